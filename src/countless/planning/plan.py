@@ -1,0 +1,77 @@
+"""What every plan has in common. A plan is numbers only: it draws nothing and knows no clock.
+
+A plan is a pure function of (sites, alpha, eta) - plus, where the proof needs it, a least step - and fixes a whole
+round: from one exact synchronisation to the next. `step` is the only number that also depends on the total, through
+the plan's `allowance`: the error, in steps, that the proof lets the round have.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from typing import Protocol
+
+from countless.errors import InvalidParameter
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The inequality that fixed one number of a plan, in words a reviewer can check."""
+
+    number: str
+    value: float
+    because: str
+
+
+class Plan(Protocol):
+    """A round whose guarantee is proved: with probability 1 - eta the answer stays within 1 ± alpha."""
+
+    @property
+    def scheme(self) -> str:
+        """Name of the scheme this plan is for."""
+
+    @property
+    def sites(self) -> int:
+        """How many sites (slots) the round may have."""
+
+    @property
+    def alpha(self) -> float:
+        """Relative error allowed."""
+
+    @property
+    def eta(self) -> float:
+        """Failure probability allowed to the round."""
+
+    @property
+    def least_step(self) -> int:
+        """Smallest step the proof covers; below it the plan must not be used."""
+
+    @property
+    def messages_per_efold(self) -> float:
+        """Expected messages while the total grows by a factor e, synchronisation included."""
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why each number is what it is."""
+
+    def step(self, total: int) -> int:
+        """Largest step allowed when the round starts at `total` (a lower bound is safe); may be below `least_step`."""
+
+
+def exact_fraction(alpha: float) -> Fraction:
+    """`alpha` as the decimal the user wrote: 0.01 is 1/100, not the binary float next to it."""
+    return Fraction(repr(float(alpha)))
+
+
+def step_within(alpha: float, allowance: float, total: int) -> int:
+    """floor(alpha * total / allowance), in exact arithmetic so that rounding can only be downwards."""
+    return int(exact_fraction(alpha) * total / Fraction(allowance))
+
+
+def check_request(sites: int, alpha: float, eta: float) -> None:
+    """Refuse what no calibration can plan for."""
+    if isinstance(sites, bool) or not isinstance(sites, int) or sites < 1:
+        raise InvalidParameter("sites", sites, "an integer of at least 1")
+    if not (isfinite(alpha) and 0 < alpha < 0.5):
+        raise InvalidParameter("alpha", alpha, "between 0 and 1/2, both excluded")
+    if not (isfinite(eta) and 0 < eta < 1):
+        raise InvalidParameter("eta", eta, "between 0 and 1, both excluded")
