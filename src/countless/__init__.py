@@ -1,3 +1,38 @@
-"""Countless: a global count over many machines that knows how wrong it can be."""
+"""Countless: a global count over many machines that knows how wrong it can be.
+
+    >>> import countless
+    >>> tracker = countless.Tracker(sites=3, alpha=0.01)
+    >>> tracker.site(1).add(5)
+    >>> tracker.answer.estimate
+    5
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["Answer", "CountlessError", "InvalidParameter", "Tracker", "__version__"]
+
+if TYPE_CHECKING:
+    from countless.core.answer import Answer
+    from countless.errors import CountlessError, InvalidParameter
+    from countless.tracker import Tracker
+
+_HOMES = {
+    "Answer": "countless.core.answer",
+    "CountlessError": "countless.errors",
+    "InvalidParameter": "countless.errors",
+    "Tracker": "countless.tracker",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A program that only counts must not pay for the planner at import: names are fetched when first used.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'countless' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,101 @@
+"""A meter: a count that many threads raise without a lock, and that knows when it is time to speak.
+
+How it is safe. One event takes a ticket from `itertools.count`, whose `next` is atomic: under the GIL because it is one
+step of C, on free-threaded builds because CPython makes it so since 3.13 (gh-117657). No ticket is given twice, so no
+event is lost. Everything else - a batch, reading the count, a word from the coordinator - happens under the lock of the
+meter's owner and costs one blank ticket, which stands for no event:
+
+1. `_due` is set below every ticket, so that whoever takes one from now on comes to the lock and waits;
+2. the blank ticket is taken: every event before it is in the count, and every event after it will compare its own
+   ticket with a `_due` that was written in step 1 or later;
+3. the count is used, and `_due` is set to the ticket at which the pace wants to speak next.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from countless.core.messages import DownMessage, Snapshot, UpMessage
+from countless.core.site import Site, require_increment
+from countless.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    Deliver = Callable[[Site, tuple[UpMessage, ...]], None]
+
+_ONE = 1  # CPython keeps small integers: `n is _ONE` is the fastest test, and missing it is slower, never wrong
+_AT_ONCE = -1
+
+
+class Meter:
+    """The thread-safe face of one site of one counter. `add` is all that a program needs."""
+
+    __slots__ = ("_batched", "_blanks", "_deliver", "_due", "_lock", "_site", "_ticket")
+
+    def __init__(self, site: Site, lock: "RLock", deliver: "Deliver") -> None:
+        self._site = site
+        self._lock = lock
+        self._deliver: Deliver | None = deliver  # called under the lock with what the site wants to say
+        self._ticket = count(1).__next__
+        self._batched = site.count  # events that took no ticket
+        self._blanks = 0  # tickets that were no event
+        self._arm()
+
+    def __repr__(self) -> str:
+        return f"<Meter of site {self._site.address.site!r}: {self.count:,} counted, {self._site.pace!r}>"
+
+    def add(self, n: int = _ONE) -> None:
+        """`n` more events have happened here."""
+        if n is not _ONE:
+            self._add_many(n)
+        elif self._ticket() >= self._due:
+            with self._lock:
+                self._advance()
+
+    inc = add
+
+    @property
+    def count(self) -> int:
+        """How many events this site has counted in its life."""
+        with self._lock:
+            now = self._observe()
+            self._arm()
+        return now
+
+    # For the owner, under the lock
+
+    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
+        """The coordinator spoke; what the site answers."""
+        self._site.count = self._observe()
+        replies = self._site.receive(message)
+        self._arm()
+        return replies
+
+    def close(self) -> Snapshot:
+        """The site's last words; whoever adds from now on is told that it is gone."""
+        self._site.count = self._observe()
+        self._deliver = None
+        return self._site.exactly()
+
+    def _add_many(self, n: int) -> None:
+        require_increment(n)
+        with self._lock:
+            self._batched += n
+            self._advance()
+
+    def _advance(self) -> None:
+        if self._deliver is None:
+            raise InvalidParameter("site", self._site.address.site, "a site that has not been removed")
+        messages = self._site.advance(self._observe())
+        self._arm()
+        if messages:
+            self._deliver(self._site, messages)
+
+    def _observe(self) -> int:
+        self._due = _AT_ONCE
+        ticket = self._ticket()
+        self._blanks += 1
+        return ticket - self._blanks + self._batched
+
+    def _arm(self) -> None:
+        self._due = self._site.next_at + self._blanks - self._batched

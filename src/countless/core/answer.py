@@ -1,0 +1,79 @@
+"""The answer: what is published, and the one table that says in which state it is (SPEC section 2)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from math import ceil, floor
+
+from countless.core.messages import SiteName
+
+
+class State(StrEnum):
+    """How much the answer may be trusted, and why."""
+
+    EXACT = "exact"
+    HOLDING = "holding"
+    LEARNING = "learning"
+    DEGRADED = "degraded"
+
+
+# The whole automaton. Three facts decide, so no sequence of events can reach a state that the facts deny:
+# has every site answered the last question (a synchronisation, or the first one after a restart)? has every site been
+# heard from lately? does the pace in force report every event?
+#       (answered, all heard, exact)
+STATES: dict[tuple[bool, bool, bool], State] = {
+    (False, False, False): State.LEARNING,
+    (False, False, True): State.LEARNING,
+    (False, True, False): State.LEARNING,
+    (False, True, True): State.LEARNING,
+    (True, False, False): State.DEGRADED,
+    (True, False, True): State.DEGRADED,
+    (True, True, False): State.HOLDING,
+    (True, True, True): State.EXACT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A total with its bounds: with probability 1 - delta, for ever, lower <= truth <= upper."""
+
+    estimate: float
+    alpha: float
+    delta: float
+    state: State
+    round: int
+    sites: int
+    scheme: str
+    silent: tuple[SiteName, ...] = ()
+
+    @property
+    def lower(self) -> float:
+        """The truth is at least this."""
+        return self.estimate / (1 + self.alpha)
+
+    @property
+    def upper(self) -> float:
+        """The truth is at most this."""
+        return self.estimate / (1 - self.alpha)
+
+    def __str__(self) -> str:
+        silent = f", silent: {', '.join(map(str, self.silent))}" if self.silent else ""
+        return (
+            f"{self.estimate:,} (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state}, {self.scheme}, "
+            f"round {self.round}, {self.sites:,} sites{silent})"
+        )
+
+
+def midpoint(low: Fraction, high: Fraction) -> float:
+    """A number in [low, high], as near to its middle as an integer can be, or the middle if no integer lies inside.
+
+    Any number of the range would keep the guarantee; the middle stays clear of floating point at the edges, and people
+    prefer to read integers.
+    """
+    middle = (low + high) / 2
+    nearest = round(middle)
+    if low <= nearest <= high:
+        return nearest
+    if ceil(low) <= floor(high):
+        return ceil(low)
+    return float(middle)

@@ -1,0 +1,316 @@
+"""The coordinator of one counter, sans-IO: every input returns the messages it causes (SPEC section 2).
+
+Inputs are `join`, `leave`, `receive` and `silence`; the output of each is a list of (address, message). There is no
+clock: whoever owns the sockets says when a site has fallen silent. There is no retry: everything is cumulative, so the
+owner may send again at will.
+
+The life of a round: the scheme opens it from a lower bound on the total, so one question to every site is enough; each
+site adopts its pace and answers with its exact count; when the last has answered, the publisher takes over; when the
+publisher says so, the next round opens. What a site counts meanwhile belongs to the round it is in.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+from countless.core.answer import STATES, Answer
+from countless.core.dice import Dice
+from countless.core.ledger import Entry, Ledger
+from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, StartRound, UpMessage
+from countless.core.paces import Pace
+from countless.core.publisher import Case, Consequence, Counting, Opening, Publisher, Scheme, Stay
+from countless.errors import InvariantBroken, ProtocolError
+
+Outbox = list[tuple[Address, DownMessage]]
+
+
+class Memory(NamedTuple):
+    """All that must survive a restart: the owner saves it before it sends what an input returned."""
+
+    round: int
+    published: float
+    departed: int
+    known: tuple[tuple[Address, int], ...]
+
+
+class Coordinator:
+    """Tracks one total.
+
+    `fleet` are the sites deployed together with the coordinator, at count 0: they start with `pace_of(address)` as part
+    of their configuration and need no message. Everybody else joins. With a `memory` the coordinator goes on where
+    an earlier one stopped: call `wake()` once and deliver what it returns.
+    """
+
+    def __init__(
+        self,
+        counter: str,
+        scheme: Scheme,
+        dice: Dice,
+        *,
+        alpha: float,
+        delta: float,
+        fleet: Iterable[Address] = (),
+        memory: Memory | None = None,
+    ) -> None:
+        self.counter = counter
+        self.scheme = scheme
+        self.alpha = alpha
+        self.delta = delta
+        self.round = memory.round if memory else 0
+        self.published = memory.published if memory else 0
+        self._dice = dice
+        self._up = 1 + Fraction(repr(alpha))
+        self._ledger = Ledger(memory.departed if memory else 0)
+        self._silent: dict[Address, None] = {}
+        self._pending = 0  # sites that owe a Snapshot
+        self._joined = 0  # sites that came during this round
+        for slot, address in enumerate(fleet):
+            self._ledger.enter(address, 0, slot)
+        for address, known in memory.known if memory else ():
+            self._ledger.enter(address, known, -1)
+        if memory:
+            self._opening = Opening(scheme.name, Counting())
+            for entry in self._ledger:  # nobody has answered yet
+                entry.asked = True
+                self._pending += 1
+        else:
+            self._opening = self._fresh_opening()
+            self._begin()
+
+    def __repr__(self) -> str:
+        return f"<Coordinator of {self.counter!r}: {self.answer}>"
+
+    @property
+    def _publisher(self) -> Publisher:
+        return self._opening.publisher
+
+    # What can be read
+
+    @property
+    def answer(self) -> Answer:
+        """The total with its bounds and its state."""
+        exact = self._publisher.exact and self._publisher.estimate >= self.published
+        state = STATES[self._pending == 0, not self._silent, exact]
+        silent = tuple(address.site for address in self._silent)
+        scheme, sites = self._opening.scheme, self._ledger.present
+        return Answer(self.published, self.alpha, self.delta, state, self.round, sites, scheme, silent)
+
+    @property
+    def plan(self) -> object:
+        """The numbers in force, for people."""
+        return self._opening.plan
+
+    @property
+    def known_total(self) -> int:
+        """The sum of all counts heard so far: never more than the truth."""
+        return self._ledger.known_total
+
+    @property
+    def memory(self) -> Memory:
+        """What to save."""
+        known = tuple((entry.address, entry.known) for entry in self._ledger if entry.present)
+        gone = sum(entry.known for entry in self._ledger if not entry.present)
+        return Memory(self.round, self.published, self._ledger.departed + gone, known)
+
+    def pace_of(self, address: Address) -> Pace:
+        """The pace of a site in the present round."""
+        return self._publisher.pace(self._ledger[address].slot)
+
+    # Inputs
+
+    def prepare(self) -> None:
+        """Let the scheme plan ahead. The owner calls this when no message waits: it may take a second."""
+        self.scheme.prepare(self._case(self._opening))
+
+    def wake(self) -> Outbox:
+        """After a restart: ask every known site. The answer is `learning` until all have answered."""
+        return self._start(self._fresh_opening())
+
+    def join(self, address: Address, hello: Snapshot) -> Outbox:
+        """A site has come, or its connection has come back, with the exact count it has now."""
+        if address in self._ledger:
+            return self._come_back(self._ledger[address], hello)
+        self._joined += 1
+        slot = self._free_slot()
+        entry = self._ledger.enter(address, hello.count, slot)
+        if slot < 0:
+            return self._start(self._fresh_opening())
+        self._publisher.join(entry)
+        if not self._pending:
+            self._publish()
+        return self._tell(entry)
+
+    def leave(self, address: Address, farewell: Snapshot) -> Outbox:
+        """A site has gone for good, with an exact last count."""
+        entry = self._ledger[address]
+        if not entry.present:
+            return []
+        before, entry.known = entry.known, max(entry.known, farewell.count)
+        self._hear_from(entry)
+        self._ledger.leave(entry)
+        if entry.asked:
+            return self._answered(entry, entry.known)
+        return [] if self._pending else self._follow(entry, self._publisher.leave(entry, before))
+
+    def receive(self, address: Address, message: UpMessage) -> Outbox:
+        """A site spoke."""
+        entry = self._ledger[address]
+        if message.round > self.round:
+            raise ProtocolError(f"{address} speaks of round {message.round}; the present round is {self.round}")
+        self._hear_from(entry)
+        if message.round < self.round:
+            return self._from_the_past(entry, message)
+        if isinstance(message, Report):
+            return self._reported(entry, message)
+        if entry.asked:
+            return self._answered(entry, message.count)
+        return self._answered_late(entry, message.count)
+
+    def silence(self, address: Address) -> Outbox:
+        """A site has not been heard of for too long: stop waiting for it, keep its last known count, and say so."""
+        entry = self._ledger[address]
+        if not entry.present:
+            return []
+        entry.silent = True
+        self._silent[address] = None
+        if not entry.asked:
+            return []
+        entry.assumed = True
+        return self._answered(entry, entry.known)
+
+    def _hear_from(self, entry: Entry) -> None:
+        if entry.silent:
+            entry.silent = False
+            del self._silent[entry.address]
+
+    def _from_the_past(self, entry: Entry, message: UpMessage) -> Outbox:
+        if entry.asked:  # its Snapshot will say more; until then this still says that it had come so far
+            entry.known = max(entry.known, message.count)
+        return [] if entry.told else self._tell(entry)
+
+    # Inside a round
+
+    def _reported(self, entry: Entry, report: Report) -> Outbox:
+        news = report.crossings - entry.crossings
+        if news <= 0 or not entry.present:
+            return []
+        if entry.asked:  # overtook its own Snapshot: keep it until the round begins
+            entry.known, entry.crossings = max(entry.known, report.count), report.crossings
+            return []
+        before = entry.known
+        if report.count < before or report.crossings > report.count - entry.base:
+            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
+        entry.known, entry.crossings = report.count, report.crossings
+        if self._pending:
+            return []
+        return self._follow(entry, self._publisher.hear(entry, before, news))
+
+    def _follow(self, entry: Entry, consequence: Consequence | None) -> Outbox:
+        self._publish()
+        if consequence is None:
+            return []
+        if consequence.over:
+            return self._reconsider()
+        if consequence.repace is None or not entry.present:
+            return []
+        return self._tell(entry)
+
+    def _publish(self) -> None:
+        # The truth never falls, so the largest estimate so far is at least as good as the last one.
+        if self._publisher.estimate > self.published:
+            self.published = self._publisher.estimate
+
+    # From one round to the next
+
+    def _case(self, running: Opening | None) -> Case:
+        counts = [entry.known for entry in self._ledger if entry.present]
+        # As many as came during the last round may come again during the next: then that needs no other round.
+        places = max(1, len(counts) + (2 * self._joined if self.round else 0))
+        total = max(self._ledger.known_total, ceil(self.published / self._up))
+        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running)
+
+    def _ask_scheme(self, running: Opening | None) -> Opening | Stay:
+        return self.scheme.open(self._case(running), self._dice.split("round", self.round + 1))
+
+    def _fresh_opening(self) -> Opening:
+        opening = self._ask_scheme(None)
+        if isinstance(opening, Stay):
+            raise InvariantBroken(f"scheme {self.scheme.name!r} wants to stay where nothing runs")
+        return opening
+
+    def _reconsider(self) -> Outbox:
+        """The publisher has come to its end: the next round, or more of the same."""
+        opening = self._ask_scheme(self._opening)
+        if isinstance(opening, Stay):
+            self._publisher.until = opening.until
+            return []
+        return self._start(opening)
+
+    def _start(self, opening: Opening) -> Outbox:
+        knows = self._publisher.knows
+        self.round += 1
+        self._joined = 0
+        self._opening = opening
+        self._ledger.settle()
+        outbox: Outbox = []
+        for slot, entry in enumerate(self._ledger):
+            # A site whose count is known to the last event need not be asked, and need not even be told before it
+            # next speaks: until then its old pace would make it speak at its very next event.
+            sure = not (entry.asked or entry.assumed) and knows(entry)
+            entry.told = entry.told and not sure
+            entry.slot, entry.base, entry.crossings = slot, entry.known, 0
+            entry.assumed = entry.told and entry.silent
+            entry.asked = entry.told and not entry.silent
+            if entry.asked:
+                outbox.append((entry.address, StartRound(self.counter, self.round, opening.publisher.pace(slot))))
+        self._pending = len(outbox)
+        return outbox or self._begin()
+
+    def _answered(self, entry: Entry, count: int) -> Outbox:
+        entry.asked = False
+        entry.base, entry.known = count, max(entry.known, count)
+        self._pending -= 1
+        return [] if self._pending else self._begin()
+
+    def _answered_late(self, entry: Entry, count: int) -> Outbox:
+        """The site was silent when the round opened, and its count was taken to be what was known of it."""
+        if not entry.assumed:
+            return []
+        entry.assumed = False
+        gain, before = count - entry.base, entry.known
+        entry.base, entry.known = count, max(entry.known, count)
+        return [] if self._pending else self._follow(entry, self._publisher.late(entry, before, gain))
+
+    def _begin(self) -> Outbox:
+        entries = list(self._ledger)
+        self._publisher.open(entries, self._ledger.departed)
+        self._publish()
+        outbox: Outbox = []
+        for entry in entries:  # what happened while the others were still answering
+            if entry.known > entry.base:
+                number = self.round
+                outbox += self._follow(entry, self._publisher.hear(entry, entry.base, entry.crossings))
+                if self.round != number:
+                    break
+        return outbox
+
+    def _free_slot(self) -> int:
+        """A place for one more site, or -1 if the round has none left."""
+        used = len(self._ledger)
+        return used if self._opening.slots is None or used < self._opening.slots else -1
+
+    def _come_back(self, entry: Entry, hello: Snapshot) -> Outbox:
+        self._hear_from(entry)
+        if hello.round == self.round or not entry.present:
+            return []
+        if entry.asked:
+            return [(entry.address, StartRound(self.counter, self.round, self._publisher.pace(entry.slot)))]
+        entry.assumed = False
+        return self._tell(entry)
+
+    def _tell(self, entry: Entry) -> Outbox:
+        """Give a site the pace in force from the count that is known, which is the base it was given."""
+        entry.told = True
+        pace = self._publisher.pace(entry.slot)
+        return [(entry.address, Repace(self.counter, self.round, pace, entry.known))]

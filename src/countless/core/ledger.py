@@ -1,0 +1,80 @@
+"""The ledger: what the coordinator knows of each site, merged by maximum (SPEC section 2).
+
+Every number here is cumulative. A message that was repeated, delayed or overtaken can at worst bring no news.
+"""
+
+from collections.abc import Iterator
+
+from countless.core.messages import Address
+from countless.errors import InvariantBroken, ProtocolError
+
+
+class Entry:
+    """One site, in one life."""
+
+    __slots__ = ("address", "asked", "assumed", "base", "crossings", "known", "present", "silent", "slot", "told")
+
+    def __init__(self, address: Address, count: int, slot: int) -> None:
+        self.address = address
+        self.known = count  # the largest count heard
+        self.base = count  # the count at which it entered this round
+        self.crossings = 0  # points of its pace passed in this round
+        self.slot = slot  # its place in this round's plan
+        self.asked = False  # it owes a Snapshot
+        self.assumed = False  # it was silent when the round opened: its base is only what was known of it
+        self.told = True  # it has this round's pace, or a message that brings it is under way
+        self.silent = False  # it has not been heard of for too long
+        self.present = True
+
+    def __repr__(self) -> str:
+        facts = [name for name in ("asked", "assumed", "silent") if getattr(self, name)] + ([] if self.present else ["gone"])
+        return f"<Entry {self.address} known {self.known}, base {self.base}, {self.crossings} crossings {facts}>"
+
+
+class Ledger:
+    """All sites of one counter. Those that left stay until the next round has counted them in."""
+
+    def __init__(self, departed: int = 0) -> None:
+        self._entries: dict[Address, Entry] = {}
+        self.departed = departed  # the exact counts of the sites that are gone and settled
+        self.present = 0  # how many sites take part
+
+    def __len__(self) -> int:
+        """How many places are taken in this round."""
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._entries
+
+    def __getitem__(self, address: Address) -> Entry:
+        try:
+            return self._entries[address]
+        except KeyError:
+            raise ProtocolError(f"site {address.site!r} (life {address.incarnation}) has not joined") from None
+
+    @property
+    def known_total(self) -> int:
+        """The sum of all counts heard: never more than the truth."""
+        return self.departed + sum(entry.known for entry in self._entries.values())
+
+    def enter(self, address: Address, count: int, slot: int) -> Entry:
+        """A new site, or a new life of one."""
+        if address in self._entries:
+            raise InvariantBroken(f"{address} is already in the ledger")
+        entry = self._entries[address] = Entry(address, count, slot)
+        self.present += 1
+        return entry
+
+    def leave(self, entry: Entry) -> None:
+        """Its count stays; its place is kept until the round ends."""
+        entry.present = False
+        self.present -= 1
+
+    def settle(self) -> None:
+        """Fold the sites that are gone into one number: their exact counts are kept, their entries are not."""
+        for entry in [entry for entry in self._entries.values() if not entry.present]:
+            self.departed += entry.known
+            del self._entries[entry.address]

@@ -1,0 +1,120 @@
+"""A site: a cumulative count, a pace, and the next count at which to speak (SPEC section 2).
+
+A site does not know which scheme it serves. Its whole life is `count += n; if count >= next_at: speak`, and every input
+returns the messages it causes. Rules that make it safe on a real network:
+
+- what it says is cumulative: saying it twice, or not at all, does no harm as long as something is said later;
+- a message of an earlier round, or a `Repace` older than the one in force, changes nothing;
+- a repeated `StartRound` gets the same `Snapshot` again, and the report that may have been lost with the first.
+"""
+
+from countless.core.dice import Dice
+from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, StartRound, UpMessage
+from countless.core.paces import Cue, Every, Pace
+from countless.errors import InvalidParameter, ProtocolError
+
+_SILENCE: tuple[UpMessage, ...] = ()
+
+
+def require_increment(n: object) -> None:
+    """Refuse what cannot be counted: the total never falls, and events are whole."""
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise InvalidParameter("n", n, "an integer")
+    if n < 0:
+        raise InvalidParameter("n", n, "at least 0 (a total never falls)")
+
+
+class Site:
+    """One counter at one site.
+
+    >>> from countless.randomness import SeededDice
+    >>> site = Site("requests", Address("web-1"), SeededDice(1), pace=Every(10))
+    >>> site.add(9)
+    ()
+    >>> site.add(25)
+    (Report(counter='requests', round=0, count=30, crossings=3),)
+    """
+
+    __slots__ = ("_adopted", "_cue", "_dice", "address", "count", "counter", "crossings", "next_at", "pace", "round")
+
+    def __init__(self, counter: str, address: Address, dice: Dice, *, pace: Pace | None = None, count: int = 0) -> None:
+        self.counter = counter
+        self.address = address
+        self.count = count
+        self.round = 0
+        self.crossings = 0
+        self._dice = dice
+        self._adopt(pace or Every(1), count)
+
+    def __repr__(self) -> str:
+        name, life = self.address
+        return f"<Site {name!r} life {life}: {self.count} in {self.counter!r}, round {self.round}, {self.pace!r}>"
+
+    def _adopt(self, pace: Pace, since: int) -> None:
+        self.pace = pace
+        self._adopted = since
+        self._follow(pace.first(since, self._dice))
+
+    def _follow(self, cue: Cue) -> None:
+        self._cue = cue
+        self.next_at = cue.next_at
+        self.crossings += cue.crossings
+
+    def _report(self) -> Report:
+        return Report(self.counter, self.round, self._cue.last, self.crossings)
+
+    def add(self, n: int = 1) -> tuple[UpMessage, ...]:
+        """`n` more events have happened here."""
+        require_increment(n)
+        return self.advance(self.count + n)
+
+    def advance(self, count: int) -> tuple[UpMessage, ...]:
+        """The count has grown to `count`; one report covers however many points that passes, and ends at the last."""
+        if count < self.count:
+            raise InvalidParameter("count", count, f"at least the present count {self.count}")
+        self.count = count
+        if count < self.next_at:
+            return _SILENCE
+        self._follow(self.pace.after(count, self._cue, self._dice))
+        return (self._report(),)
+
+    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
+        """The coordinator spoke."""
+        if message.counter != self.counter:
+            raise ProtocolError(f"a message for counter {message.counter!r} reached a site of {self.counter!r}")
+        if isinstance(message, StartRound):
+            return self._start_round(message)
+        return self._repace(message)
+
+    def _start_round(self, message: StartRound) -> tuple[UpMessage, ...]:
+        if message.round < self.round:
+            return _SILENCE
+        if message.round == self.round:
+            return self.resume()
+        self._enter(message.round)
+        self._adopt(message.pace, self.count)
+        return (Snapshot(self.counter, self.round, self.count),)
+
+    def _repace(self, message: Repace) -> tuple[UpMessage, ...]:
+        outdated = message.round < self.round or (message.round == self.round and message.since < self._adopted)
+        repeated = (message.round, message.since, message.pace) == (self.round, self._adopted, self.pace)
+        if outdated or repeated:
+            return _SILENCE
+        if message.since > self.count:
+            raise ProtocolError(f"the coordinator knows {message.since} of a site that has counted {self.count}")
+        self._enter(message.round)
+        self._adopt(message.pace, message.since)
+        return self.advance(self.count)
+
+    def _enter(self, number: int) -> None:
+        if number > self.round:
+            self.round = number
+            self.crossings = 0
+
+    def resume(self) -> tuple[UpMessage, ...]:
+        """Say again all that the coordinator may have missed, after a reconnection or when asked twice."""
+        return (Snapshot(self.counter, self.round, self._adopted), self._report())
+
+    def exactly(self) -> Snapshot:
+        """The exact count with which this site comes or goes."""
+        return Snapshot(self.counter, self.round, self.count)

@@ -1,0 +1,34 @@
+"""How the failure probability of a counter's whole life is shared out among its rounds. SPEC 3.
+
+Round r = 1, 2, ... may fail with probability delta/(r (r+1)): these sum to delta over infinitely many rounds,
+so no horizon has to be known. Rounding each down to a power of two keeps the sum below delta and lets many
+rounds share one plan; it costs less than ln 2 in a logarithm. Standard library only.
+"""
+
+from fractions import Fraction
+from math import isfinite, ldexp
+
+from countless.errors import InvalidParameter
+
+# Doubles end near 2^-1022. With delta = 2^-30 this is reached after 2^485 rounds.
+_LEAST_EXPONENT = -1000
+
+
+def round_eta(delta: float, round: int) -> float:
+    """delta/(r (r+1)), rounded down to a power of two.
+
+    >>> round_eta(0.01, 1) == 2.0**-8
+    True
+    """
+    if not (isfinite(delta) and 0 < delta < 1):
+        raise InvalidParameter("delta", delta, "between 0 and 1, both excluded")
+    if isinstance(round, bool) or not isinstance(round, int) or round < 1:
+        raise InvalidParameter("round", round, "an integer of at least 1")
+    share = Fraction(delta) / (round * (round + 1))
+    # With n and d the bit lengths of its two halves, a fraction is above 2^(n-d-1) and below 2^(n-d+1).
+    exponent = share.numerator.bit_length() - share.denominator.bit_length()
+    if Fraction(2) ** exponent > share:
+        exponent -= 1
+    if exponent < _LEAST_EXPONENT:
+        raise InvalidParameter("round", round, f"small enough for a share of at least 2^{_LEAST_EXPONENT}")
+    return ldexp(1.0, exponent)

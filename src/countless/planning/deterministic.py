@@ -1,0 +1,62 @@
+"""The calibration of `deterministic`: nothing to choose, only a price. SPEC 3.0.
+
+After a report at count n a site is silent while its count is in [n, floor(n rho)], rho = (1+alpha)/(1-alpha),
+and (1+alpha) n is within 1 ± alpha of all of it: (1-alpha) n rho = (1+alpha) n. Sums of such estimates are
+within 1 ± alpha of sums of counts. No dice, no rounds, no failure. Standard library only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import log1p
+
+from countless.errors import InvalidParameter
+from countless.planning.plan import Reason, check_request
+
+
+@dataclass(frozen=True, slots=True)
+class DeterministicPlan:
+    """The price of deterministic reporting. `eta` is 0, it cannot fail; its pace needs no step."""
+
+    sites: int
+    alpha: float
+    messages_per_efold: float
+    reasons: tuple[Reason, ...]
+    eta: float = 0.0
+    least_step: int = 1
+    scheme: str = "deterministic"
+
+    def step(self, total: int) -> int:  # noqa: ARG002 - the signature of every plan
+        """1: the pace is `Growth`, which has no step."""
+        return 1
+
+
+def growth_nats(alpha: float) -> float:
+    """ln rho = ln((1+alpha)/(1-alpha)): how much a site's logarithm grows between two reports."""
+    return log1p(alpha) - log1p(-alpha)
+
+
+def plan_deterministic(sites: int, alpha: float) -> DeterministicPlan:
+    """k / ln rho messages per e-fold of the total, once every site's count is well above 1/ln rho.
+
+    >>> round(plan_deterministic(1000, 0.01).messages_per_efold)
+    49998
+    """
+    check_request(sites, alpha, eta=0.5)
+    cost = sites / growth_nats(alpha)
+    because = "k / ln((1+alpha)/(1-alpha)): each site reports once per factor rho of its growth"
+    return DeterministicPlan(sites, alpha, cost, (Reason("messages_per_efold", cost, because),))
+
+
+def deterministic_rate(counts: Iterable[int], alpha: float) -> float:
+    """Messages per e-fold of the total if every site keeps its share: the sum of min(count, 1/ln rho).
+
+    A site whose count is below 1/ln rho reports every event, and sees `count` of them per e-fold.
+    """
+    check_request(1, alpha, eta=0.5)
+    most = 1 / growth_nats(alpha)
+    rate = 0.0
+    for count in counts:
+        if count < 0:
+            raise InvalidParameter("counts", count, "integers of at least 0")
+        rate += min(float(count), most)
+    return rate

@@ -1,0 +1,49 @@
+"""The calibration of `lattice`: each site speaks on its own randomly shifted lattice. SPEC 3.0.
+
+A site's error is uniform on the `step` points from -(step-1)/2 to (step-1)/2, whatever its count. In steps, its
+moment generating function is at most that of the uniform law on [-1/2, 1/2]:
+
+    psi(s) = ln( sinh(s/2) / (s/2) )  <=  s^2/24.
+
+Standard library only.
+"""
+
+from math import exp, log, log1p
+
+from countless.planning.oblivious import (
+    ObliviousPlan,
+    SiteError,
+    allowance,
+    horizon_by_answer,
+    plan_oblivious,
+)
+from countless.planning.plan import check_request
+
+
+def log_moment(tilt: float) -> float:
+    """ln( sinh(s/2) / (s/2) ); for small s its series, rounded up: the next term, -s^4/2880, is negative."""
+    if tilt < 0.01:
+        return tilt * tilt / 24
+    return tilt / 2 + log1p(-exp(-tilt)) - log(tilt)
+
+
+LATTICE = SiteError(
+    scheme="lattice",
+    log_moment=log_moment,
+    because="k errors uniform on ±1/2: Chernoff, summed over test points and sides, <= eta; at most k/2",
+    largest=0.5,
+)
+
+
+def plan_lattice(sites: int, alpha: float, eta: float) -> ObliviousPlan:
+    """The cheapest round that fails with probability at most eta on input that ignores the answers.
+
+    >>> plan_lattice(1000, 0.01, 1e-4).step(10**6) > 100
+    True
+    """
+    check_request(sites, alpha, eta)
+
+    def solve(reports: int) -> tuple[float, int]:
+        return allowance(LATTICE, sites, alpha, eta, horizon_by_answer(alpha, reports))
+
+    return plan_oblivious(LATTICE, sites, alpha, eta, solve)

@@ -1,0 +1,237 @@
+"""Plans for `partial_dp`, the paper's Algorithms 1 and 2, in two calibrations (SPEC 3.1).
+
+`paper` is faithful: the constants of the paper with its open points settled as in SPEC's table. `proven`
+has constants that prove the error and is the cheaper of two rounds: a noisy one (`partial_dp_proven`), and
+the trivial one below.
+
+The trivial round has no noise: every report ends a phase (threshold 1) and the exact number of crossings is
+published. In one block a site's crossing differs from its share of the block by less than 1, whatever the
+threshold is, so the error is below `sites` steps *surely*: nothing is left for an adaptive adversary to
+learn. It wins for few sites.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, inf, log, log2, sqrt
+
+from countless.errors import UnknownName
+from countless.planning.partial_dp_proven import (
+    Bound,
+    Noisy,
+    best_noisy,
+    cost,
+    reports_per_round,
+    reports_quantile,
+)
+from countless.planning.plan import Reason, check_request, step_within
+from countless.privacy.binary_mechanism import tree_levels
+
+CALIBRATIONS = ("paper", "proven")
+_UP = 1.0 + 1e-12
+_CAP_SHARE = 1e-3  # share of eta for the event that some site runs into the cap on its blocks
+
+
+@dataclass(frozen=True, slots=True)
+class PartialDPPlan:
+    """One round of `partial_dp`. The publisher needs, in order of use:
+
+    - `threshold`, `threshold_scale`: a phase ends when its crossings reach `threshold + noise` of this
+      scale; test at the start of the phase too, since the noise may be below `-threshold`;
+    - `tree_length`, `tree_scale`: the count of each phase but the last enters this binary mechanism;
+    - `offset`: publish `total at the start + step * (noisy prefix sum + offset)`;
+    - `phases`: when so many phases have ended, the round ends; it also does when a site has more than `cap`
+      blocks.
+
+    `epsilon` bounds the log-likelihood ratio of transcripts off the leaked blocks; it is infinite without
+    noise.
+    """
+
+    calibration: str
+    sites: int
+    alpha: float
+    eta: float
+    allowance: float
+    phases: int
+    threshold: int
+    threshold_scale: Fraction
+    tree_length: int
+    tree_scale: Fraction
+    epsilon: float
+    offset: int
+    cap: int
+    least_step: int
+    reports: float
+    reasons: tuple[Reason, ...]
+    scheme: str = "partial_dp"
+
+    def step(self, total: int) -> int:
+        """Largest step whose allowance fits into alpha times `total`; the paper's is never below 1."""
+        step = step_within(self.alpha, self.allowance, total)
+        return max(1, step) if self.calibration == "paper" else step
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the round hides its thresholds behind noise; the trivial one does not need to."""
+        return self.threshold_scale > 0
+
+    @property
+    def messages_per_efold(self) -> float:
+        """With our synchronisation of two messages for each site."""
+        return cost(self.sites, self.alpha, self.reports, self.allowance, sync=2)
+
+    @property
+    def paper_messages_per_efold(self) -> float:
+        """With the paper's synchronisation of three messages for each site, for comparing with its table."""
+        return cost(self.sites, self.alpha, self.reports, self.allowance, sync=3)
+
+
+def plan_partial_dp(sites: int, alpha: float, eta: float, calibration: str = "proven") -> PartialDPPlan:
+    """The round of this calibration for `sites` sites, relative error `alpha`, failure probability `eta`.
+
+    Formal guarantees: for `proven`, with probability at least 1 - eta the answer is within 1 ± alpha
+    throughout the round against every adaptive adversary who sees the answers and nothing else, for every
+    step up to `step(total)`. For `paper` only what the paper proves, with unspecified constants in its
+    binary mechanism's error.
+
+    >>> plan = plan_partial_dp(1000, 0.01, 1e-4)
+    >>> plan.phases, plan.noisy, plan.step(10**9) > plan_partial_dp(1000, 0.01, 1e-4, "paper").step(10**9)
+    (64, True, True)
+    """
+    check_request(sites, alpha, eta)
+    if calibration == "paper":
+        return _paper(sites, alpha, eta)
+    if calibration == "proven":
+        trivial, noisy = _trivial(sites, alpha, eta), _noisy(sites, alpha, eta)
+        return min(trivial, noisy, key=lambda plan: plan.messages_per_efold)
+    raise UnknownName("calibration", calibration, CALIBRATIONS)
+
+
+def paper_constant(sites: int, eta: float) -> float:
+    """The paper's C, with beta = eta/sqrt(k): base 2 where trees are counted, natural where tails are."""
+    root = sqrt(sites)
+    return sqrt((log2(root) ** 1.5 + 1) * log(8 * root * root / eta))
+
+
+def _paper(sites: int, alpha: float, eta: float) -> PartialDPPlan:
+    root, C = sqrt(sites), paper_constant(sites, eta)
+    phases, threshold = ceil(root), ceil(2 * C * root)
+    epsilon = C / root
+    tree_scale = Fraction(tree_levels(phases) * 4 / epsilon * _UP)
+    reasons = (
+        Reason("C", C, "sqrt(((log2 sqrt k)^1.5 + 1) ln(8 sqrt k / beta)), beta = eta / sqrt k"),
+        Reason("phases", phases, "ceil(sqrt k), one whole K everywhere"),
+        Reason("threshold", threshold, "2 C sqrt k, up to a whole number of reports"),
+        Reason("epsilon", epsilon, "C / sqrt k; Laplace(4/epsilon) on thresholds, epsilon/4 for the tree"),
+        Reason("allowance", 8 * C * root, "8 C sqrt k steps: the paper's step is alpha N0 / (8 C sqrt k)"),
+        Reason("cap", ceil(4 * C * sites), "4 C k: the reports of a round are at most 3 C k + sqrt k"),
+    )
+    return PartialDPPlan(
+        calibration="paper",
+        sites=sites,
+        alpha=alpha,
+        eta=eta,
+        allowance=8 * C * root * _UP,
+        phases=phases,
+        threshold=threshold,
+        threshold_scale=Fraction(4 / epsilon * _UP),
+        tree_length=phases,
+        tree_scale=tree_scale,
+        epsilon=epsilon,
+        offset=0,
+        cap=ceil(4 * C * sites),
+        least_step=1,
+        reports=float(phases * threshold),
+        reasons=reasons,
+    )
+
+
+def _noisy(sites: int, alpha: float, eta: float) -> PartialDPPlan:
+    round_, found = best_noisy(sites, alpha, eta * (1 - _CAP_SHARE))
+    # Reaching the cap counts as a failure: so much of eta is spent on it, and no more.
+    cap = ceil(reports_quantile(round_, eta * _CAP_SHARE))
+    return PartialDPPlan(
+        calibration="proven",
+        sites=sites,
+        alpha=alpha,
+        eta=eta,
+        allowance=found.allowance,
+        phases=round_.phases,
+        threshold=int(round_.threshold),
+        threshold_scale=Fraction(round_.threshold_scale),
+        tree_length=max(1, round_.phases - 1),
+        tree_scale=Fraction(round_.tree_scale),
+        epsilon=round_.epsilon,
+        offset=found.offset,
+        cap=cap,
+        least_step=2,
+        reports=reports_per_round(round_),
+        reasons=_noisy_reasons(sites, round_, found, cap),
+    )
+
+
+def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[Reason, ...]:
+    return (
+        Reason(
+            "phases",
+            round_.phases,
+            "a power of two, so that the tree of K - 1 inputs is full; cheapest found",
+        ),
+        Reason("threshold", round_.threshold, "cheapest found with the noise scales"),
+        Reason(
+            "threshold_scale", round_.threshold_scale, "a block changes the counts of two phases by one each"
+        ),
+        Reason(
+            "tree_scale", round_.tree_scale, "those two counts change at most 2 log2(K) - 1 nodes of the tree"
+        ),
+        Reason("epsilon", round_.epsilon, "2 / threshold_scale + (2 log2(K) - 1) / tree_scale"),
+        Reason(
+            "bias", found.bias, f"{sites} tanh(epsilon/4): what the answers can teach about the active blocks"
+        ),
+        Reason("allowance", found.allowance, "the Chernoff sum over phases and both sides is at most eta"),
+        Reason(
+            "offset", found.offset, "balances staleness (answers too low) against leaked blocks (too high)"
+        ),
+        Reason("cap", cap, "a round has this many reports with probability below eta/1000"),
+    )
+
+
+def _trivial(sites: int, alpha: float, eta: float) -> PartialDPPlan:
+    reports = trivial_reports(sites, alpha)
+    reasons = (
+        Reason(
+            "allowance", sites, "each site's crossings differ from its count by less than one step, surely"
+        ),
+        Reason("threshold", 1, "no noise, so every report may be published at once"),
+        Reason("phases", reports, "reports in a round: the cheapest, given that synchronising costs 2 k"),
+    )
+    return PartialDPPlan(
+        calibration="proven",
+        sites=sites,
+        alpha=alpha,
+        eta=eta,
+        allowance=float(sites),
+        phases=reports,
+        threshold=1,
+        threshold_scale=Fraction(0),
+        tree_length=max(1, reports - 1),
+        tree_scale=Fraction(0),
+        epsilon=inf,
+        offset=0,
+        cap=reports + 1,
+        least_step=2,
+        reports=float(reports),
+        reasons=reasons,
+    )
+
+
+def trivial_reports(sites: int, alpha: float) -> int:
+    """The number of reports with the least `(m + 2k)/ln(1 + alpha m/k)`, which falls and then rises."""
+
+    def price(reports: int) -> float:
+        return cost(sites, alpha, reports, float(sites))
+
+    low, high = 1, ceil(sites * (100 + 10 / sqrt(alpha)))
+    while high - low > 2:
+        left, right = low + (high - low) // 3, high - (high - low) // 3
+        low, high = (low, right) if price(left) <= price(right) else (left, high)
+    return min(range(low, high + 1), key=price)

@@ -1,0 +1,226 @@
+"""The `proven` calibration of `partial_dp`: constants that really prove it, optimised (SPEC 3.1).
+
+A round has K = 2^p phases of threshold T; phase counts enter a binary mechanism with 2^p - 1 inputs. With
+noise of scale b1 on the thresholds and b2 on the nodes, transcripts with at most K - 1 updates have
+likelihood ratios within `exp(epsilon)` off the leaked blocks, `epsilon = 2/b1 + (2p - 1)/b2`, so every
+active block's crossing moves by at most `tanh(epsilon/4)` in the posterior mean, and a leaked one, which
+has reported, by less than 1 and only upwards.
+
+**Claim** (proof in docs/theory/partial-dp.md). With probability at least 1 - eta the answer
+`N0 + step (noisy prefix sum + offset)` is within 1 ± alpha at all times of the round, if `alpha N0/step >=
+E` and
+
+    sum over j < K of  H_j + L_j  <=  eta,   for some s, s' > 0, where
+    H_j = exp(-s  (E - offset + alpha j T - (1+alpha)(k tanh + j)))  M2(s)^pop(j)  M1(alpha s)^j
+    L_j = exp(-s' (E + offset + alpha j T - (1-alpha) k tanh))  M2(s')^pop(j)  M1(alpha s')^j
+          * (exp(s' (1-alpha)(T-1)) M1((1-alpha) s') + 1)
+
+with M1, M2 the moment generating functions of the noise. There is no Hoeffding term and no union over
+times: a failing transcript fixes its input, so its posterior mean can be put under the exponential of the
+noise bound (Jensen). Pure standard library; draws nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, exp, inf, isfinite, log, sqrt, tanh
+
+from countless.privacy.binary_mechanism import pair_sensitivity
+from countless.privacy.tails import log_mgf, log_phase_sum, softplus
+
+_SAFETY = 1.0 + 1e-9  # far above the rounding of the few hundred operations behind each number
+_GRID = 2.0**-12  # noise scales are multiples of this: exact as doubles and as fractions
+
+
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """The free numbers of a round. The threshold is whole in a plan; the search moves it as a real number."""
+
+    levels: int
+    threshold: float
+    threshold_scale: float
+    tree_scale: float
+
+    @property
+    def phases(self) -> int:
+        """K."""
+        return 1 << self.levels
+
+    @property
+    def epsilon(self) -> float:
+        """Bound on log-likelihood ratios of transcripts off the leaked set, rounded up."""
+        thresholds = min(2, self.phases) / self.threshold_scale
+        nodes = pair_sensitivity(self.phases - 1)
+        return (thresholds + (nodes / self.tree_scale if nodes else 0.0)) * _SAFETY
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a round can promise: `allowance` steps of error, with the answer shifted by `offset`."""
+
+    allowance: float
+    offset: int
+    bias: float
+
+
+def _sides(sites: int, alpha: float, eta: float, round_: Noisy) -> tuple[Callable[[float], float], ...]:
+    """The error, without the offset, that each side needs, as a function of its Chernoff parameter s."""
+    T, b1, b2 = round_.threshold, round_.threshold_scale, round_.tree_scale
+    bias = sites * tanh(round_.epsilon / 4)
+    half = log(2 / eta)
+
+    def high(s: float) -> float:
+        node, used = log_mgf(s, b2), log_mgf(alpha * s, b1)
+        if not isfinite(node) or not isfinite(used):
+            return inf
+        weight = s * (1 + alpha - alpha * T) + used
+        return (log_phase_sum(round_.levels, weight, node) + half) / s + (1 + alpha) * bias
+
+    def low(s: float) -> float:
+        node, used, stale = log_mgf(s, b2), log_mgf(alpha * s, b1), log_mgf((1 - alpha) * s, b1)
+        if not (isfinite(node) and isfinite(used) and isfinite(stale)):
+            return inf
+        total = log_phase_sum(round_.levels, used - s * alpha * T, node)
+        total += softplus(s * (1 - alpha) * (T - 1) + stale)
+        return (total + half) / s + (1 - alpha) * bias
+
+    return high, low
+
+
+def bound(sites: int, alpha: float, eta: float, round_: Noisy, effort: int = 45) -> Bound:
+    """The least allowance the claim gives to this round, and the whole offset that balances its two sides."""
+    high, low = _sides(sites, alpha, eta, round_)
+    widest = max(round_.threshold_scale, round_.tree_scale if round_.levels else 0.0)
+    up = _least(lambda u: high(exp(u)), log(1e-3 / widest), log(1 / widest), effort)
+    down = _least(lambda u: low(exp(u)), log(1e-3 / widest), log(1 / widest), effort)
+    offset = round((down - up) / 2)
+    bias = sites * tanh(round_.epsilon / 4)
+    return Bound(max(up + offset, down - offset) * _SAFETY, offset, bias)
+
+
+def _least(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
+    """The smallest value met by a golden-section search. Every argument is a valid s: no need to be exact."""
+    golden = (sqrt(5) - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = function(left), function(right)
+    best = min(at_left, at_right)
+    for _ in range(steps):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = function(right)
+        best = min(best, at_left, at_right)
+    return best
+
+
+def reports_per_round(round_: Noisy) -> float:
+    """Expected reports: T each phase, and a little more because a threshold below 0 counts as 0."""
+    return round_.phases * (
+        round_.threshold + round_.threshold_scale * exp(-round_.threshold / round_.threshold_scale)
+    )
+
+
+def reports_quantile(round_: Noisy, failure: float) -> float:
+    """A number of reports that a round reaches with probability at most `failure`.
+
+    Chernoff for the sum over phases of max(T + noise, 0), whose exponential is at most `exp(s (T + noise))
+    + 1`.
+    """
+    T, b1 = round_.threshold, round_.threshold_scale
+
+    def at(u: float) -> float:
+        s = exp(u)
+        return (round_.phases * softplus(s * T + log_mgf(s, b1)) + log(1 / failure)) / s
+
+    return _least(at, log(1e-3 / b1), log(1 / b1), 45) * _SAFETY
+
+
+def cost(sites: int, alpha: float, reports: float, allowance: float, sync: int = 2) -> float:
+    """Messages per e-fold of the total: reports and a synchronisation, over the log of the round's growth."""
+    return (reports + sync * sites) / log(1 + alpha * reports / allowance)
+
+
+def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
+    """The cheapest noisy round found: a search over p, and for each p a simplex search over T, b1, b2.
+
+    The search is a heuristic; whatever it returns has been bounded by `bound`, so only the price depends on
+    it.
+    """
+
+    def round_at(levels: int, point: Sequence[float]) -> Noisy:
+        threshold, b1, b2 = (exp(value) for value in point)
+        return Noisy(levels, max(1, ceil(threshold)), _on_grid(b1), _on_grid(b2))
+
+    def price(levels: int, point: Sequence[float], effort: int) -> float:
+        if max(point) > 30 or min(point) < -8:
+            return inf
+        threshold, b1, b2 = (exp(value) for value in point)
+        smooth = Noisy(levels, threshold, b1, b2)  # a real T keeps the search smooth
+        found = bound(sites, alpha, eta, smooth, effort)
+        return (
+            cost(sites, alpha, smooth.phases * threshold, found.allowance)
+            if isfinite(found.allowance)
+            else inf
+        )
+
+    root = sqrt(sites)
+    point = [log(8 * root + 2), log(0.4 * root + 1), log(0.4 * root + 1)]
+    best: tuple[float, int, Sequence[float]] = (inf, 1, point)
+    worse = 0
+    for levels in range(2, 15):
+        point = simplex(lambda at, p=levels: price(p, at, 14), point, 0.4, 45)  # type: ignore[misc]
+        value = price(levels, point, 14)
+        worse = 0 if value < best[0] else worse + 1
+        best = min(best, (value, levels, list(point)))
+        if worse == 2:
+            break
+    levels = best[1]
+    point = simplex(lambda at: price(levels, at, 30), best[2], 0.15, 90)
+    chosen = round_at(levels, point)
+    return chosen, bound(sites, alpha, eta, chosen)
+
+
+def _on_grid(scale: float) -> float:
+    return max(1, round(scale / _GRID)) * _GRID
+
+
+def simplex(
+    function: Callable[[Sequence[float]], float], start: Sequence[float], size: float, evaluations: int
+) -> list[float]:
+    """Nelder and Mead's downhill simplex: the best point met within the given number of evaluations."""
+    points = [list(start)] + [
+        [value + (size if axis == moved else 0.0) for axis, value in enumerate(start)]
+        for moved in range(len(start))
+    ]
+    ranked = sorted((function(point), point) for point in points)
+    left = evaluations - len(points)
+    while left > 0:
+        worst_value, worst = ranked[-1]
+        centre = [
+            sum(column) / (len(ranked) - 1) for column in zip(*(p for _, p in ranked[:-1]), strict=True)
+        ]
+
+        def along(
+            distance: float, c: list[float] = centre, w: list[float] = worst
+        ) -> tuple[float, list[float]]:
+            point = [middle + distance * (middle - bad) for middle, bad in zip(c, w, strict=True)]
+            return function(point), point
+
+        trial = along(1.0)
+        left -= 2
+        if trial[0] < ranked[0][0]:
+            trial = min(trial, along(2.0))
+        elif trial[0] >= ranked[-2][0]:
+            trial = min(trial, along(0.5) if trial[0] < worst_value else along(-0.5))
+        if trial[0] < worst_value:
+            ranked[-1] = trial
+        else:
+            top = ranked[0][1]
+            shrunk = [[(a + b) / 2 for a, b in zip(top, point, strict=True)] for _, point in ranked[1:]]
+            ranked[1:] = [(function(point), point) for point in shrunk]
+            left -= len(shrunk)
+        ranked.sort()
+    return ranked[0][1]

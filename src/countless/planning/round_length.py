@@ -1,0 +1,55 @@
+"""How long a round should be: the number of reports with the fewest messages per e-fold. SPEC 3.0, 3.2.
+
+A round of `m` reports and one synchronisation costs `m + 2k` messages and lets the total grow by the factor
+`1 + alpha m / E`, `E` the allowance in steps. Standard library only.
+"""
+
+from collections.abc import Callable
+from math import log1p
+
+from countless.planning.plan import Reason
+
+# Candidates for m are 2^(i/8): within 4.4 % of any best m, which costs under 0.1 % of the messages. One grid for
+# every request makes the best m, and with it the allowance, grow with the number of sites.
+_PER_OCTAVE = 8
+
+
+def messages_per_efold(sites: int, alpha: float, allowance: float, reports: int) -> float:
+    """(m + 2k) / ln(1 + alpha m / E)."""
+    return (reports + 2 * sites) / log1p(alpha * reports / allowance)
+
+
+def reasons_for_length(reports: int, cost: float) -> tuple[Reason, Reason]:
+    """Why a round has as many reports as it has, and what it costs."""
+    return (
+        Reason("reports", reports, "least (m + 2k) / ln(1 + alpha m/E) among m = floor(2^(i/8))"),
+        Reason("messages_per_efold", cost, "(m + 2k) / ln(1 + alpha m/E)"),
+    )
+
+
+def candidate(index: int) -> int:
+    """The index-th candidate for m; the first few repeat."""
+    return int(2.0 ** (index / _PER_OCTAVE))
+
+
+def best_reports(sites: int, cost: Callable[[int], float]) -> int:
+    """The candidate m with the least cost, for a cost that falls and then rises. Starts near m = 2k."""
+    seen: dict[int, float] = {}
+
+    def at(index: int) -> float:
+        reports = candidate(index)
+        if reports not in seen:
+            seen[reports] = cost(reports)
+        return seen[reports]
+
+    best = _PER_OCTAVE * (2 * sites).bit_length()
+    stride = 2 * _PER_OCTAVE
+    while stride:
+        lower, upper = max(0, best - stride), best + stride
+        if at(lower) < at(best):
+            best = lower
+        elif at(upper) < at(best):
+            best = upper
+        else:
+            stride //= 2
+    return candidate(best)

@@ -1,0 +1,74 @@
+"""One-dimensional searches for the calibrations. Standard library only.
+
+No guarantee rests on how well they search: what they find is either valid for every argument (`least_at`),
+evaluated before it is returned (`least_safe`), or used only to compare (`about_safe`).
+"""
+
+from collections.abc import Callable
+from math import ceil, exp, frexp, inf, ldexp, log, sqrt
+
+
+def round_up(value: float) -> float:
+    """Up to 16 significant bits: what is printed is what is used."""
+    shift = 16 - frexp(value)[1]
+    return ldexp(ceil(ldexp(value, shift)), -shift)
+
+
+def least_at(function: Callable[[float], float], low: float, high: float) -> float:
+    """About where a function that falls and then rises is least: golden section on a logarithmic scale."""
+    ratio = (sqrt(5) - 1) / 2
+    a, b = log(low), log(high)
+    x, y = b - ratio * (b - a), a + ratio * (b - a)
+    at_x, at_y = function(exp(x)), function(exp(y))
+    while b - a > 1e-4:
+        if at_x < at_y:
+            b, y, at_y = y, x, at_x
+            x = b - ratio * (b - a)
+            at_x = function(exp(x))
+        else:
+            a, x, at_x = x, y, at_y
+            y = a + ratio * (b - a)
+            at_y = function(exp(y))
+    return exp((a + b) / 2)
+
+
+def about_safe(probability: Callable[[float], float], budget: float, safe: float) -> float:
+    """About the least x in [0, safe] with probability(x) <= budget: to compare, not to promise.
+
+    sqrt(-ln P) is almost a straight line in x, so two evaluations and a secant come within a part in 1000.
+    """
+    aim = sqrt(-log(budget))
+    first = 0.95 * safe
+    at_first = _root(probability(first))
+    if 0.8 * aim < at_first < 1.25 * aim:
+        second = first * (aim / at_first if abs(aim / at_first - 1) > 0.01 else 0.99)
+        at_second = _root(probability(second))
+        if at_first != at_second < inf:
+            third = first + (aim - at_first) * (second - first) / (at_second - at_first)
+            if abs(third - second) < 0.03 * safe:
+                return min(third, safe)
+    return least_safe(probability, budget, safe, 1e-3 * safe)  # not so straight: short rounds, tiny steps
+
+
+def least_safe(probability: Callable[[float], float], budget: float, safe: float, precision: float) -> float:
+    """A value within `precision` of the least x in [0, safe] with probability(x) <= budget.
+
+    `probability` must fall. The caller vouches for `safe`; every other value returned has been evaluated.
+    """
+    aim = sqrt(-log(budget))
+    unsafe, at_unsafe, at_safe, side = 0.0, 0.0, 1.05 * aim, 0.4
+    while safe - unsafe > precision:
+        share = (aim - at_unsafe) / (at_safe - at_unsafe) if at_safe > at_unsafe else 0.5
+        # Aim a little to the side of the root where the bracket is still wide, so that both its ends move.
+        guess = unsafe + (safe - unsafe) * min(max(share, 0.0), 1.0) + side * precision
+        guess = min(max(guess, unsafe + 0.3 * precision), safe - 0.3 * precision)
+        value = probability(guess)
+        if value <= budget:
+            safe, at_safe, side = guess, min(_root(value), 2 * aim), -0.4
+        else:
+            unsafe, at_unsafe, side = guess, _root(value), 0.4
+    return safe
+
+
+def _root(probability: float) -> float:
+    return sqrt(max(0.0, -log(probability))) if probability > 0 else inf

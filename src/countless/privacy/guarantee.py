@@ -1,0 +1,181 @@
+"""Partial differential privacy as a value: (epsilon, delta, kappa) and the leak map (paper, Definition 3).
+
+A mechanism is (epsilon, delta, kappa)-partially private if for a leak map f with |f(transcript)| <= kappa,
+for every position i, all data S, S' that differ only at i, and every event E of transcripts none of which
+leaks i:
+
+    P(transcript in E | S)  <=  exp(epsilon) P(transcript in E | S') + delta.
+
+The leak map belongs to the guarantee: which data are given up is chosen by the transcript, after the fact.
+What composes is stated below with its proof; what is not known to compose is refused. Proofs:
+docs/theory/partial-dp.md.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from math import expm1, isfinite
+from typing import Any
+
+from countless.errors import InvalidParameter, InvariantBroken
+
+Leaked = frozenset[Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class LeakMap:
+    """From a transcript to the positions it may reveal entirely. `fixed` is set if they never vary."""
+
+    name: str
+    leaks: Callable[[Any], Leaked]
+    fixed: Leaked | None = None
+
+    def __call__(self, transcript: Any) -> Leaked:
+        """The leaked positions of this transcript."""
+        return self.leaks(transcript)
+
+    @classmethod
+    def nothing(cls) -> "LeakMap":
+        """Ordinary differential privacy: no transcript leaks anything."""
+        return cls.always(frozenset())
+
+    @classmethod
+    def always(cls, positions: Leaked) -> "LeakMap":
+        """The same positions whatever happens."""
+        return cls(f"always {len(positions)} fixed positions", lambda _: positions, positions)
+
+
+NOTHING_LEAKS = LeakMap.nothing()
+
+
+def _both(first: LeakMap, second: LeakMap) -> LeakMap:
+    """The leak map of a pair of transcripts: what either of them leaks."""
+    if first.fixed is not None and second.fixed is not None:
+        return LeakMap.always(first.fixed | second.fixed)
+    return LeakMap(f"{first.name}, and {second.name}", lambda pair: first(pair[0]) | second(pair[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class PartialDP:
+    """The guarantee of one mechanism.
+
+    >>> tracker = PartialDP(0.1, 0.0, 32, LeakMap("the block that ended each phase", lambda t: frozenset(t)))
+    >>> twice = tracker.then(tracker)
+    >>> twice.epsilon, twice.kappa, sorted(twice.leak_map(([1, 2], [2, 3])))
+    (0.2, 64, [1, 2, 3])
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    kappa: int = 0
+    leak_map: LeakMap = NOTHING_LEAKS
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.epsilon) and self.epsilon >= 0):
+            raise InvalidParameter("epsilon", self.epsilon, "finite and at least 0")
+        if not 0 <= self.delta < 1:
+            raise InvalidParameter("delta", self.delta, "at least 0 and below 1")
+        if isinstance(self.kappa, bool) or not isinstance(self.kappa, int) or self.kappa < 0:
+            raise InvalidParameter("kappa", self.kappa, "an integer of at least 0")
+        if self.leak_map.fixed is not None and len(self.leak_map.fixed) > self.kappa:
+            raise InvalidParameter("kappa", self.kappa, f"at least the {len(self.leak_map.fixed)} leaked")
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is 0, so that the inequality holds transcript by transcript."""
+        return self.delta == 0
+
+    def leaked(self, transcript: Any) -> Leaked:
+        """What this transcript leaks; raises if more than kappa: then the guarantee was never true."""
+        positions = self.leak_map(transcript)
+        if len(positions) > self.kappa:
+            raise InvariantBroken(f"a transcript leaks {len(positions)} positions, but kappa is {self.kappa}")
+        return positions
+
+    def then(self, later: "PartialDP") -> "PartialDP":
+        """Both mechanisms on the same data, `later` chosen in the light of the first one's whole transcript.
+
+        Formal guarantees: epsilons, deltas and kappas add; the leak map of the pair is the union. Proof:
+        for an event of pairs none of which leaks i, the inner probability given the first transcript obeys
+        `later`; capped at 1 it is a [0, 1]-valued function of the first transcript that vanishes where that
+        leaks i, and the first guarantee passes from events to such functions by integrating over their
+        level sets.
+        """
+        return self._sum(later)
+
+    def alongside(self, other: "PartialDP") -> "PartialDP":
+        """Both on the same data, questions interleaved: proved for delta = 0, where likelihoods multiply."""
+        for guarantee in (self, other):
+            if not guarantee.pure:
+                raise InvalidParameter(
+                    "delta", guarantee.delta, "0: interleaving is proved for pure partial privacy only"
+                )
+        return self._sum(other)
+
+    def _sum(self, other: "PartialDP") -> "PartialDP":
+        leak_map = _both(self.leak_map, other.leak_map)
+        kappa = self.kappa + other.kappa if leak_map.fixed is None else len(leak_map.fixed)
+        delta = self.delta + other.delta
+        if delta >= 1:
+            raise InvalidParameter("delta", delta, "below 1 after composition: nothing would be promised")
+        return PartialDP(self.epsilon + other.epsilon, delta, kappa, leak_map)
+
+    def beside(self, other: "PartialDP") -> "PartialDP":
+        """Mechanisms on *disjoint* parts of the data: a change touches one of them, so the larger epsilon
+        counts.
+
+        The leaks still add up: both parts may lose their kappa positions.
+        """
+        together = self._sum(other)
+        delta = max(self.delta, other.delta)
+        return PartialDP(max(self.epsilon, other.epsilon), delta, together.kappa, together.leak_map)
+
+    def repeated(self, times: int, method: str = "basic") -> "PartialDP":
+        """The same kind of mechanism `times` times, each chosen adaptively; the transcript is their tuple.
+
+        Only basic composition is known. Advanced composition bounds the *expected* privacy loss over all
+        transcripts; here the loss may be infinite on the leaking ones, so that proof does not carry over.
+        """
+        if method != "basic":
+            raise InvalidParameter("method", method, "basic: nothing else is proved for partial privacy")
+        if isinstance(times, bool) or not isinstance(times, int) or times < 1:
+            raise InvalidParameter("times", times, "an integer of at least 1")
+        if self.delta * times >= 1:
+            raise InvalidParameter("times", times, "so few that times * delta is below 1")
+        if self.leak_map.fixed is not None:
+            leak_map, kappa = self.leak_map, len(self.leak_map.fixed)
+        else:
+            name = f"{self.leak_map.name}, {times} times"
+            leak_map = LeakMap(name, lambda runs: frozenset().union(*(self.leak_map(run) for run in runs)))
+            kappa = self.kappa * times
+        return PartialDP(self.epsilon * times, self.delta * times, kappa, leak_map)
+
+    def group(self, size: int) -> tuple[float, float]:
+        """(epsilon, delta) when `size` positions change at once and the transcripts leak none of them."""
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InvalidParameter("size", size, "an integer of at least 1")
+        growth = size if self.epsilon == 0 else expm1(size * self.epsilon) / expm1(self.epsilon)
+        return size * self.epsilon, self.delta * growth
+
+    def published(self, outputs: Callable[[Any], Any], leak_map: LeakMap, kappa: int) -> "PublishedGuarantee":
+        """The guarantee of `outputs(transcript)` under a leak map for outputs.
+
+        Post-processing is *not* free here: an output hides which transcript it came from, so it must be
+        charged with the leaks of all of them. `PublishedGuarantee.check` tests that on transcripts; nothing
+        proves it.
+        """
+        return PublishedGuarantee(self, outputs, PartialDP(self.epsilon, self.delta, kappa, leak_map))
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedGuarantee:
+    """A post-processed mechanism: its guarantee holds if `check` holds on every transcript."""
+
+    source: PartialDP
+    outputs: Callable[[Any], Any]
+    guarantee: PartialDP
+
+    def check(self, transcript: Any) -> None:
+        """Raise if the output's leak map forgets something the transcript leaked."""
+        forgotten = self.source.leaked(transcript) - self.guarantee.leaked(self.outputs(transcript))
+        if forgotten:
+            raise InvariantBroken(f"the output's leak map forgets {len(forgotten)} leaked positions")

@@ -1,0 +1,138 @@
+"""Integer Laplace noise, drawn exactly: no floating point between the dice and the noise (SPEC section 4).
+
+The law is the discrete (two-sided geometric) one, P(x) proportional to exp(-|x|/scale) on the integers. Two
+sources behind one interface: OpenDP in production, and an exact sampler over any `Dice` for seeded runs and
+for machines without OpenDP. Both are exact; a test compares them. Floating-point Laplace noise leaks
+through its low bits (Mironov, CCS 2012), which is why neither source uses it.
+
+The sampler is that of Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS
+2020, Algorithms 1 and 2. This module imports OpenDP only when asked to.
+"""
+
+from fractions import Fraction
+from importlib.util import find_spec
+from math import inf, nextafter
+from typing import Any, Protocol
+
+from countless.core.dice import Dice
+from countless.errors import InvalidParameter, MissingExtra
+from countless.randomness import SystemDice
+
+LARGEST_SCALE = 2**40
+"""OpenDP saturates at 64 bits; at this scale a draw reaches them with probability below exp(-2^22)."""
+
+
+class Noise(Protocol):
+    """A source of independent integer Laplace variables."""
+
+    def laplace(self, scale: Fraction) -> int:
+        """One draw with P(x) proportional to exp(-|x|/scale); scale 0 means no noise."""
+
+
+def check_scale(scale: Fraction) -> Fraction:
+    """Refuse a scale that no source can draw; return it as an exact fraction."""
+    if not isinstance(scale, Fraction | int):
+        raise InvalidParameter("scale", scale, "a Fraction or an integer, so that the noise is exact")
+    if not 0 <= scale <= LARGEST_SCALE:
+        raise InvalidParameter("scale", scale, f"between 0 and {LARGEST_SCALE}")
+    return Fraction(scale)
+
+
+def bernoulli_exp(numerator: int, denominator: int, dice: Dice) -> bool:
+    """True with probability exp(-numerator/denominator), exactly, for a ratio in [0, 1].
+
+    Coins of probability ratio/1, ratio/2, ratio/3, ... are flipped until the first tail; the number of
+    flips is odd with probability 1 - ratio + ratio^2/2 - ... = exp(-ratio).
+    """
+    flips = 1
+    while dice.below(denominator * flips) < numerator:
+        flips += 1
+    return flips % 2 == 1
+
+
+def discrete_laplace(scale: Fraction, dice: Dice) -> int:
+    """One integer x with P(x) proportional to exp(-|x|/scale), by integer arithmetic only.
+
+    Formal guarantees: the law is exact if the dice are; the running time is geometric, with a constant mean.
+
+    >>> from countless.randomness import SeededDice
+    >>> dice = SeededDice(1)
+    >>> [discrete_laplace(Fraction(5, 2), dice) for _ in range(8)]
+    [-2, -3, 2, -2, -1, 0, 0, -10]
+    """
+    exact = check_scale(scale)
+    if exact == 0:
+        return 0
+    wide, narrow = exact.numerator, exact.denominator
+    while True:
+        # `rest + wide * whole` is geometric with ratio exp(-1/wide): its remainder and its quotient are
+        # independent.
+        rest = dice.below(wide)
+        if not bernoulli_exp(rest, wide, dice):
+            continue
+        whole = 0
+        while bernoulli_exp(1, 1, dice):
+            whole += 1
+        size = (rest + wide * whole) // narrow
+        negative = dice.below(2) == 1
+        if negative and size == 0:
+            continue  # zero would otherwise be drawn twice as often as it should
+        return -size if negative else size
+
+
+class DiceNoise:
+    """The exact sampler over given dice: seeded ones, or the system's where OpenDP is not installed."""
+
+    __slots__ = ("_dice",)
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+
+    def laplace(self, scale: Fraction) -> int:
+        """One exact draw."""
+        return discrete_laplace(scale, self._dice)
+
+
+class OpenDPNoise:
+    """Production noise from a maintained library: OpenDP's integer Laplace measurement, applied to zero.
+
+    OpenDP takes its scale as a double. One that is no double is rounded *up* to the next: a little more
+    noise and so never less privacy. The plans use scales that are doubles, so nothing is rounded there.
+    """
+
+    __slots__ = ("_measurements",)
+
+    def __init__(self) -> None:
+        if find_spec("opendp") is None:
+            raise MissingExtra("opendp", "lab")
+        self._measurements: dict[float, Any] = {}
+
+    def laplace(self, scale: Fraction) -> int:
+        """One exact draw from OpenDP."""
+        exact = check_scale(scale)
+        if exact == 0:
+            return 0
+        rounded = float(exact)
+        if Fraction(rounded) < exact:
+            rounded = nextafter(rounded, inf)
+        measurement = self._measurements.get(rounded)
+        if measurement is None:
+            if len(self._measurements) >= 64:  # a mechanism uses two scales; never grow without bound
+                self._measurements.clear()
+            measurement = self._measurements[rounded] = _opendp_laplace(rounded)
+        return int(measurement(0))
+
+
+def _opendp_laplace(scale: float) -> Any:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    return dp.m.make_laplace(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale)
+
+
+def system_noise() -> Noise:
+    """Noise nobody can guess: OpenDP's if it is installed, else the exact sampler over the system's dice.
+
+    Both draw from the same law, exactly; OpenDP is preferred because others review and maintain it.
+    """
+    return OpenDPNoise() if find_spec("opendp") is not None else DiceNoise(SystemDice())

@@ -1,0 +1,39 @@
+"""The publisher of `blocks` and `sampled`: the start of the round plus one step for each crossing."""
+
+from collections.abc import Sequence
+
+from countless.core.ledger import Entry
+from countless.core.paces import Blocks, Pace, Sampled
+from countless.core.publisher import OVER, Consequence, Publisher
+
+
+class Crossings(Publisher):
+    """N0 + step * (crossings + shift), until `reports` crossings have been counted."""
+
+    def __init__(self, pace: Blocks | Sampled, reports: int, shift: int = 0) -> None:
+        self._pace = pace
+        self._left = reports
+        self._shift = shift
+
+    def pace(self, slot: int) -> Pace:
+        """The same for all; each site draws for itself."""
+        return self._pace
+
+    def open(self, entries: Sequence[Entry], departed: int) -> None:
+        """The exact total."""
+        self.estimate: int = departed + sum(entry.base for entry in entries) + self._pace.step * self._shift
+
+    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+        """One step for each crossing."""
+        self.estimate += self._pace.step * crossings
+        self._left -= crossings
+        return OVER if self._left <= 0 else None
+
+    def join(self, entry: Entry) -> None:
+        """What the newcomer brings is known exactly."""
+        self.estimate += entry.base
+
+    def late(self, entry: Entry, before: int, gain: int) -> Consequence | None:
+        """So is what a silent site counted before it adopted its pace."""
+        self.estimate += gain
+        return None

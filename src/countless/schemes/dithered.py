@@ -1,0 +1,122 @@
+"""`dithered`: secret lattices and secret thresholds (SPEC 3.3)."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+
+from countless.core.answer import midpoint
+from countless.core.dice import Dice
+from countless.core.ledger import Entry
+from countless.core.paces import Pace
+from countless.core.publisher import OVER, Case, Consequence, Publisher
+from countless.planning.book import PlanBook
+from countless.planning.dithered import DitheredPlan, plan_dithered
+from countless.schemes.calibrated import Calibrated
+from countless.schemes.lattices import Lattices
+
+
+class Phases(Publisher):
+    """One public answer for each phase; a phase ends when the hidden sum passes its secret threshold.
+
+    `_lead` is the hidden sum in events: over all slots, last lattice point minus the count at which the slot entered.
+    B, the paper's sum in steps, is (_lead + slots * (step-1)/2) / step. Free slots are in it from the start, so neither
+    a join nor a departure moves it: that would tell the public something the proof does not count.
+    """
+
+    def __init__(self, plan: DitheredPlan, step: int, dice: Dice) -> None:
+        self._plan = plan
+        self._lattices = Lattices(step, plan.sites, dice.split("offsets"))
+        self._thresholds = dice.split("thresholds")
+        self._total = 0  # at the start of the round; what joiners bring is added
+        self._lead = 0
+        self._phase = -1
+
+    def pace(self, slot: int) -> Pace:
+        """Each slot its own lattice."""
+        return self._lattices[slot]
+
+    def open(self, entries: Sequence[Entry], departed: int) -> None:
+        """Every slot starts on its lattice: a site at its base, a free slot at 0."""
+        bases = [0] * len(self._lattices)
+        for entry in entries:
+            bases[entry.slot] = entry.base
+        self._total = departed + sum(bases)
+        self._lead = sum(self._lattices[slot].floor(base) - base for slot, base in enumerate(bases))
+        self._next_phase()
+
+    def join(self, entry: Entry) -> None:
+        """The newcomer's count is known exactly; its slot's place on the lattice stays what it was."""
+        self._lattices.shift(entry.slot, entry.base)
+        self._total += entry.base
+        self._announce()
+
+    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+        """Replay the events one crossing after the other: a batch must equal its events.
+
+        At the very point that ends a phase the public learns that this site stood on its lattice there, so the offset
+        is redrawn there, before the rest of the batch is looked at. (Redrawing after the batch would let B rise.)
+        """
+        step, at, redrawn = self._lattices.step, before, False
+        lattice = self._lattices[entry.slot]
+        while (point := lattice.floor(at) + step) <= entry.known:
+            passed = (entry.known - point) // step + 1
+            needed = max(1, -((self._lead - self._goal) // step))
+            if passed < needed:
+                self._lead += passed * step
+                break
+            at = point + (needed - 1) * step
+            self._lead += needed * step
+            if not self._next_phase():
+                return OVER
+            lattice, redrawn = self._lattices.redraw(entry.slot), True
+            self._lead += lattice.floor(at) - at
+        return Consequence(repace=lattice) if redrawn else None
+
+    def _next_phase(self) -> bool:
+        """Announce the next answer and draw the threshold that will end it; False if the round is over."""
+        self._phase += 1
+        if self._phase >= len(self._plan.phases):
+            return False
+        phase = self._plan.phases[self._phase]
+        step, half = self._lattices.step, Fraction(1, 2)
+        dither = Fraction(phase.dither) * (Fraction(self._thresholds.fraction()) - half)
+        threshold = Fraction(phase.position) + Fraction(phase.length) + dither
+        self._goal = ceil(threshold * step - len(self._lattices) * (step - 1) * half)
+        self._announce()
+        return True
+
+    def _announce(self) -> None:
+        self.estimate = midpoint(*self._plan.answer_range(self._total, self._lattices.step, self._phase))
+
+
+class Dithered(Calibrated[DitheredPlan]):
+    """Sites speak on secret lattices; the public answer moves only when their hidden sum passes a secret threshold.
+
+    What the public can learn is when the answer moves: that one site was on its lattice just then (its offset is
+    redrawn at once), and that a threshold lay in one unit interval. The proof counts all transcripts this allows.
+
+    Formal guarantees: with probability 1 - delta the answer is within 1 ± alpha of the total at every moment, against
+    every adaptive adversary that sees the answers and nothing else - not message counts, report times or rounds.
+
+    >>> from countless import Tracker
+    >>> tracker = Tracker(sites=16, alpha=0.05, scheme="dithered", seed=1)
+    >>> for i in range(50_000): tracker.site(i % 16).add()
+    >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
+    True
+
+    References: SPEC 3.3; theorem and proof in docs/theory/dithered.md.
+    """
+
+    name = "dithered"
+    safe_against = "adaptive"
+
+    def books(self) -> list[PlanBook[DitheredPlan]]:
+        """One plan for a number of sites."""
+        return [BOOK]
+
+    def publisher(self, plan: DitheredPlan, step: int, case: Case, dice: Dice) -> Publisher:
+        """Draw the secrets."""
+        return Phases(plan, step, dice)
+
+
+BOOK: PlanBook[DitheredPlan] = PlanBook(plan_dithered)

@@ -1,0 +1,26 @@
+"""`exact`: every site reports every event. The start of every other scheme, and the yardstick."""
+
+from countless.core.dice import Dice
+from countless.core.publisher import Case, Counting, Opening, Scheme, Stay
+
+
+class Exact(Scheme):
+    """Every event is a message, and the answer is the truth.
+
+    Formal guarantees: estimate = total at every moment, against every adversary. One message for each event.
+
+    >>> from countless import Tracker
+    >>> tracker = Tracker(sites=3, scheme="exact")
+    >>> tracker.site(0).add(41); tracker.site(2).add()
+    >>> tracker.answer.estimate, str(tracker.answer.state)
+    (42, 'exact')
+
+    References: SPEC section 3.
+    """
+
+    name = "exact"
+    safe_against = "sees-everything"
+
+    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+        """One round, for ever."""
+        return Opening(self.name, Counting())

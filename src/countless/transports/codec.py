@@ -1,0 +1,77 @@
+"""Messages as bytes: compact binary arrays (MessagePack by msgspec). Who sent a message is known from the connection.
+
+A message is an array [kind, counter, round, ...]; a pace is an array [kind, numbers...]. Integers are unbounded inside
+Countless; one that does not fit into 64 bits travels as its bytes, little end first.
+"""
+
+from typing import Any
+
+import msgspec
+
+from countless.core.messages import Message, Repace, Report, Snapshot, StartRound
+from countless.core.paces import Blocks, Every, Growth, Lattice, Pace, Sampled
+from countless.errors import CountlessError, ProtocolError
+
+_LARGEST = 2**63 - 1
+_MESSAGES = (Report, Snapshot, StartRound, Repace)
+_PACES = (Every, Growth, Sampled, Blocks, Lattice)
+_KIND = {kind: number for number, kind in enumerate(_MESSAGES)} | {kind: number for number, kind in enumerate(_PACES)}
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+def encode(message: Message) -> bytes:
+    """One message as bytes.
+
+    >>> encode(Report("hits", 3, 1000, 2)).hex(" ")
+    '95 00 a4 68 69 74 73 03 cd 03 e8 02'
+    """
+    return _encode((_KIND[type(message)], *map(_pack, message)))
+
+
+def decode(data: bytes) -> Message:
+    """The message back, checked field by field; anything else is a ProtocolError."""
+    try:
+        kind, *fields = _decode(data)
+        message = _MESSAGES[_natural(kind, "kind")](*map(_unpack, fields))
+    except (msgspec.DecodeError, TypeError, ValueError, IndexError, CountlessError) as error:
+        raise ProtocolError(f"not a message: {error}") from error
+    _check(message)
+    return message
+
+
+def _pack(field: Any) -> Any:
+    if type(field) is int:
+        return field if field <= _LARGEST else field.to_bytes((field.bit_length() + 7) // 8, "little")
+    if type(field) is str:
+        return field
+    if isinstance(field, Growth):
+        return [_KIND[Growth], field.alpha]
+    if isinstance(field, Lattice):
+        return [_KIND[Lattice], _pack(field.step), _pack(field.offset)]
+    return [_KIND[type(field)], _pack(field.step)]
+
+
+def _unpack(field: Any) -> Any:
+    if isinstance(field, bytes):
+        return int.from_bytes(field, "little")
+    if isinstance(field, list):
+        return _PACES[_natural(field[0], "pace")](*map(_unpack, field[1:]))
+    return field
+
+
+def _natural(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ProtocolError(f"{name} is {value!r}: it must be an integer of at least 0")
+    return value
+
+
+def _check(message: Message) -> None:
+    if not isinstance(message.counter, str):
+        raise ProtocolError(f"counter is {message.counter!r}: it must be a string")
+    for name, value in zip(message._fields[1:], message[1:], strict=True):
+        if name == "pace":
+            if not isinstance(value, Pace):
+                raise ProtocolError(f"pace is {value!r}: it must be a pace")
+        else:
+            _natural(value, name)
