@@ -4,16 +4,13 @@ Sites, coordinator and an instantaneous network between them, with every message
 and the production coordinator: only the wire is missing.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from math import isfinite
 from threading import RLock
 
 from countless.client.meter import Meter
 from countless.core.answer import Answer
-from countless.core.coordinator import Coordinator, Outbox
-from countless.core.messages import Address, SiteName, UpMessage
+from countless.core.coordinator import Coordinator
+from countless.core.messages import Address, DownMessage, SiteName, UpMessage
 from countless.core.paces import Pace
 from countless.core.publisher import Scheme
 from countless.core.site import Site
@@ -22,26 +19,7 @@ from countless.privacy.noise import system_noise
 from countless.randomness import SeededDice, SystemDice
 from countless.schemes.partial_dp import PartialDP
 from countless.schemes.registry import require_adversary, scheme_named
-from countless.transports.codec import encode
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """What has been sent so far. Each message is one word in the paper's accounting."""
-
-    up: int
-    down: int
-    bytes: int
-
-    @property
-    def total(self) -> int:
-        """Both directions."""
-        return self.up + self.down
-
-    @property
-    def words(self) -> int:
-        """The paper's unit."""
-        return self.total
+from countless.transports.memory import MemoryNetwork, Messages
 
 
 class Tracker:
@@ -80,7 +58,6 @@ class Tracker:
         self._meters: dict[SiteName, Meter] = {}
         self._lives: dict[SiteName, int] = {}
         self._gone = 0
-        self._up = self._down = self._bytes = 0
         self._listeners: list[Callable[[Answer], None]] = []
         self._prepared = 0  # the round for whose successor plans have been made
         self._announced: float = 0
@@ -93,6 +70,7 @@ class Tracker:
             delta=float(delta),
             fleet=[Address(name) for name in names],
         )
+        self._network = MemoryNetwork(self._coordinator, self._receive)
         for name in names:
             self._new_site(name, self._coordinator.pace_of(Address(name)))
         self._coordinator.prepare()
@@ -136,7 +114,7 @@ class Tracker:
     def messages(self) -> Messages:
         """What the protocol has cost so far."""
         with self._lock:
-            return Messages(self._up, self._down, self._bytes)
+            return self._network.messages
 
     @property
     def plan(self) -> object:
@@ -169,9 +147,8 @@ class Tracker:
             if name in self._meters:
                 raise InvalidParameter("site", name, "a name that is not taken")
             site = self._new_site(name)
-            hello = site.exactly()
-            self._sent_up(hello)
-            self._settle(self._coordinator.join(site.address, hello))
+            self._network.join(site.address, site.exactly())
+            self._afterwards()
             return self._meters[name]
 
     def remove_site(self, name: SiteName) -> int:
@@ -182,8 +159,8 @@ class Tracker:
             address = Address(name, self._lives.get(name, 0))
             self._lives[name] = address.incarnation + 1
             self._gone += farewell.count
-            self._sent_up(farewell)
-            self._settle(self._coordinator.leave(address, farewell))
+            self._network.leave(address, farewell)
+            self._afterwards()
             return farewell.count
 
     def on_change(self, listener: Callable[[Answer], None]) -> Callable[[Answer], None]:
@@ -195,34 +172,20 @@ class Tracker:
             self._listeners.append(listener)
         return listener
 
-    # The network, under the lock
+    # Under the lock
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        outbox: Outbox = []
-        for message in messages:
-            self._sent_up(message)
-            outbox += self._coordinator.receive(site.address, message)
-        self._settle(outbox)
+        self._network.send(site.address, messages)
+        self._afterwards()
 
-    def _sent_up(self, message: UpMessage) -> None:
-        self._up += 1
-        self._bytes += len(encode(message))
+    def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:
+        return self._meters[address.site].receive(message)
 
-    def _settle(self, outbox: Outbox) -> None:
-        """Deliver until nobody has anything more to say; then let the scheme plan ahead, and tell the listeners."""
-        if outbox:
-            number = self._coordinator.round
-            queue = deque(outbox)
-            while queue:
-                address, message = queue.popleft()
-                self._down += 1
-                self._bytes += len(encode(message))
-                for reply in self._meters[address.site].receive(message):
-                    self._sent_up(reply)
-                    queue += self._coordinator.receive(address, reply)
-            if number != self._prepared:
-                self._prepared = self._coordinator.round
-                self._coordinator.prepare()
+    def _afterwards(self) -> None:
+        """Everything is delivered: let the scheme plan ahead for the round after this one, and tell the listeners."""
+        if self._coordinator.round != self._prepared:
+            self._prepared = self._coordinator.round
+            self._coordinator.prepare()
         if self._listeners and not self._announcing:
             self._announce()
 
@@ -260,6 +223,5 @@ def _require_name(name: object) -> None:
 
 
 def _require_between(parameter: str, value: object, top: float, allowed: str) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not isfinite(value) or not 0 < value < top:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < top:
         raise InvalidParameter(parameter, value, allowed)

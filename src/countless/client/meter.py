@@ -30,13 +30,13 @@ _AT_ONCE = -1
 class Meter:
     """The thread-safe face of one site of one counter. `add` is all that a program needs."""
 
-    __slots__ = ("_batched", "_blanks", "_deliver", "_due", "_lock", "_site", "_ticket")
+    __slots__ = ("_batched", "_blanks", "_deliver", "_due", "_lock", "_site", "_tickets")
 
     def __init__(self, site: Site, lock: "RLock", deliver: "Deliver") -> None:
         self._site = site
         self._lock = lock
         self._deliver: Deliver | None = deliver  # called under the lock with what the site wants to say
-        self._ticket = count(1).__next__
+        self._tickets = count(1)
         self._batched = site.count  # events that took no ticket
         self._blanks = 0  # tickets that were no event
         self._arm()
@@ -48,7 +48,7 @@ class Meter:
         """`n` more events have happened here."""
         if n is not _ONE:
             self._add_many(n)
-        elif self._ticket() >= self._due:
+        elif next(self._tickets) >= self._due:
             with self._lock:
                 self._advance()
 
@@ -93,7 +93,7 @@ class Meter:
 
     def _observe(self) -> int:
         self._due = _AT_ONCE
-        ticket = self._ticket()
+        ticket = next(self._tickets)
         self._blanks += 1
         return ticket - self._blanks + self._batched
 

@@ -24,7 +24,7 @@ class Report(NamedTuple):
 
     counter: str
     round: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a message
     crossings: int
 
 
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
     counter: str
     round: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 class StartRound(NamedTuple):

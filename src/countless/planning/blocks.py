@@ -1,8 +1,8 @@
 """The calibration of `blocks`: one report in each block of `step` events, at a uniform place. SPEC 3.0.
 
 Blocks start at the count where the pace was adopted. With f of the current block's `step` events seen, the
-block has reported with probability f/step: a site's error in steps is Bernoulli(f/step) - f/step. Its range is
-1, so by Hoeffding's lemma psi(s) = s^2/8. Standard library only.
+block has reported with probability f/step: a site's error in steps is Bernoulli(f/step) - f/step. Its range
+is 1, so by Hoeffding's lemma psi(s) = s^2/8. Standard library only.
 """
 
 from countless.planning.oblivious import (

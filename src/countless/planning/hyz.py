@@ -2,9 +2,9 @@
 
 After Huang, Yi and Zhang (2012), one copy. Proofs in docs/theory/oblivious.md. Let a site have seen n events
 since its base, each reported with probability p = 1/step, and let G be the number of events since the last
-report; P(G >= l) = (1-p)^l, and G >= n means that there was none. The estimate is base + (gap - 1 + step) after
-the first report, `base` before, so the error is step - 1 - G if G < n, and -n otherwise: mean 0, variance at
-most step^2. With Y = error/step and z = (1-p) e^(-s p) < 1,
+report; P(G >= l) = (1-p)^l, and G >= n means that there was none. The estimate is base + (gap - 1 + step)
+after the first report, `base` before, so the error is step - 1 - G if G < n, and -n otherwise: mean 0,
+variance at most step^2. With Y = error/step and z = (1-p) e^(-s p) < 1,
 
     E e^(sY) = (1 - z^n) M + z^n,    M = p e^s / (e^(s p) - 1 + p).
 

@@ -1,7 +1,7 @@
 """The calibration of `lattice`: each site speaks on its own randomly shifted lattice. SPEC 3.0.
 
-A site's error is uniform on the `step` points from -(step-1)/2 to (step-1)/2, whatever its count. In steps, its
-moment generating function is at most that of the uniform law on [-1/2, 1/2]:
+A site's error is uniform on the `step` points from -(step-1)/2 to (step-1)/2, whatever its count. In steps,
+its moment generating function is at most that of the uniform law on [-1/2, 1/2]:
 
     psi(s) = ln( sinh(s/2) / (s/2) )  <=  s^2/24.
 

@@ -1,6 +1,7 @@
 """How likely a Poisson process is to leave the strip between two straight lines. SPEC 3.2.
 
-Proofs in docs/theory/sampled.md. N is a Poisson process of rate 1, tau_j the time of its j-th point. Two events:
+Proofs in docs/theory/sampled.md. N is a Poisson process of rate 1, tau_j the time of its j-th point.
+Two events:
 
     late(w, u, m)    tau_(j+1) > w + u j   for some j = 0 .. m-1      too few points, before the m-th
     early(c, s, m)   tau_j < (j - c) / s   for some j = 1 .. m-1      too many points, before the m-th
@@ -14,8 +15,8 @@ from math import erfc, exp, inf, log, log1p, pi, sqrt
 
 from countless.planning.search import least_at
 
-# Block lengths such that all blocks together add about 1 % to the sum: in units of h''^(-1/2), as a fraction of
-# j, and as a fraction of i while q_i still falls.
+# Block lengths such that all blocks together add about 1 % to the sum: in units of h''^(-1/2), as a fraction
+# of j, and as a fraction of i while q_i still falls.
 _PER_CURVATURE, _PER_COUNT, _PER_UNIT = 0.4, 0.25, 0.04
 # A tail below this fraction of the sum is added as one bound instead of being summed.
 _NEGLIGIBLE = 1e-5
@@ -77,8 +78,8 @@ def early(slack: float, slope: float, reports: int) -> float:
 def late_start_ville(slope: float, reports: int, nats: float) -> float:
     """A `start` w with P(late) <= exp(-nats), for Poisson points and for coins (t = flips * bias) alike.
 
-    exp(-theta R + t (1 - e^-theta)) is a supermartingale. When the line is met, t >= w + u R with R <= m-1, so
-    its exponent is at least w y - (m-1) (theta - u y)^+, y = 1 - e^-theta. Every theta > 0 is valid.
+    exp(-theta R + t (1 - e^-theta)) is a supermartingale. When the line is met, t >= w + u R with R <= m-1,
+    so its exponent is at least w y - (m-1) (theta - u y)^+, y = 1 - e^-theta. Every theta > 0 is valid.
     """
 
     def start(theta: float) -> float:
@@ -120,7 +121,7 @@ def point_bound(count: int, mean: float) -> float:
 def at_least_bound(count: int, mean: float) -> float:
     """Upper bound on P(Poisson(mean) >= count): the series, its tail as a geometric one."""
     bound = _at_least_normal(count, mean)
-    if count <= mean or count <= 0:
+    if count <= 0:
         return bound
     term = total = 1.0
     for j in range(count + 1, count + _SERIES):
@@ -128,6 +129,8 @@ def at_least_bound(count: int, mean: float) -> float:
         total += term
         if term < 1e-9 * total:
             break
+    if mean >= j + 1:  # the terms do not fall yet
+        return bound
     rest = term * mean / (j + 1 - mean)
     return min(bound, point_bound(count, mean) * (total + rest))
 

@@ -9,8 +9,8 @@ from math import log1p
 
 from countless.planning.plan import Reason
 
-# Candidates for m are 2^(i/8): within 4.4 % of any best m, which costs under 0.1 % of the messages. One grid for
-# every request makes the best m, and with it the allowance, grow with the number of sites.
+# Candidates for m are 2^(i/8): within 4.4 % of any best m, which costs under 0.1 % of the messages. One grid
+# for every request makes the best m, and with it the allowance, grow with the number of sites.
 _PER_OCTAVE = 8
 
 

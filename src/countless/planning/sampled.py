@@ -1,14 +1,14 @@
 """The calibration of `sampled`: how large a step fresh coins allow, and when to synchronise. SPEC 3.2.
 
-Proofs in docs/theory/sampled.md. With time in steps since the round start, t = n/step, and R reports so far, the
-answer is N0 + step (R + b), and the promise is |R + b - t| <= E + alpha t until the m-th report, where
+Proofs in docs/theory/sampled.md. With time in steps since the round start, t = n/step, and R reports so far,
+the answer is N0 + step (R + b), and the promise is |R + b - t| <= E + alpha t until the m-th report, where
 E = alpha N0/step. Both edges are straight lines:
 
     too few reports    t > (E + b + R) / (1 - alpha)     `late` in poisson_lines
     too many           R > E - b + (1 + alpha) t         `early` in poisson_lines
 
-The error is a walk of fresh coins: its law is the same under every adversary, even one that sees every message,
-and the number of sites enters the price of a synchronisation only. Standard library only.
+The error is a walk of fresh coins: its law is the same under every adversary, even one that sees every
+message, and the number of sites enters the price of a synchronisation only. Standard library only.
 """
 
 from dataclasses import dataclass

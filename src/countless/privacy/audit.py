@@ -13,7 +13,8 @@ from math import inf
 from countless.core.dice import Dice
 from countless.errors import InvalidParameter
 from countless.privacy.noise import DiceNoise
-from countless.privacy.subjects import Playable, Subject
+from countless.privacy.plays import FEEDERS, play
+from countless.privacy.subjects import Subject
 from countless.privacy.transcripts import Block, Evidence, Transcript
 
 _TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than this is not reported
@@ -21,7 +22,7 @@ _TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than thi
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one audit did and saw. `power` says in words what it would have seen, and with what probability."""
+    """What one audit did and saw. `power` says in words what it would have seen, how probably."""
 
     audit: str
     subject: str
@@ -87,10 +88,10 @@ def audit_exhaustively(subject: Subject, events: int = 5, step: int = 2) -> Find
     for order in event_orders(events):
         for thresholds in _threshold_vectors(order, step):
             for transcript in _ending_patterns(subject, order, thresholds, step):
-                _see_neighbours(subject, transcript, thresholds, worst, True)
+                _see_neighbours(subject, transcript, thresholds, worst)
     power = (
-        f"every transcript of {events} events with blocks of {step} was covered: any violation among them, of any "
-        "size, would have been seen; longer ones were not tried"
+        f"every transcript of {events} events with blocks of {step} was covered: any violation among them, "
+        "of any size, would have been seen with certainty; longer ones were not tried"
     )
     return worst.finding("exhaustive", subject, "likelihood ratios", power)
 
@@ -127,7 +128,7 @@ def _ending_patterns(
 
 
 def _see_neighbours(
-    subject: Subject, transcript: Transcript, thresholds: dict[Block, int], worst: Worst, worst_nodes: bool
+    subject: Subject, transcript: Transcript, thresholds: dict[Block, int], worst: Worst
 ) -> None:
     if subject.law is None:
         raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
@@ -139,14 +140,8 @@ def _see_neighbours(
         if block in leaked:
             continue
         for other in _neighbours(evidence, block):
-            ratio = abs_ratio(evidence, block, other, worst_nodes)
+            ratio = evidence.log_ratio(block, other, worst_nodes=True)
             worst.see(ratio, f"block {block} moved to {other}, phases ended at events {transcript.endings}")
-
-
-def abs_ratio(evidence: Evidence, block: Block, other: int, worst_nodes: bool) -> float:
-    """The larger of a log-likelihood ratio and its inverse: a transcript may betray either neighbour."""
-    ratio = evidence.log_ratio(block, other, worst_nodes)
-    return ratio if worst_nodes else abs(ratio)
 
 
 def _neighbours(evidence: Evidence, block: Block) -> Iterable[int]:
@@ -169,109 +164,39 @@ def audit_randomly(
 ) -> Finding:
     """Play rounds of the mechanism under several adversaries; check every kind of neighbour of many blocks.
 
-    The ratios are exact, by the subject's law; only the transcripts are random.
+    The ratios are exact, by the subject's law, and the worst over all released sums; only the transcripts are
+    random.
     """
     if subject.law is None:
         raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
     worst = Worst()
     for number in range(transcripts):
         own = dice.split("transcript", number)
-        feeder = FEEDERS[number % len(FEEDERS)](sites, own.split("feeder"))
-        transcript, thresholds = play(
-            subject.build(DiceNoise(own.split("noise"))), feeder, step, own.split("thresholds")
-        )
+        counter = subject.build(DiceNoise(own.split("noise")))
+        feeder = FEEDERS[number % len(FEEDERS)](sites, subject.shape.phases, step, own.split("feeder"))
+        transcript, thresholds = play(counter, feeder, step, own.split("thresholds"))
         evidence = Evidence(subject.law, transcript, thresholds)
         leaked = subject.claim.leaked(transcript)
         for block in _sample_blocks(evidence, leaked, blocks_each, own.split("blocks")):
             for other in _neighbours(evidence, block):
-                ratio = abs_ratio(evidence, block, other, False)
+                ratio = evidence.log_ratio(block, other, worst_nodes=True)
                 worst.see(ratio, f"transcript {number}, block {block} moved to {other}")
     share = 1 - 0.05 ** (1 / transcripts)
     power = (
-        f"if at least {share:.2%} of transcripts drawn so held a violation among the blocks tried, one would have "
-        "been seen with probability 95 %"
+        f"if at least {share:.1%} of transcripts drawn so held a violation among the blocks tried, "
+        "one would have been seen with probability 95 %"
     )
     return worst.finding("random", subject, "likelihood ratios", power)
 
 
 def _sample_blocks(evidence: Evidence, leaked: frozenset[object], limit: int, dice: Dice) -> list[Block]:
-    """Blocks that ran through several phases betray most: all of those first, then others by lot, up to the limit."""
+    """Blocks at which a phase ended but which the claim keeps, then those that ran through most phases."""
+    endings = {evidence.transcript.block_at(event) for event in evidence.transcript.endings if event > 0}
     blocks = [block for block in evidence.places if block not in leaked]
 
     def spread(block: Block) -> int:
         events = evidence.places[block]
         return evidence.phase_of(events[-1]) - evidence.phase_of(events[0])
 
-    keyed = sorted(blocks, key=lambda block: (-min(spread(block), 3), dice.below(1 << 30)))
+    keyed = sorted(blocks, key=lambda block: (block not in endings, -spread(block), dice.below(1 << 30)))
     return keyed[:limit]
-
-
-class RoundRobin:
-    """Feeds the sites in turn."""
-
-    def __init__(self, sites: int, dice: Dice) -> None:
-        self._sites, self._next = sites, dice.below(sites)
-
-    def site(self, moved: bool) -> int:
-        """The next site; `moved` says whether the last event moved the answer."""
-        self._next = (self._next + 1) % self._sites
-        return self._next
-
-
-class UniformSites:
-    """Feeds a site drawn by lot."""
-
-    def __init__(self, sites: int, dice: Dice) -> None:
-        self._sites, self._dice = sites, dice
-
-    def site(self, moved: bool) -> int:
-        """The next site."""
-        return self._dice.below(self._sites)
-
-
-class StopAfterJump:
-    """Feeds one site until the answer moves, then leaves it for another: keeps the leaked blocks open."""
-
-    def __init__(self, sites: int, dice: Dice) -> None:
-        self._sites, self._current = sites, dice.below(sites)
-
-    def site(self, moved: bool) -> int:
-        """The same site again, or the next one after a jump."""
-        if moved:
-            self._current = (self._current + 1) % self._sites
-        return self._current
-
-
-FEEDERS: tuple[type[RoundRobin] | type[UniformSites] | type[StopAfterJump], ...] = (
-    RoundRobin,
-    UniformSites,
-    StopAfterJump,
-)
-
-
-def play(
-    counter: Playable,
-    feeder: RoundRobin | UniformSites | StopAfterJump,
-    step: int,
-    dice: Dice,
-    limit: int = 2_000_000,
-) -> tuple[Transcript, dict[Block, int]]:
-    """One round, event by event, with thresholds drawn lazily; stops when the round is over or after `limit`."""
-    thresholds: dict[Block, int] = {}
-    seen: dict[int, int] = {}
-    events: list[int] = []
-    endings = [0] * counter.ended
-    moved = False
-    while not counter.finished and len(events) < limit:
-        site = feeder.site(moved)
-        events.append(site)
-        count = seen[site] = seen.get(site, 0) + 1
-        block = (site, (count - 1) // step + 1)
-        if block not in thresholds:
-            thresholds[block] = 1 + dice.below(step)
-        if (count - 1) % step + 1 == thresholds[block]:
-            moved = counter.crossing()
-            endings.extend([len(events)] * (counter.ended - len(endings)))
-        else:
-            moved = False
-    return Transcript(step, tuple(events), tuple(endings), tuple(counter.released)), thresholds

@@ -7,33 +7,14 @@ the numbers somebody *meant*; the code and the law are what they got.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol
 
 from countless.errors import UnknownName
 from countless.privacy.binary_mechanism import tree_levels
 from countless.privacy.guarantee import LeakMap, PartialDP
 from countless.privacy.noise import Noise
+from countless.privacy.plays import Playable
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.privacy.transcripts import PHASE_ENDINGS, Block, Law, Transcript, leaked_blocks
-
-
-class Playable(Protocol):
-    """What a mechanism must offer to be played: crossings in, endings and released values out."""
-
-    @property
-    def ended(self) -> int:
-        """How many phases have ended."""
-
-    @property
-    def released(self) -> list[int]:
-        """The values published so far, one for each ended phase but the last of the round."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the round is over."""
-
-    def crossing(self) -> bool:
-        """Count one crossing; whether a phase ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +50,7 @@ def forgetful(transcript: Transcript) -> frozenset[Block]:
 
 
 def _claim(shape: PhasedShape, leak_map: LeakMap = PHASE_ENDINGS) -> PartialDP:
-    return PartialDP(float(shape.epsilon) * (1 + 1e-12), 0.0, shape.phases, leak_map)
+    return PartialDP(float(shape.epsilon), 0.0, shape.phases, leak_map)
 
 
 def _altered(name: str, meant: PhasedShape, got: PhasedShape) -> Subject:
@@ -131,8 +112,9 @@ SUBJECTS: dict[str, Callable[[PhasedShape], Subject]] = {
 }
 
 
-def subject(name: str, shape: PhasedShape) -> Subject:
-    """The subject of this name, claiming the guarantee of `shape`."""
+def subject(name: str, shape: PhasedShape, epsilon: float | None = None) -> Subject:
+    """The subject of this name, claiming `epsilon`, or what the right mechanism of `shape` has."""
     if name not in SUBJECTS:
         raise UnknownName("mechanism", name, SUBJECTS)
-    return SUBJECTS[name](shape)
+    made = SUBJECTS[name](shape)
+    return made if epsilon is None else replace(made, claim=replace(made.claim, epsilon=epsilon))

@@ -12,7 +12,7 @@ from countless.core.messages import Message, Repace, Report, Snapshot, StartRoun
 from countless.core.paces import Blocks, Every, Growth, Lattice, Pace, Sampled
 from countless.errors import CountlessError, ProtocolError
 
-_LARGEST = 2**63 - 1
+_LARGEST = 2**64 - 1
 _MESSAGES = (Report, Snapshot, StartRound, Repace)
 _PACES = (Every, Growth, Sampled, Blocks, Lattice)
 _KIND = {kind: number for number, kind in enumerate(_MESSAGES)} | {kind: number for number, kind in enumerate(_PACES)}
@@ -26,6 +26,11 @@ def encode(message: Message) -> bytes:
     >>> encode(Report("hits", 3, 1000, 2)).hex(" ")
     '95 00 a4 68 69 74 73 03 cd 03 e8 02'
     """
+    if isinstance(message, Report):  # the one that is sent all the time
+        try:
+            return _encode((0, *message))
+        except OverflowError:
+            pass
     return _encode((_KIND[type(message)], *map(_pack, message)))
 
 

@@ -1,0 +1,132 @@
+"""`countless plan`: which scheme a fleet should run, what it costs, and why."""
+
+import dataclasses
+import json
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from countless.errors import InvalidParameter
+from countless.planning.budget import round_eta
+from countless.planning.plan import Plan
+from countless.schemes.menu import DAY, Candidate, choice, crossovers, menu, messages_on_day, runner_up
+
+EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
+TYPICAL_ROUND = 10  # the budget of a round shrinks slowly, as delta/(r (r+1)); this one stands for a counter's life
+
+ASSUMES = {
+    "sees-everything": "nothing: may see every message",
+    "adaptive": "sees the answers, nothing else",
+    "oblivious": "does not react to the answers",
+}
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY}
+
+
+def plan(
+    sites: Annotated[int, typer.Option(help="How many sites count.")] = 1000,
+    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
+    delta: Annotated[float, typer.Option(help="Probability, over the counter's whole life, of ever being wrong.")] = 0.05,
+    eta: Annotated[
+        float | None, typer.Option(help="Failure probability of one round, instead of a share of --delta.")
+    ] = None,
+    adversary: Annotated[
+        str, typer.Option(help="What traffic may know: adaptive, oblivious or sees-everything.")
+    ] = "adaptive",
+    rate: Annotated[str | None, typer.Option(help="Events of the whole fleet, such as 10000/s, to price days.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare the schemes for a fleet, before deploying anything."""
+    per_day = None if rate is None else _events_per_day(rate)
+    share = round_eta(delta, TYPICAL_ROUND) if eta is None else eta
+    lines = menu(sites, alpha, share, adversary)
+    if as_json:
+        print(json.dumps(_as_json(lines, per_day), indent=2))
+        return
+    _print(Console(), lines, per_day, alpha, share, adversary)
+
+
+def _events_per_day(rate: str) -> float:
+    number, _, unit = rate.partition("/")
+    allowed = "a positive number of events per s, m, h or d, such as 10000/s"
+    try:
+        value = float(number) * DAY / _UNITS[unit or "s"]
+    except (ValueError, KeyError):
+        raise InvalidParameter("rate", rate, allowed) from None
+    if not 0 < value < float("inf"):
+        raise InvalidParameter("rate", rate, allowed)
+    return value
+
+
+def _as_json(lines: dict[str, Candidate], per_day: float | None) -> dict[str, Any]:
+    best = choice(lines)
+    candidates = {}
+    for name, line in lines.items():
+        candidates[name] = {
+            "messages_per_efold": line.messages_per_efold,
+            "ratio": line.ratio,
+            "safe_against": line.safe_against,
+            "eligible": line.eligible,
+            "plan": _plan_as_json(line.plan),
+        }
+        if per_day is not None:
+            candidates[name]["messages_first_day"] = messages_on_day(1, per_day, line.messages_per_efold)
+            candidates[name]["messages_day_30"] = messages_on_day(30, per_day, line.messages_per_efold)
+    return {
+        "choice": best.name,
+        "reason": _reason(lines),
+        "candidates": candidates,
+        "deterministic": lines["deterministic"].messages_per_efold,
+    }
+
+
+def _plan_as_json(numbers: Plan) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        if isinstance(value, list | tuple):
+            return [plain(item) for item in value]
+        if isinstance(value, Fraction):
+            return float(value)
+        if isinstance(value, float) and value in (float("inf"), float("-inf")):
+            return str(value)
+        return value
+
+    result: dict[str, Any] = plain(numbers)
+    return result
+
+
+def _reason(lines: dict[str, Candidate]) -> str:
+    best, second = choice(lines), runner_up(lines)
+    saving = 1 - best.messages_per_efold / second.messages_per_efold
+    return (
+        f"{best.name} is the cheapest plan with a proof: {best.messages_per_efold:,.0f} messages while the total grows "
+        f"e-fold, {saving:.0%} fewer than {second.name}."
+    )
+
+
+def _print(
+    console: Console, lines: dict[str, Candidate], per_day: float | None, alpha: float, eta: float, adversary: str
+) -> None:
+    sites = next(iter(lines.values())).plan.sites
+    table = Table(title=f"{sites:,} sites, alpha = {alpha:g}, eta = {eta:.2g} a round, adversary: {adversary}")
+    table.add_column("scheme")
+    table.add_column("messages per e-fold", justify="right")
+    table.add_column("ratio", justify="right")
+    if per_day is not None:
+        table.add_column("first day", justify="right")
+        table.add_column("day 30", justify="right")
+    table.add_column("assumes of the adversary")
+    best = choice(lines)
+    for line in lines.values():
+        cells = [line.name, f"{line.messages_per_efold:,.0f}", f"{line.ratio:.3f}"]
+        if per_day is not None:
+            cells += [f"{messages_on_day(day, per_day, line.messages_per_efold):,.0f}" for day in (1, 30)]
+        cells.append(ASSUMES[line.safe_against])
+        table.add_row(*cells, style="bold green" if line is best else None if line.eligible else "dim")
+    console.print(table)
+    console.print(_reason(lines))
+    steps = crossovers(alpha, eta, adversary)
+    console.print(f"At alpha = {alpha:g}: " + ", ".join(f"{name} from {start:,} sites" for start, name in steps) + ".")

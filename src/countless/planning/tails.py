@@ -1,0 +1,100 @@
+"""Tails of a sum of `sites` independent uniforms on ±1/2 (SPEC 3.3): how far the lattice estimate can be off.
+
+A site's lattice error, in steps, is uniform on `step` points of (-1/2, 1/2) and has a smaller moment generating
+function than the continuous uniform, so for every s > 0
+
+    Pr[X >= x] <= exp(sites K(s) - s x),    K(s) = ln( sinh(s/2) / (s/2) ),
+
+and the best s for x is the one with sites K'(s) = x. Everything here is parametrised by that s (the *tilt*), because
+then the exponent, the slack x and the slope all come without solving anything.
+
+Rounding: the slack returned is inflated, so that it is never below the true root.
+"""
+
+from collections.abc import Callable
+from math import exp, expm1, inf, isfinite, log, log1p, sinh, tanh
+
+# Relative inflation of every slack: far above the rounding of the sums here, far below what costs a message.
+_SAFETY = 1e-9
+# Slacks within this fraction of sites/2 are taken to be sites/2, which X cannot reach: certainty is then free.
+_NEARLY_SURE = 0.995
+_LARGEST_TILT = 1e6
+
+
+def cumulant(tilt: float) -> tuple[float, float]:
+    """K(s) and K'(s) for one continuous uniform on ±1/2."""
+    if tilt < 0.02:  # the closed forms cancel here; the next terms of the series are below 1e-17
+        square = tilt * tilt
+        return (
+            square / 24 - square * square / 2880 + square**3 / 181440,
+            tilt / 12 - tilt * square / 720 + tilt * square * square / 30240,
+        )
+    return tilt / 2 + log1p(-exp(-tilt)) - log(tilt), 0.5 / tanh(tilt / 2) - 1 / tilt
+
+
+def exponent(sites: int, tilt: float, width: float) -> float:
+    """-ln of the tail at the slack of `tilt`, integrated over a threshold that lies up to `width` further out.
+
+    By convexity Pr[X >= x + u] <= exp(-sites I(x/sites) - s u), so the integral over 0 < u < width is at most
+    exp(-sites I(x/sites)) (1 - exp(-s width)) / s.
+    """
+    value, mean = cumulant(tilt)
+    reach = tilt * width
+    spread = -expm1(-reach) / tilt if reach > 1e-9 else width
+    return sites * (tilt * mean - value) - log(spread)
+
+
+def slack(sites: int, width: float, nats: Callable[[float], float], start: float = 1.0) -> tuple[float, float]:
+    """Smallest x with exponent(x) >= nats(x), and its tilt, to start the next search from.
+
+    `nats` must not increase with x: it is what a union bound over transcripts asks for. Where the answer comes close
+    to sites/2 it is sites/2 itself, which the sum never reaches.
+    """
+
+    def missing(tilt: float) -> float:
+        return nats(sites * cumulant(tilt)[1]) - exponent(sites, tilt, width)
+
+    certain = sites / 2
+    low, high = 0.0, start
+    while missing(high) > 0:
+        low, high = high, 2 * high
+        if high > _LARGEST_TILT or sites * cumulant(low)[1] > _NEARLY_SURE * certain:
+            return certain, start
+    low, high = _shrink(missing, low, high)
+    reached = sites * cumulant(high)[1] * (1 + _SAFETY)
+    return (certain, start) if reached > _NEARLY_SURE * certain else (reached, high)
+
+
+def _shrink(missing: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Close in on the root of a decreasing function between low (positive) and high (not positive): Illinois."""
+    at_low = missing(low) if low > 0 else inf
+    at_high = missing(high)
+    for _ in range(60):
+        if high - low <= 1e-10 * high:
+            break
+        middle = (low + high) / 2
+        if isfinite(at_low) and isfinite(at_high):
+            secant = (low * at_high - high * at_low) / (at_high - at_low)
+            # stay off the ends, so that both of them keep moving
+            middle = min(max(secant, low + 1e-3 * (high - low)), high - 1e-3 * (high - low))
+        value = missing(middle)
+        if value > 0:
+            low, at_low, at_high = middle, value, at_high / 2
+        else:
+            high, at_high, at_low = middle, value, at_low / 2
+    return low, high
+
+
+def quick_slack(sites: int, nats: float, tilt: float) -> tuple[float, float]:
+    """About the x with sites I(x/sites) + ln s = nats, and its tilt: for searching only, nothing rests on it."""
+    nats = max(nats, 0.5)
+    for _ in range(40):
+        value, mean = cumulant(tilt)
+        over = sites * (tilt * mean - value) + log(tilt) - nats
+        if abs(over) < 1e-3:
+            break
+        curvature = 1 / 12 if tilt < 0.05 else 1 / tilt**2 - (0.25 / sinh(tilt / 2) ** 2 if tilt < 60 else 0.0)
+        tilt = max(tilt / 3, min(3 * tilt, tilt - over / (sites * tilt * curvature + 1 / tilt)))
+        if tilt > _LARGEST_TILT:
+            return sites / 2, 1.0
+    return sites * cumulant(tilt)[1], tilt

@@ -1,0 +1,75 @@
+"""The price of `deterministic`, and that its estimate keeps the promise it is priced for (SPEC 3.0)."""
+
+from fractions import Fraction
+from math import exp, log
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countless.errors import InvalidParameter
+from countless.planning.deterministic import deterministic_rate, growth_nats, plan_deterministic
+from countless.planning.plan import Plan, exact_fraction
+
+alphas = st.floats(1e-4, 0.49)
+
+
+def reports_up_to(count: int, alpha: float) -> int:
+    """Count the reports of one site by following the pace itself."""
+    exact = exact_fraction(alpha)
+    rho = (1 + exact) / (1 - exact)
+    at, reports = 1, 0
+    while at <= count:
+        reports += 1
+        at = int(at * rho) + 1
+    return reports
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**9), alphas)
+def test_one_report_serves_every_count_until_the_next(last: int, alpha: float) -> None:
+    exact = exact_fraction(alpha)
+    rho = (1 + exact) / (1 - exact)
+    estimate = (1 + exact) * last
+    for count in (last, int(last * rho)):
+        assert abs(estimate - count) <= exact * count
+    assert abs(estimate - (int(last * rho) + 1)) > exact * (int(last * rho) + 1)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.05, 0.01])
+def test_price_is_what_the_pace_sends(alpha: float) -> None:
+    base = round(1000 / alpha)
+    sent = reports_up_to(round(base * exp(5)), alpha) - reports_up_to(base, alpha)
+    assert sent / 5 == pytest.approx(plan_deterministic(1, alpha).messages_per_efold, rel=0.01)
+
+
+def test_plan_is_a_plan() -> None:
+    plan: Plan = plan_deterministic(1000, 0.01)
+    assert plan.messages_per_efold == pytest.approx(1000 / log(1.01 / 0.99))
+    assert (plan.eta, plan.least_step, plan.step(10**9)) == (0.0, 1, 1)
+    assert [reason.number for reason in plan.reasons] == ["messages_per_efold"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 10**6), max_size=30), alphas)
+def test_rate_is_at_most_the_plan_and_at_most_the_events(counts: list[int], alpha: float) -> None:
+    rate = deterministic_rate(counts, alpha)
+    assert rate <= len(counts) / growth_nats(alpha) * (1 + 1e-12)
+    assert rate <= sum(counts)
+
+
+def test_rate_of_busy_and_idle_sites() -> None:
+    busy = 1 / growth_nats(0.01)
+    assert deterministic_rate([0, 10, 10**6], 0.01) == pytest.approx(10 + busy)
+
+
+def test_refuses_a_negative_count() -> None:
+    with pytest.raises(InvalidParameter):
+        deterministic_rate([3, -1], 0.01)
+
+
+def test_sums_keep_the_promise() -> None:
+    alpha = Fraction(1, 10)
+    lasts, counts = (10, 7, 100), (12, 8, 122)  # each count is silent since its last report
+    estimate = (1 + alpha) * sum(lasts)
+    assert abs(estimate - sum(counts)) <= alpha * sum(counts)

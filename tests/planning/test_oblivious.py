@@ -1,0 +1,258 @@
+"""`lattice`, `blocks`, `hyz`: moments against exact laws, plans against simulated rounds (SPEC 3.0, 3.4)."""
+
+from collections.abc import Callable
+from math import ceil, exp, inf, log, log1p, sqrt
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from countless.errors import InvalidParameter
+from countless.planning.blocks import BLOCKS, plan_blocks
+from countless.planning.hyz import HYZ, plan_hyz
+from countless.planning.lattice import LATTICE, plan_lattice
+from countless.planning.oblivious import Horizon, ObliviousPlan, SiteError, allowance
+from countless.planning.plan import Plan, exact_fraction
+
+Planner = Callable[[int, float, float], ObliviousPlan]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+SCHEMES: list[tuple[Planner, SiteError]] = [(plan_lattice, LATTICE), (plan_blocks, BLOCKS), (plan_hyz, HYZ)]
+TILTS = [0.003, 0.05, 0.3, 0.8, 0.99]
+
+
+def moment(values: Floats, chances: Floats, tilt: float) -> float:
+    assert float(chances.sum()) == pytest.approx(1)
+    assert abs(float(np.dot(values, chances))) < 1e-9
+    possible = chances > 0
+    return log(float(np.dot(np.exp(tilt * values[possible]), chances[possible])))
+
+
+@pytest.mark.parametrize("tilt", [*TILTS, 5.0, 40.0])
+@pytest.mark.parametrize("step", [2, 3, 10, 2000])
+def test_lattice_moment(step: int, tilt: float) -> None:
+    values = (np.arange(step) - (step - 1) / 2) / step
+    exact = moment(values, np.full(step, 1 / step), tilt)
+    assert exact <= LATTICE.log_moment(tilt) * (1 + 1e-9) <= tilt**2 / 24 * (1 + 1e-8)
+    if step == 2000:
+        assert exact == pytest.approx(LATTICE.log_moment(tilt), rel=2e-3)
+
+
+@pytest.mark.parametrize("tilt", [*TILTS, 5.0])
+@pytest.mark.parametrize("seen", [0.0, 0.01, 0.3, 0.5, 0.9])
+def test_blocks_moment(seen: float, tilt: float) -> None:
+    for sign in (1, -1):
+        values, chances = np.array([-seen, 1 - seen]), np.array([1 - seen, seen])
+        assert moment(sign * values, chances, tilt) <= BLOCKS.log_moment(tilt) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("tilt", TILTS)
+@pytest.mark.parametrize("step", [1, 2, 7, 100])
+@pytest.mark.parametrize("events", [0, 1, 3, 40, 2000])
+def test_hyz_moment(events: int, step: int, tilt: float) -> None:
+    p = 1 / step
+    since = np.arange(events)
+    values = np.append(step - 1 - since, -events) / step
+    chances = np.append(p * (1 - p) ** since, (1 - p) ** events)
+    assert moment(values, chances, tilt) <= HYZ.log_moment(tilt) + 1e-12
+    assert moment(-values, chances, tilt) <= HYZ.log_moment(tilt) + 1e-12
+    assert float(np.dot(values**2, chances)) <= 1 + 1e-9
+
+
+def test_hyz_tail_in_bernsteins_form() -> None:
+    for u in (0.01, 0.2, 1.0, 7.0):
+        best = min(HYZ.log_moment(s) - s * u for s in np.linspace(0.0005, 0.999, 4000))
+        assert best == pytest.approx(-(u - log1p(u)), rel=1e-3)
+        assert u - log1p(u) >= u * u / (2 + 4 * u / 3)
+
+
+@pytest.mark.parametrize("sites", [1, 2, 5, 12])
+def test_lattice_tail_against_the_exact_convolution(sites: int) -> None:
+    step = 16
+    law: Floats = np.ones(1)
+    for _ in range(sites):
+        law = np.convolve(law, np.full(step, 1 / step))
+    error = (np.arange(len(law)) - (len(law) - 1) / 2) / step
+    for x in np.linspace(0.05, 0.49, 9) * sites:
+        bound = exp(min(sites * LATTICE.log_moment(s) - s * x for s in np.geomspace(0.01, 60, 200)))
+        assert float(law[error > x].sum()) <= bound
+
+
+def union(plan: ObliviousPlan, error: SiteError, reach: float) -> float:
+    """The union bound of a finished plan up to `reach`, stretch by stretch, each with its own best tilt."""
+    failed, i, g = 0.0, 0, plan.spacing
+    tilts = np.geomspace(1e-4, error.most_tilt, 600)
+    moments = plan.sites * np.array([error.log_moment(float(s)) for s in tilts])
+    while i * g <= reach:
+        room = plan.allowance - g + plan.alpha * g * i
+        exponent = float((moments - tilts * room).min())
+        if exponent < -60:
+            break
+        failed += 2 * exp(exponent)
+        i += 1
+    return failed
+
+
+def union_of_round(plan: ObliviousPlan, error: SiteError) -> float:
+    if plan.scheme != "hyz":
+        return union(plan, error, (plan.reports - 1 + 2 * plan.allowance) / (1 - plan.alpha) + 1)
+    nats = log(64 / plan.eta)
+    reach = plan.reports + nats + sqrt(nats**2 + 2 * plan.reports * nats)
+    return min(union(plan, error, inf), plan.eta / 64 + union(plan, error, reach))
+
+
+@pytest.mark.parametrize(("planner", "error"), SCHEMES)
+@pytest.mark.parametrize(("sites", "alpha", "eta"), [(40, 0.05, 0.1), (1000, 0.1, 1e-4), (300, 0.02, 1e-9)])
+def test_the_union_over_stretches_is_within_eta(
+    planner: Planner, error: SiteError, sites: int, alpha: float, eta: float
+) -> None:
+    plan = planner(sites, alpha, eta)
+    assert 0.5 * eta < union_of_round(plan, error) <= eta
+
+
+def reported(
+    scheme: str, who: Ints, rank: Ints, step: int, dice: np.random.Generator
+) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """Which events are reported, and the estimate (of the events since the start) after each event."""
+    sites = int(who.max()) + 1
+    if scheme == "lattice":
+        offset = dice.integers(0, step, sites)
+        spoke = (rank - offset[who]) % step == 0
+        start = float(((step - 1) / 2 - (-offset) % step).sum())
+        return spoke, start + step * np.cumsum(spoke)
+    if scheme == "blocks":
+        place = dice.integers(1, step + 1, (sites, int(rank.max()) // step + 1))
+        spoke = (rank - 1) % step + 1 == place[who, (rank - 1) // step]
+        return spoke, (step * np.cumsum(spoke)).astype(float)
+    spoke = dice.random(len(who)) < 1 / step
+    jump = np.zeros(len(who))
+    last = np.full(sites, 1 - step)  # so that the first report jumps by gap - 1 + step
+    for event in np.flatnonzero(spoke):
+        jump[event] = rank[event] - last[who[event]]
+        last[who[event]] = rank[event]
+    return spoke, np.cumsum(jump)
+
+
+def failures(plan: ObliviousPlan, scale: float, rounds: int, seed: int) -> int:
+    """Rounds that break the promise at some event before the m-th report, from scale * the least total on."""
+    dice = np.random.default_rng(seed)
+    step = 20
+    total = ceil(scale * plan.allowance * step / plan.alpha)
+    events = ceil(step * (1.5 * plan.reports + 6 * plan.allowance))
+    who = dice.integers(0, plan.sites, events)
+    who[:: plan.sites] = 0  # one site is busier than the others
+    rank = np.zeros(events, dtype=np.int64)
+    for site in range(plan.sites):
+        mine = who == site
+        rank[mine] = np.arange(1, int(mine.sum()) + 1)
+    truth = np.arange(1, events + 1)
+    broken = 0
+    for _ in range(rounds):
+        spoke, estimate = reported(plan.scheme, who, rank, step, dice)
+        end = int(np.searchsorted(np.cumsum(spoke), plan.reports))
+        wrong = np.abs(estimate - truth) > plan.alpha * (total + truth)
+        broken += bool(wrong[:end].any())
+    return broken
+
+
+@pytest.mark.parametrize("planner", [plan_lattice, plan_blocks, plan_hyz])
+def test_simulated_rounds_fail_at_most_as_often_as_planned(planner: Planner) -> None:
+    """300 rounds, eta = 1/4: a correct plan fails this test with probability below 1e-9 (exact binomial)."""
+    rounds, eta = 300, 0.25
+    plan = planner(40, 0.03, eta)
+    limit = int(binom.isf(1e-9, rounds, eta))
+    assert failures(plan, 1.0, rounds, seed=20230711) <= limit
+    assert failures(plan, 0.3, rounds, seed=20230711) > limit, "the test could not see a broken plan"
+
+
+# SPEC 3.4, column `lattice`: messages per e-fold over k/ln((1+alpha)/(1-alpha)), eta = 1e-4.
+TABLE = [
+    (64, 0.01, 0.65),
+    (256, 0.01, 0.37),
+    (1_000, 0.01, 0.22),
+    (4_000, 0.01, 0.14),
+    (10_000, 0.01, 0.10),
+    (100_000, 0.01, 0.055),
+    (1_000, 0.001, 0.15),
+    (10_000, 0.001, 0.057),
+    (1_000, 0.05, 0.38),
+]
+
+
+def formula_cost(sites: int, alpha: float, eta: float, divisor: float) -> float:
+    """SPEC 3.0 as it stands: E = 1 + sqrt((k/divisor) ln(2(m+2E+3)/eta)), the best m."""
+    best = inf
+    for m in np.geomspace(1, 100 * sites + 1000, 400):
+        E = 1.0
+        for _ in range(40):
+            E = 1 + sqrt(sites / divisor * log(2 * (m + 2 * E + 3) / eta))
+        best = min(best, (m + 2 * sites) / log1p(alpha * m / E))
+    return best
+
+
+@pytest.mark.parametrize(("sites", "alpha", "ratio"), TABLE)
+def test_lattice_beats_the_table_and_the_formula(sites: int, alpha: float, ratio: float) -> None:
+    deterministic = sites / log((1 + alpha) / (1 - alpha))
+    cost = plan_lattice(sites, alpha, 1e-4).messages_per_efold
+    assert cost / deterministic <= ratio
+    assert cost <= 0.96 * formula_cost(sites, alpha, 1e-4, 6)
+    assert plan_blocks(sites, alpha, 1e-4).messages_per_efold <= 0.96 * formula_cost(sites, alpha, 1e-4, 2)
+
+
+requests = st.tuples(
+    st.integers(1, 10**6),
+    st.floats(-5, -0.31).map(lambda x: 10**x),
+    st.floats(-30, -0.31).map(lambda x: 10**x),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(requests, st.sampled_from(SCHEMES))
+def test_plans_behave_for_every_request(
+    request: tuple[int, float, float], scheme: tuple[Planner, SiteError]
+) -> None:
+    planner, error = scheme
+    sites, alpha, eta = request
+    plan = planner(sites, alpha, eta)
+    assert 0 < plan.allowance <= sites * error.largest
+    assert plan.reports >= 1
+    assert {reason.number for reason in plan.reasons} >= {"allowance", "reports", "messages_per_efold"}
+    more, surer = planner(sites + 1 + sites // 5, alpha, eta), planner(sites, alpha, eta / 8)
+    assert more.allowance > plan.allowance
+    assert more.messages_per_efold > plan.messages_per_efold
+    assert surer.allowance >= plan.allowance
+    assert surer.messages_per_efold >= plan.messages_per_efold
+
+
+@settings(max_examples=60, deadline=None)
+@given(requests, st.floats(1, 1e7), st.sampled_from([LATTICE, BLOCKS, HYZ]))
+def test_a_longer_round_needs_a_larger_allowance(
+    request: tuple[int, float, float], reach: float, error: SiteError
+) -> None:
+    sites, alpha, eta = request
+    short = allowance(error, sites, alpha, eta, Horizon(reach))[0]
+    long = allowance(error, sites, alpha, eta, Horizon(2 * reach))[0]
+    assert short <= long * 1.001 <= 1.001**2 * allowance(error, sites, alpha, eta, Horizon(inf))[0]
+
+
+def test_a_single_site_is_never_off_by_more_than_half_a_step() -> None:
+    assert plan_lattice(1, 0.01, 1e-6).allowance == 0.5
+    assert plan_blocks(1, 0.01, 1e-6).allowance == 1.0
+
+
+@pytest.mark.parametrize("planner", [plan_lattice, plan_blocks, plan_hyz])
+def test_step_is_rounded_down(planner: Planner) -> None:
+    plan: Plan = planner(100, 0.01, 1e-4)
+    for total in (10**5, 10**9 + 7):
+        step = plan.step(total)
+        assert step * planner(100, 0.01, 1e-4).allowance <= exact_fraction(0.01) * total
+
+
+@pytest.mark.parametrize("planner", [plan_lattice, plan_blocks, plan_hyz])
+@pytest.mark.parametrize(("sites", "alpha", "eta"), [(0, 0.01, 0.1), (5, 0.6, 0.1), (5, 0.1, 0.0)])
+def test_refuses_requests_nobody_can_plan(planner: Planner, sites: int, alpha: float, eta: float) -> None:
+    with pytest.raises(InvalidParameter):
+        planner(sites, alpha, eta)

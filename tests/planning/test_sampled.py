@@ -1,0 +1,246 @@
+"""The calibration of `sampled` against exact recursions over coins and Poisson points (SPEC 3.2, 3.4)."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil, log
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countless.errors import InvalidParameter
+from countless.planning.plan import Plan, exact_fraction
+from countless.planning.sampled import (
+    LIMIT,
+    TIERS,
+    SampledPlan,
+    failure_bound,
+    lines_for,
+    plan_sampled,
+    ville_sides,
+)
+
+
+def exact_failure(step: int, alpha: float, allowance: float, shift: int, reports: int) -> float:
+    """Exact probability that coins of bias 1/step leave the band before the m-th report: event by event.
+
+    The walk starts where alpha N0/step is exactly the allowance, the tightest start the plan permits.
+    """
+    law: npt.NDArray[np.float64] = np.zeros(reports)
+    law[0], failed, bias = 1.0, 0.0, 1 / step
+    count = np.arange(reports) + shift
+    for n in range(1, ceil(step * (reports + 2 * allowance) / (1 - alpha) ** 2)):
+        law[1:] = (1 - bias) * law[1:] + bias * law[:-1]  # what moves past m-1 has ended the round safely
+        law[0] *= 1 - bias
+        t = n / step
+        room = allowance + alpha * t
+        low, high = np.searchsorted(count, [t - room, t + room + 1e-12], side="left")
+        failed += float(law[:low].sum() + law[high:].sum())
+        law[:low] = 0.0
+        law[high:] = 0.0
+        if n % 64 == 0 and law.sum() < 1e-15:
+            break
+    return failed
+
+
+SMALL = [
+    # alpha, allowance, shift, reports
+    (0.01, 6.0, 1, 8),
+    (0.05, 9.0, 2, 20),
+    (0.2, 7.5, 0, 30),
+    (0.4, 4.0, -1, 15),
+    (0.001, 14.0, 3, 25),
+]
+
+
+@pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
+@pytest.mark.parametrize("least_step", [2, 3, 8, 64])
+def test_lines_cover_every_step_from_the_least(
+    least_step: int, alpha: float, allowance: float, shift: int, reports: int
+) -> None:
+    bound = failure_bound(lines_for(alpha, least_step), allowance, shift, reports)
+    for step in (least_step, least_step + 1, 2 * least_step, 3 * least_step + 1):
+        assert exact_failure(step, alpha, allowance, shift, reports) <= bound
+
+
+@pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
+def test_lines_tighten_to_the_truth_as_steps_grow(
+    alpha: float, allowance: float, shift: int, reports: int
+) -> None:
+    limit = failure_bound(lines_for(alpha, LIMIT), allowance, shift, reports)
+    before = 2.0
+    for least_step in TIERS:
+        bound = failure_bound(lines_for(alpha, least_step), allowance, shift, reports)
+        assert limit <= bound * (1 + 1e-9)
+        assert bound <= before * 1.02  # blocks of terms may fall differently
+        before = bound
+    assert before == pytest.approx(limit, rel=1e-3)
+    assert limit <= 1.06 * exact_failure(512, alpha, allowance, shift, reports) + 1e-9
+
+
+@pytest.mark.parametrize("step", [1, 2, 5, 40])
+@pytest.mark.parametrize(("alpha", "reports"), [(0.01, 12), (0.1, 30), (0.4, 20)])
+def test_ville_covers_every_step(alpha: float, reports: int, step: int) -> None:
+    eta = 0.05
+    few, many = ville_sides(alpha, eta, reports)
+    shift = round((few - many) / 2)
+    assert exact_failure(step, alpha, max(few - shift, many + shift), shift, reports) <= eta
+
+
+@pytest.mark.parametrize(
+    ("sites", "alpha", "eta", "tier"),
+    [(1, 0.01, 1e-2, 2), (3, 0.1, 1e-4, 2), (10, 0.01, 1e-3, 8), (10, 0.2, 1e-6, 64), (30, 0.05, 0.5, 8)],
+)
+def test_plans_keep_their_promise_exactly(sites: int, alpha: float, eta: float, tier: int) -> None:
+    plan = plan_sampled(sites, alpha, eta, tier)
+    for step in (tier, tier + 1, 4 * tier):
+        assert exact_failure(step, alpha, plan.allowance, plan.shift, plan.reports) <= eta
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sites", "alpha", "tier"), [(64, 0.01, 64), (64, 0.05, 64)])
+def test_a_full_size_plan_is_safe_and_not_wasteful(sites: int, alpha: float, tier: int) -> None:
+    eta = 1e-4
+    plan = plan_sampled(sites, alpha, eta, tier)
+    assert exact_failure(tier, alpha, plan.allowance, plan.shift, plan.reports) <= eta
+    assert exact_failure(8 * tier, alpha, 0.93 * plan.allowance, plan.shift, plan.reports) > eta
+
+
+# SPEC 3.4, column `sampled`: messages per e-fold over k/ln((1+alpha)/(1-alpha)), eta = 1e-4.
+TABLE = [
+    (64, 0.01, 2.82),
+    (256, 0.01, 1.39),
+    (1_000, 0.01, 0.688),
+    (4_000, 0.01, 0.324),
+    (10_000, 0.01, 0.190),
+    (100_000, 0.01, 0.0494),
+    (1_000, 0.001, 0.721),
+    (10_000, 0.001, 0.226),
+    (1_000, 0.05, 0.538),
+]
+
+
+@pytest.mark.parametrize(("sites", "alpha", "ratio"), TABLE)
+def test_costs_what_the_table_says(sites: int, alpha: float, ratio: float) -> None:
+    deterministic = sites / log((1 + alpha) / (1 - alpha))
+    assert plan_sampled(sites, alpha, 1e-4).messages_per_efold / deterministic <= 1.01 * ratio
+    largest = plan_sampled(sites, alpha, 1e-4, TIERS[-1])
+    assert largest.messages_per_efold / deterministic <= 1.01 * ratio
+
+
+def test_each_tier_is_cheaper_than_the_one_before() -> None:
+    costs = [plan_sampled(1000, 0.01, 1e-4, tier).messages_per_efold for tier in TIERS]
+    assert all(later <= earlier * 1.0005 for earlier, later in pairwise(costs))
+    assert plan_sampled(1000, 0.01, 1e-4, 2).bound == "ville"
+    assert plan_sampled(1000, 0.01, 1e-4, 512).bound == "lines"
+
+
+requests = st.tuples(
+    st.integers(1, 10**6),
+    st.floats(-5, -0.31).map(lambda x: 10**x),
+    st.floats(-30, -0.31).map(lambda x: 10**x),
+    st.sampled_from([None, *TIERS]),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(requests)
+def test_plans_hold_for_every_request(request: tuple[int, float, float, int | None]) -> None:
+    sites, alpha, eta, least_step = request
+    plan: SampledPlan = plan_sampled(sites, alpha, eta, least_step)
+    few, many = ville_sides(alpha, eta, plan.reports)
+    by_ville = plan.allowance + plan.shift >= few and plan.allowance - plan.shift >= many
+    lines = lines_for(alpha, plan.least_step)
+    assert by_ville or failure_bound(lines, plan.allowance, plan.shift, plan.reports) <= eta
+    assert plan.allowance >= abs(plan.shift)
+    assert {reason.number for reason in plan.reasons} == {
+        "allowance", "shift", "least_step", "reports", "messages_per_efold",
+    }  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(20, 10**5), st.sampled_from([0.001, 0.01, 0.1]), st.sampled_from([0.1, 1e-4, 1e-12]))
+def test_more_sites_or_less_failure_never_come_cheaper(sites: int, alpha: float, eta: float) -> None:
+    """From 20 sites on; below, the integer shift makes plans jump (and `deterministic` is cheaper anyway)."""
+    plan = plan_sampled(sites, alpha, eta, 4096)
+    more = plan_sampled(2 * sites, alpha, eta, 4096)
+    surer = plan_sampled(sites, alpha, eta / 4, 4096)
+    assert more.messages_per_efold > plan.messages_per_efold
+    assert more.allowance >= plan.allowance * 0.995
+    assert surer.messages_per_efold > plan.messages_per_efold
+
+
+def test_step_is_rounded_down_and_the_limit_is_never_used() -> None:
+    plan: Plan = plan_sampled(100, 0.01, 1e-4, 64)
+    for total in (10**5, 10**7 + 1, 10**12 + 7):
+        step = plan.step(total)
+        assert step * plan_sampled(100, 0.01, 1e-4, 64).allowance <= exact_fraction(0.01) * total
+    limit = plan_sampled(100, 0.01, 1e-4)
+    assert limit.step(10**20) < limit.least_step == LIMIT
+
+
+@pytest.mark.parametrize("least_step", [0, 1, -5, True, 2.5])
+def test_refuses_a_least_step_that_makes_no_sense(least_step: int) -> None:
+    with pytest.raises(InvalidParameter):
+        plan_sampled(10, 0.01, 1e-3, least_step)
+
+
+@pytest.mark.parametrize(
+    ("sites", "alpha", "eta"), [(0, 0.01, 0.1), (5, 0.0, 0.1), (5, 0.5, 0.1), (5, 0.1, 0.0), (5, 0.1, 1.0)]
+)
+def test_refuses_requests_nobody_can_plan(sites: int, alpha: float, eta: float) -> None:
+    with pytest.raises(InvalidParameter):
+        plan_sampled(sites, alpha, eta, 2)
+
+
+History = tuple[tuple[int, bool], ...]
+
+
+def stop_after_jump(history: History) -> int:
+    """Feed a site until it reports, then leave it."""
+    return history[-1][0] ^ history[-1][1] if history else 0
+
+
+def leave_before_jump(history: History) -> int:
+    """Leave a site once it has been silent twice in a row."""
+    silent = [not reported for _, reported in history[-2:]]
+    return history[-1][0] ^ (len(silent) == 2 and all(silent)) if history else 1
+
+
+def law_of_reports(
+    adversary: Callable[[History], int], events: int, bias: Fraction
+) -> dict[tuple[bool, ...], Fraction]:
+    """Exact law of who-spoke-when for two sites that draw geometric gaps in advance, as sites really do."""
+    law: dict[tuple[bool, ...], Fraction] = defaultdict(Fraction)
+
+    def play(history: History, gaps: tuple[int, int], weight: Fraction) -> None:
+        if len(history) == events:
+            law[tuple(reported for _, reported in history)] += weight
+            return
+        site = adversary(history)
+        if gaps[site] == 0:  # draw: gap g with probability bias (1-bias)^(g-1), all beyond the end as one
+            left = events - len(history)
+            for gap in range(1, left + 2):
+                chance = (1 - bias) ** (gap - 1) * (bias if gap <= left else 1)
+                play(history, (gap, gaps[1]) if site == 0 else (gaps[0], gap), weight * chance)
+            return
+        gap = gaps[site] - 1
+        after = (gap, gaps[1]) if site == 0 else (gaps[0], gap)
+        play((*history, (site, gap == 0)), after, weight)
+
+    play((), (0, 0), Fraction(1))
+    return law
+
+
+@pytest.mark.parametrize("adversary", [stop_after_jump, leave_before_jump])
+def test_no_adversary_changes_the_law_of_the_reports(adversary: Callable[[History], int]) -> None:
+    """The theorem behind `sampled`: gaps drawn in advance per site are fresh coins in global order."""
+    bias = Fraction(1, 3)
+    law = law_of_reports(adversary, 7, bias)
+    assert len(law) == 2**7
+    for reports, chance in law.items():
+        assert chance == bias ** sum(reports) * (1 - bias) ** (7 - sum(reports))

@@ -1,0 +1,219 @@
+"""What every scheme must do, whatever its recipe. Walks the registry: a new scheme is tested without a line here.
+
+Every run has delta = 1e-9. Each `within` test makes one run of one tracker, so a correct scheme raises a false alarm
+with probability at most 1e-9 in it; there are about 9 schemes * 17 runs of them, and the seeds are pinned.
+"""
+
+import pytest
+from support.streams import STREAMS, Stream, stream_named
+
+from countless import Tracker
+from countless.core.answer import State
+from countless.core.messages import Message, StartRound
+from countless.randomness import SeededDice
+from countless.schemes.registry import SCHEMES, scheme_named
+from countless.transports.codec import encode
+from support.worlds import World
+
+DELTA = 1e-9
+NAMES = [*SCHEMES, "auto"]
+RANDOMISED = [name for name in NAMES if name not in ("exact", "deterministic", "auto")]
+BATCH_BLIND = [name for name in ("exact", "lattice", "dithered") if name in SCHEMES]
+
+every_scheme = pytest.mark.parametrize("name", NAMES)
+# (sites, alpha, events): enough events for several rounds of the schemes that have them.
+SIZES = [(1, 0.1, 3_000), (2, 0.2, 3_000), (10, 0.1, 6_000), (100, 0.3, 10_000)]
+
+
+def tracker_for(name: str, sites: int, alpha: float, seed: int = 1) -> Tracker:
+    adversary = "adaptive" if name == "auto" else SCHEMES[name].safe_against
+    return Tracker(sites=sites, alpha=alpha, delta=DELTA, scheme=name, adversary=adversary, seed=seed)
+
+
+def within(tracker: Tracker, total: int) -> bool:
+    return abs(tracker.answer.estimate - total) <= tracker.answer.alpha * total * (1 + 1e-12)
+
+
+def check_after_every_event(tracker: Tracker, stream: Stream) -> None:
+    total, published = tracker.total, tracker.answer.estimate
+    for number, (site, n) in enumerate(stream):
+        tracker.site(site).add(n)
+        total += n
+        answer = tracker.answer
+        assert within(tracker, total), f"event {number}: {answer} but the truth is {total}"
+        assert answer.estimate >= published, f"event {number}: the answer fell from {published} to {answer}"
+        assert answer.lower <= answer.estimate <= answer.upper
+        published = answer.estimate
+    assert tracker.total == total
+
+
+@every_scheme
+def test_exact_at_start_up(name: str) -> None:
+    tracker = tracker_for(name, 5, 0.05)
+    assert (tracker.answer.estimate, tracker.answer.state) == (0, State.EXACT)
+    for total in range(1, 10):
+        tracker.site(total % 5).add()
+        assert (tracker.answer.estimate, tracker.answer.state) == (total, State.EXACT)
+
+
+@every_scheme
+@pytest.mark.parametrize("stream", STREAMS)
+def test_within_alpha_after_every_event(name: str, stream: str) -> None:
+    sites, alpha, events = 20, 0.15, 8_000
+    check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, events, seed=1))
+
+
+@every_scheme
+@pytest.mark.parametrize(("sites", "alpha", "events"), SIZES)
+def test_within_alpha_for_other_sizes(name: str, sites: int, alpha: float, events: int) -> None:
+    check_after_every_event(tracker_for(name, sites, alpha), stream_named("uniform", sites, events, seed=2))
+
+
+@pytest.mark.slow
+@every_scheme
+@pytest.mark.parametrize(("sites", "alpha", "stream"), [(1000, 0.1, "uniform"), (1000, 0.1, "bursts"), (50, 0.02, "zipf")])
+def test_within_alpha_in_long_runs(name: str, sites: int, alpha: float, stream: str) -> None:
+    check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, 150_000, seed=3))
+
+
+@every_scheme
+def test_within_alpha_with_a_thousand_sites(name: str) -> None:
+    tracker = tracker_for(name, 1000, 0.25)
+    for site in range(1000):  # past the start, where everything is exact, in one go
+        tracker.site(site).add(100)
+    check_after_every_event(tracker, stream_named("bursts", 1000, 100_000, seed=4))
+
+
+@every_scheme
+def test_huge_batches(name: str) -> None:
+    tracker, total = tracker_for(name, 3, 0.1), 0
+    for exponent in range(0, 120, 5):
+        tracker.site(exponent % 3).add(2**exponent)
+        total += 2**exponent
+        assert tracker.total == total
+        assert within(tracker, total)
+
+
+@every_scheme
+def test_joins_and_leaves_keep_the_guarantee(name: str) -> None:
+    sites, dice = 8, SeededDice(5)
+    tracker = tracker_for(name, sites, 0.2)
+    total = 0
+    for event in range(6_000):
+        present = tracker.sites
+        if event % 97 == 0:
+            tracker.add_site()
+        elif event % 131 == 0 and len(present) > 2:
+            tracker.remove_site(present[dice.below(len(present))])
+        elif event % 500 == 499:  # a site restarts without its state: the same name, another life
+            name_again = present[dice.below(len(present))]
+            tracker.remove_site(name_again)
+            tracker.add_site(name_again)
+        else:
+            n = dice.gap(3)
+            tracker.site(present[dice.below(len(present))]).add(n)
+            total += n
+        assert tracker.total == total
+        assert within(tracker, total), f"event {event}: {tracker.answer} but the truth is {total}"
+        assert tracker.answer.sites == len(tracker.sites)
+
+
+@every_scheme
+def test_the_last_site_may_leave_and_another_come(name: str) -> None:
+    tracker = tracker_for(name, 1, 0.2)
+    tracker.site(0).add(5_000)
+    assert tracker.remove_site(0) == 5_000
+    assert within(tracker, 5_000)
+    tracker.add_site("new").add(5_000)
+    assert tracker.total == 10_000
+    assert within(tracker, 10_000)
+
+
+class CountingCodec:
+    """Stands where the tracker encodes: every message it sends passes here once."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def __call__(self, message: Message) -> bytes:
+        self.messages.append(message)
+        return encode(message)
+
+
+@every_scheme
+def test_message_accounting_adds_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    codec = CountingCodec()
+    monkeypatch.setattr("countless.tracker.encode", codec)
+    tracker = tracker_for(name, 10, 0.1)
+    for site, n in stream_named("bursts", 10, 20_000, seed=6):
+        tracker.site(site).add(n)
+    tracker.add_site()
+    tracker.remove_site(3)
+    sent = tracker.messages
+    downs = sum(hasattr(message, "pace") for message in codec.messages)
+    assert (sent.down, sent.up) == (downs, len(codec.messages) - downs)
+    assert sent.total == sent.words == len(codec.messages)
+    assert sent.bytes == sum(len(encode(message)) for message in codec.messages)
+
+
+def transcript_of(name: str, seed: int) -> World:
+    world = World(scheme_named(name), 10, alpha=0.2, seed=seed)
+    for site, n in stream_named("bursts", 10, 8_000, seed=7):
+        world.add(site, n)
+    world.leave(4)
+    world.join("late", count=0)
+    for site, n in stream_named("uniform", 4, 2_000, seed=8):
+        world.add(site, n)
+    return world
+
+
+@every_scheme
+def test_replay_from_a_seed_is_identical(name: str) -> None:
+    first, second = transcript_of(name, seed=11), transcript_of(name, seed=11)
+    assert first.transcript == second.transcript
+    assert first.coordinator.answer == second.coordinator.answer
+
+
+@pytest.mark.parametrize("name", RANDOMISED)
+def test_another_seed_is_another_run(name: str) -> None:
+    assert transcript_of(name, seed=11).transcript != transcript_of(name, seed=12).transcript
+
+
+@every_scheme
+def test_a_synchronisation_finds_the_truth(name: str) -> None:
+    """When a round begins, the sum of what the coordinator knows is the true total."""
+    world = World(scheme_named(name), 10, alpha=0.2)
+    rounds = 0
+    for site, n in stream_named("uniform", 10, 8_000, seed=9):
+        before, asked = world.coordinator.round, len(world.transcript)
+        world.add(site, n)
+        if world.coordinator.round != before:
+            rounds += 1
+            assert world.coordinator.known_total == world.total
+            started = [line for line in world.transcript[asked:] if isinstance(line[2], StartRound)]
+            assert len({(address, message.round) for _, address, message in started}) == len(started)
+    if name in RANDOMISED:
+        assert rounds >= 2
+
+
+@pytest.mark.parametrize("name", BATCH_BLIND)
+def test_a_batch_is_its_events(name: str) -> None:
+    """Where dice do not depend on the sizes of batches, answers agree exactly after every batch.
+
+    A batch that runs past the end of a round is counted in at its end, not at its middle, so the cuts include the
+    events at which a round of the unit stream ended.
+    """
+    sites, events, dice = 10, 12_000, SeededDice(10)
+    one_by_one, batched = tracker_for(name, sites, 0.2, seed=3), tracker_for(name, sites, 0.2, seed=3)
+    batch: list[int] = []
+    for site in (dice.below(sites) for _ in range(events)):
+        for _ in range(dice.gap(20)):
+            before = one_by_one.answer.round
+            one_by_one.site(site).add()
+            batch.append(site)
+            if one_by_one.answer.round != before:
+                break
+        batched.site(site).add(len(batch))
+        batch.clear()
+        assert batched.answer == one_by_one.answer
+    assert name == "exact" or one_by_one.answer.round >= 2
