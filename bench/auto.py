@@ -16,7 +16,7 @@ def uniform(sites: int, events: int, dice: SeededDice) -> Iterator[tuple[int, in
     """Every site its turn, in batches that grow with the total so that a long stream takes no longer than a short one."""
     sent = 0
     while sent < events:
-        batch = max(1, sent // (50 * sites))
+        batch = max(1, sent // (1000 * sites))
         for site in range(sites):
             yield site, batch
             sent += batch
@@ -27,7 +27,7 @@ def zipf(sites: int, events: int, dice: SeededDice) -> Iterator[tuple[int, int]]
     edges = list(accumulate(ceil(1e6 / (i + 1)) for i in range(sites)))
     sent = 0
     while sent < events:
-        batch, mark = max(1, sent // (50 * sites)), dice.below(edges[-1])
+        batch, mark = max(1, sent // (1000 * sites)), dice.below(edges[-1])
         low, high = 0, sites - 1
         while low < high:
             middle = (low + high) // 2
@@ -40,7 +40,7 @@ def single(sites: int, events: int, dice: SeededDice) -> Iterator[tuple[int, int
     """One busy site among many idle ones."""
     sent = 0
     while sent < events:
-        batch = max(1, sent // 5_000)
+        batch = max(1, sent // 20_000)
         yield sites // 2, batch
         sent += batch
 

@@ -14,7 +14,7 @@ from countless.core.messages import Address, DownMessage, SiteName, UpMessage
 from countless.core.paces import Pace
 from countless.core.publisher import Scheme
 from countless.core.site import Site
-from countless.errors import InvalidParameter, UnknownName
+from countless.errors import InvalidParameter, PlanError, UnknownName
 from countless.privacy.noise import system_noise
 from countless.randomness import SeededDice, SystemDice
 from countless.schemes.partial_dp import PartialDP
@@ -147,7 +147,11 @@ class Tracker:
             if name in self._meters:
                 raise InvalidParameter("site", name, "a name that is not taken")
             site = self._new_site(name)
-            self._network.join(site.address, site.exactly())
+            try:
+                self._network.join(site.address, site.exactly())
+            except PlanError:  # no plan for so many sites: nothing has changed
+                del self._meters[name]
+                raise
             self._afterwards()
             return self._meters[name]
 

@@ -143,7 +143,7 @@ class CountingCodec:
 @every_scheme
 def test_message_accounting_adds_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     codec = CountingCodec()
-    monkeypatch.setattr("countless.tracker.encode", codec)
+    monkeypatch.setattr("countless.transports.memory.encode", codec)
     tracker = tracker_for(name, 10, 0.1)
     for site, n in stream_named("bursts", 10, 20_000, seed=6):
         tracker.site(site).add(n)

@@ -5,7 +5,6 @@ Parsing and printing only; the audits are in `countless.privacy`. Exit code 0: n
 """
 
 import json
-import sys
 from math import isfinite
 from typing import Annotated
 
@@ -13,43 +12,39 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from countless.errors import CountlessError, InvalidParameter
+from countless.errors import InvalidParameter
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.privacy.audit import Finding
-from countless.privacy.report import Effort, as_json, audit_mechanism
+from countless.privacy.report import Effort, audit_mechanism, in_json
 from countless.privacy.subjects import SUBJECTS
 from countless.privacy.thresholds import PhasedShape
 from countless.randomness import SeededDice
 
+EXAMPLE = "Example:  countless audit --sites 1000 --alpha 0.01 --mechanism one-level-too-few"
+
 
 def audit(
-    sites: Annotated[int, typer.Option(help="sites of the plan to audit")] = 1000,
-    alpha: Annotated[float, typer.Option(help="relative error of the plan")] = 0.01,
-    eta: Annotated[float, typer.Option(help="failure probability of one round")] = 1e-4,
-    calibration: Annotated[str, typer.Option(help="paper or proven")] = "proven",
-    mechanism: Annotated[str, typer.Option(help="what to audit: " + ", ".join(SUBJECTS))] = "right",
-    events: Annotated[int, typer.Option(help="events of the exhaustive audit, 1 to 7")] = 5,
-    transcripts: Annotated[int, typer.Option(help="random rounds at the size of the plan")] = 8,
-    plays: Annotated[int, typer.Option(help="rounds played for each database and scenario")] = 4000,
-    confidence: Annotated[float, typer.Option(help="of the bound from played rounds")] = 0.999,
-    seed: Annotated[int, typer.Option(help="the same seed repeats the same audit")] = 1,
-    as_json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    sites: Annotated[int, typer.Option(help="Sites of the plan to audit.")] = 1000,
+    alpha: Annotated[float, typer.Option(help="Relative error of the plan.")] = 0.01,
+    eta: Annotated[float, typer.Option(help="Failure probability of one round.")] = 1e-4,
+    calibration: Annotated[str, typer.Option(help="Calibration: paper or proven.")] = "proven",
+    mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(SUBJECTS) + ".")] = "right",
+    events: Annotated[int, typer.Option(help="Events of the exhaustive audit, 1 to 7.")] = 5,
+    transcripts: Annotated[int, typer.Option(help="Random rounds at the size of the plan.")] = 8,
+    plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 4000,
+    confidence: Annotated[float, typer.Option(help="Of the bound from played rounds.")] = 0.999,
+    seed: Annotated[int, typer.Option(help="The same seed repeats the same audit.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Try to catch partial_dp leaking more than it claims. Never proves anything; can say no."""
-    try:
-        plan = _noisy_plan(sites, alpha, eta, calibration)
-        effort = Effort(events=events, transcripts=transcripts, plays=plays, confidence=confidence)
-        shape = PhasedShape(
-            plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale
-        )
-        findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededDice(seed), effort)
-    except CountlessError as error:
-        sys.stderr.write(f"error: {error}\n")
-        raise typer.Exit(2) from None
-    if as_json_:
-        sys.stdout.write(json.dumps({"seed": seed, **as_json(findings)}, indent=2) + "\n")
+    plan = _noisy_plan(sites, alpha, eta, calibration)
+    effort = Effort(events=events, transcripts=transcripts, plays=plays, confidence=confidence)
+    shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
+    findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededDice(seed), effort)
+    if as_json:
+        print(json.dumps({"seed": seed, **in_json(findings)}, indent=2))
     else:
-        _print(findings)
+        _print(Console(), findings)
     if any(finding.violated for finding in findings):
         raise typer.Exit(1)
 
@@ -66,8 +61,7 @@ def _noisy_plan(sites: int, alpha: float, eta: float, calibration: str) -> Parti
     return plan
 
 
-def _print(findings: tuple[Finding, ...]) -> None:
-    console = Console()
+def _print(console: Console, findings: tuple[Finding, ...]) -> None:
     table = Table(
         "audit", "claimed epsilon", "worst seen", "tried", "verdict", title="partial_dp under audit"
     )

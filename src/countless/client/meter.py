@@ -8,7 +8,9 @@ meter's owner and costs one blank ticket, which stands for no event:
 1. `_due` is set below every ticket, so that whoever takes one from now on comes to the lock and waits;
 2. the blank ticket is taken: every event before it is in the count, and every event after it will compare its own
    ticket with a `_due` that was written in step 1 or later;
-3. the count is used, and `_due` is set to the ticket at which the pace wants to speak next.
+3. the count is used, and `_due` is set to the ticket at which the pace wants to speak next. If that ticket was taken
+   already, its owner has not come to the lock yet and may not have looked at `_due` either: so that it comes, `_due`
+   stays below every ticket until then.
 """
 
 from collections.abc import Callable
@@ -39,7 +41,7 @@ class Meter:
         self._tickets = count(1)
         self._batched = site.count  # events that took no ticket
         self._blanks = 0  # tickets that were no event
-        self._arm()
+        self._arm(site.count)
 
     def __repr__(self) -> str:
         return f"<Meter of site {self._site.address.site!r}: {self.count:,} counted, {self._site.pace!r}>"
@@ -58,18 +60,21 @@ class Meter:
     def count(self) -> int:
         """How many events this site has counted in its life."""
         with self._lock:
+            if self._deliver is None:
+                return self._site.count
             now = self._observe()
-            self._arm()
+            self._arm(now)
         return now
 
     # For the owner, under the lock
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke; what the site answers."""
-        self._site.count = self._observe()
-        replies = self._site.receive(message)
-        self._arm()
-        return replies
+        self._site.count = now = self._observe()
+        try:
+            return self._site.receive(message)
+        finally:
+            self._arm(now)
 
     def close(self) -> Snapshot:
         """The site's last words; whoever adds from now on is told that it is gone."""
@@ -86,8 +91,9 @@ class Meter:
     def _advance(self) -> None:
         if self._deliver is None:
             raise InvalidParameter("site", self._site.address.site, "a site that has not been removed")
-        messages = self._site.advance(self._observe())
-        self._arm()
+        now = self._observe()
+        messages = self._site.advance(now)
+        self._arm(now)
         if messages:
             self._deliver(self._site, messages)
 
@@ -97,5 +103,6 @@ class Meter:
         self._blanks += 1
         return ticket - self._blanks + self._batched
 
-    def _arm(self) -> None:
-        self._due = self._site.next_at + self._blanks - self._batched
+    def _arm(self, now: int) -> None:
+        if now < self._site.next_at:
+            self._due = self._site.next_at + self._blanks - self._batched

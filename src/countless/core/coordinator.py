@@ -20,7 +20,7 @@ from countless.core.ledger import Entry, Ledger
 from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, StartRound, UpMessage
 from countless.core.paces import Pace
 from countless.core.publisher import Case, Consequence, Counting, Opening, Publisher, Scheme, Stay
-from countless.errors import InvariantBroken, ProtocolError
+from countless.errors import InvariantBroken, PlanError, ProtocolError
 
 Outbox = list[tuple[Address, DownMessage]]
 
@@ -135,7 +135,7 @@ class Coordinator:
         slot = self._free_slot()
         entry = self._ledger.enter(address, hello.count, slot)
         if slot < 0:
-            return self._start(self._fresh_opening())
+            return self._start(self._opening_for(entry))
         self._publisher.join(entry)
         if not self._pending:
             self._publish()
@@ -151,16 +151,24 @@ class Coordinator:
         self._ledger.leave(entry)
         if entry.asked:
             return self._answered(entry, entry.known)
-        return [] if self._pending else self._follow(entry, self._publisher.leave(entry, before))
+        consequence = None
+        if farewell.round < self.round:  # it never had this round's pace: what it counted since its base is exact
+            gain, entry.base = entry.known - entry.base, entry.known
+            if not self._pending:
+                consequence, before = self._publisher.late(entry, before, gain), entry.known
+        return [] if self._pending else self._follow(entry, self._publisher.leave(entry, before) or consequence)
 
     def receive(self, address: Address, message: UpMessage) -> Outbox:
         """A site spoke."""
         entry = self._ledger[address]
         if message.round > self.round:
             raise ProtocolError(f"{address} speaks of round {message.round}; the present round is {self.round}")
+        if isinstance(message, Report) and message.round == self.round:
+            self._require_possible(entry, message)
         self._hear_from(entry)
         if message.round < self.round:
             return self._from_the_past(entry, message)
+        entry.told = True
         if isinstance(message, Report):
             return self._reported(entry, message)
         if entry.asked:
@@ -176,7 +184,7 @@ class Coordinator:
         self._silent[address] = None
         if not entry.asked:
             return []
-        entry.assumed = True
+        entry.assumed, entry.told = True, False
         return self._answered(entry, entry.known)
 
     def _hear_from(self, entry: Entry) -> None:
@@ -187,9 +195,17 @@ class Coordinator:
     def _from_the_past(self, entry: Entry, message: UpMessage) -> Outbox:
         if entry.asked:  # its Snapshot will say more; until then this still says that it had come so far
             entry.known = max(entry.known, message.count)
-        return [] if entry.told else self._tell(entry)
+        return self._tell(entry) if entry.present and not entry.told else []
 
     # Inside a round
+
+    @staticmethod
+    def _require_possible(entry: Entry, report: Report) -> None:
+        # Not so for a site that was given another pace on the way: it may look at the same events twice.
+        if entry.asked or entry.repaced or not entry.present or report.crossings <= entry.crossings:
+            return
+        if report.count < entry.known or report.crossings > report.count - entry.base:
+            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
 
     def _reported(self, entry: Entry, report: Report) -> Outbox:
         news = report.crossings - entry.crossings
@@ -199,9 +215,7 @@ class Coordinator:
             entry.known, entry.crossings = max(entry.known, report.count), report.crossings
             return []
         before = entry.known
-        if report.count < before or report.crossings > report.count - entry.base:
-            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
-        entry.known, entry.crossings = report.count, report.crossings
+        entry.known, entry.crossings = max(before, report.count), report.crossings
         if self._pending:
             return []
         return self._follow(entry, self._publisher.hear(entry, before, news))
@@ -214,6 +228,7 @@ class Coordinator:
             return self._reconsider()
         if consequence.repace is None or not entry.present:
             return []
+        entry.repaced = True
         return self._tell(entry)
 
     def _publish(self) -> None:
@@ -227,7 +242,7 @@ class Coordinator:
         counts = [entry.known for entry in self._ledger if entry.present]
         # As many as came during the last round may come again during the next: then that needs no other round.
         places = max(1, len(counts) + (2 * self._joined if self.round else 0))
-        total = max(self._ledger.known_total, ceil(self.published / self._up))
+        total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
         return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running)
 
     def _ask_scheme(self, running: Opening | None) -> Opening | Stay:
@@ -238,6 +253,14 @@ class Coordinator:
         if isinstance(opening, Stay):
             raise InvariantBroken(f"scheme {self.scheme.name!r} wants to stay where nothing runs")
         return opening
+
+    def _opening_for(self, newcomer: Entry) -> Opening:
+        try:
+            return self._fresh_opening()
+        except PlanError:  # no plan for so many sites: it was never here
+            self._ledger.forget(newcomer)
+            self._joined -= 1
+            raise
 
     def _reconsider(self) -> Outbox:
         """The publisher has come to its end: the next round, or more of the same."""
@@ -257,11 +280,11 @@ class Coordinator:
         for slot, entry in enumerate(self._ledger):
             # A site whose count is known to the last event need not be asked, and need not even be told before it
             # next speaks: until then its old pace would make it speak at its very next event.
-            sure = not (entry.asked or entry.assumed) and knows(entry)
-            entry.told = entry.told and not sure
-            entry.slot, entry.base, entry.crossings = slot, entry.known, 0
-            entry.assumed = entry.told and entry.silent
-            entry.asked = entry.told and not entry.silent
+            # (Nor one that has not spoken since an earlier round was kept from it in this way.)
+            sure = not (entry.asked or entry.assumed) and (not entry.told or knows(entry))
+            entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
+            entry.assumed = entry.silent and not sure
+            entry.told = entry.asked = not (sure or entry.silent)
             if entry.asked:
                 outbox.append((entry.address, StartRound(self.counter, self.round, opening.publisher.pace(slot))))
         self._pending = len(outbox)
@@ -278,6 +301,8 @@ class Coordinator:
         if not entry.assumed:
             return []
         entry.assumed = False
+        if count <= entry.base:  # a report was faster, and the site's base was taken from that
+            return []
         gain, before = count - entry.base, entry.known
         entry.base, entry.known = count, max(entry.known, count)
         return [] if self._pending else self._follow(entry, self._publisher.late(entry, before, gain))
@@ -302,11 +327,10 @@ class Coordinator:
 
     def _come_back(self, entry: Entry, hello: Snapshot) -> Outbox:
         self._hear_from(entry)
-        if hello.round == self.round or not entry.present:
+        if not entry.present or (hello.round == self.round and not entry.repaced):
             return []
         if entry.asked:
             return [(entry.address, StartRound(self.counter, self.round, self._publisher.pace(entry.slot)))]
-        entry.assumed = False
         return self._tell(entry)
 
     def _tell(self, entry: Entry) -> Outbox:

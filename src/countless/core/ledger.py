@@ -12,7 +12,7 @@ from countless.errors import InvariantBroken, ProtocolError
 class Entry:
     """One site, in one life."""
 
-    __slots__ = ("address", "asked", "assumed", "base", "crossings", "known", "present", "silent", "slot", "told")
+    __slots__ = ("address", "asked", "assumed", "base", "crossings", "known", "present", "repaced", "silent", "slot", "told")
 
     def __init__(self, address: Address, count: int, slot: int) -> None:
         self.address = address
@@ -23,6 +23,7 @@ class Entry:
         self.asked = False  # it owes a Snapshot
         self.assumed = False  # it was silent when the round opened: its base is only what was known of it
         self.told = True  # it has this round's pace, or a message that brings it is under way
+        self.repaced = False  # it was given another pace in the middle of this round
         self.silent = False  # it has not been heard of for too long
         self.present = True
 
@@ -67,6 +68,11 @@ class Ledger:
         entry = self._entries[address] = Entry(address, count, slot)
         self.present += 1
         return entry
+
+    def forget(self, entry: Entry) -> None:
+        """It could not be taken in."""
+        del self._entries[entry.address]
+        self.present -= 1
 
     def leave(self, entry: Entry) -> None:
         """Its count stays; its place is kept until the round ends."""

@@ -1,21 +1,27 @@
-"""From a shape to a round: the exact numbers of the `dithered` theorem (SPEC 3.3, proof in docs/theory/dithered.md).
+"""From a shape to a round: the exact numbers of the `dithered` theorem (SPEC 3.3, docs/theory/dithered.md).
 
-A *shape* is the list of phase lengths T_j and dither widths w_j. `settle` computes from it, without approximation,
-every slack and the allowance, so that whatever shape it is given, what it returns is a round with a proof. `fill`
-proposes a good shape for a given allowance: phase after phase, the longest that the allowance permits.
+A *shape* is the list of phase lengths T_j and dither widths w_j. `settle` computes from it, without
+approximation, every slack and the allowance, so that whatever shape it is given, what it returns is a round
+with a proof. Which shape to give it is the business of `dithered_search`.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, log, log1p
 
-from countless.errors import PlanError
 from countless.planning.tails import slack
 from countless.planning.transcripts import OrderedVolume
 
 LEAST_STEP = 2
-# A window of update times, in steps, is this much wider on both sides than the window of the proof: whole events.
+# A window of update times, in steps, is this much wider on both sides than the window of the proof: whole
+# events.
 _ROUNDING = 1 / LEAST_STEP
 _SAFETY = 1e-9
+# Nats added to every union bound: a thousand times what the volumes and tails can lose by rounding.
+_MARGIN = 1e-6
+_SHORTEST = 1.05
+MOST_PHASES = 800
+"""More phases than this save under 2 % of the messages at a million sites and make planning slow."""
 REPORTS_AND_REDRAW = 1.5
 """Messages a phase costs beyond its length: the redraw, and the half step by which it lowers the estimate."""
 
@@ -24,9 +30,9 @@ REPORTS_AND_REDRAW = 1.5
 class Phase:
     """One phase of a round; everything in steps, counted from the total at which the round started.
 
-    `slack_early` and `slack_late` are how far the estimate may run ahead of the total, or behind it, before the phase
-    ends outside its window; `low` and `high` bound the total while this phase's answer is public; `risk` bounds the
-    probability that the phase is the first to end outside its window.
+    `slack_early` and `slack_late` are how far the estimate may run ahead of the total, or behind it, before
+    the phase ends outside its window; `low` and `high` bound the total while this phase's answer is public;
+    `risk` bounds the probability that the phase is the first to end outside its window.
     """
 
     length: float
@@ -37,6 +43,10 @@ class Phase:
     low: float
     high: float
     risk: float
+
+
+Round = tuple[float, "tuple[Phase, ...]"]
+"""An allowance and the phases it carries."""
 
 
 def messages_per_round(sites: int, reach: float, phases: int) -> float:
@@ -58,7 +68,7 @@ class Shape:
 
 
 def threshold_windows(lengths: tuple[float, ...], dithers: tuple[float, ...]) -> list[tuple[float, float]]:
-    """Windows of theta_j - j: thresholds at least 1 apart are ordered points once each is moved down by its index."""
+    """Windows of theta_j - j: thresholds at least 1 apart are ordered points once moved down by index."""
     windows = []
     end = 0.0
     for index, (length, dither) in enumerate(zip(lengths, dithers, strict=True)):
@@ -68,7 +78,7 @@ def threshold_windows(lengths: tuple[float, ...], dithers: tuple[float, ...]) ->
 
 
 def log_densities(windows: list[tuple[float, float]]) -> list[float]:
-    """For each j, ln of the largest density of (theta_0 .. theta_(j-1)) when all are uniform on their polytope.
+    """For each j, ln of the largest density of (theta_0 .. theta_(j-1)), all uniform on their polytope.
 
     It is reached where the first j leave all the others free: volume of the later ones / volume of all.
     """
@@ -81,42 +91,117 @@ def log_densities(windows: list[tuple[float, float]]) -> list[float]:
     return [suffix - suffixes[0] for suffix in suffixes]
 
 
-def settle(sites: int, alpha: float, eta: float, shape: Shape) -> tuple[float, tuple[Phase, ...]]:
+def settle(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
     """Allowance and phases for this shape, every inequality of the theorem met."""
     densities = log_densities(threshold_windows(shape.lengths, shape.dithers))
     risk = eta * (1 - _SAFETY) / len(shape.lengths)
     volume = OrderedVolume()
     phases: list[Phase] = []
-    position = low = early_end = late = 0.0
+    position = low = late = 0.0
     tilt_early = tilt_late = 1.0
     for index, (length, dither) in enumerate(zip(shape.lengths, shape.dithers, strict=True)):
-        share = densities[index + 1] + log(2 / risk)
-        need = share + volume.log_total
+        share = densities[index + 1] + log(2 / risk) + _MARGIN
         least = late
-        late, tilt_late = slack(sites, dither, lambda x, need=need: need, tilt_late)  # type: ignore[misc]
+        late, tilt_late = slack(sites, dither, _constant(share + volume.log_total), tilt_late)
         late = max(late, least)
         if index == 0:
-            early, tilt_early = late, tilt_late
+            early = late
             length = max(length, (dither / 2 + early) * (1 + _SAFETY))
         else:
-            early, tilt_early = _early(sites, dither, position + length - dither / 2, share, volume, tilt_early)
+            nats = _below(volume, position + length - dither / 2, low, share)
+            early, tilt_early = slack(sites, dither, nats, tilt_early)
         end = position + length
         high = end + dither / 2 + late
         phases.append(Phase(length, dither, position, early, late, low, high, risk))
-        early_end = max(early_end, end - dither / 2 - early)
-        volume = volume.then(max(0.0, early_end - _ROUNDING), high + _ROUNDING)
-        position, low = end, early_end
-    ratio = (1 + alpha) / (1 - alpha)
-    start = max((phase.high - ratio * phase.low) / (ratio - 1) for phase in phases)
-    return alpha * start * (1 + _SAFETY), tuple(phases)
+        position, low = end, max(low, end - dither / 2 - early)
+        volume = volume.then(max(0.0, low - _ROUNDING), high + _ROUNDING)
+    return _least_allowance(alpha, phases), tuple(phases)
 
 
-def _early(
-    sites: int, dither: float, edge: float, share: float, volume: OrderedVolume, tilt: float
-) -> tuple[float, float]:
-    """Slack against a phase that ends early: only transcripts whose last update lies below the window count."""
+def _constant(nats: float) -> Callable[[float], float]:
+    return lambda _: nats
 
-    def nats(x: float) -> float:
-        return share + volume.log_below(edge - x)
 
-    return slack(sites, dither, nats, tilt)
+def _below(volume: OrderedVolume, edge: float, low: float, share: float) -> Callable[[float], float]:
+    """A phase ends early only after a transcript whose last update lies below its window: those count.
+
+    The window never starts below `low`, where the one before it starts.
+    """
+    return lambda x: share + volume.log_below(max(edge - x, low))
+
+
+def _needs(alpha: float, phases: Sequence[Phase]) -> list[float]:
+    """The allowance each phase needs: n0 + high <= (1+alpha)/(1-alpha) (n0 + low), solved for alpha n0."""
+    span = 2 * alpha / (1 - alpha)
+    return [alpha * ((phase.high - phase.low) / span - phase.low) for phase in phases]
+
+
+def _least_allowance(alpha: float, phases: Sequence[Phase]) -> float:
+    return max(_needs(alpha, phases)) * (1 + _SAFETY)
+
+
+def rounds_for(sites: int, alpha: float, eta: float, shape: Shape) -> list[Round]:
+    """Settle the shape, then even out what its phases need by changing their lengths, and settle again."""
+    rounds: list[Round] = []
+    for _ in range(
+        3 if len(shape.lengths) < 400 else 2
+    ):  # long rounds take long to settle and are even already
+        shape = _orderly(shape)
+        allowance, phases = settle(sites, alpha, eta, shape)
+        rounds.append((allowance, phases))
+        needs = _needs(alpha, phases)
+        target = sum(needs) / len(needs)
+        lengths = (
+            p.length + 2 / (1 - alpha) * (target - need) for p, need in zip(phases, needs, strict=True)
+        )
+        shape = Shape(tuple(max(_SHORTEST, length) for length in lengths), shape.dithers)
+    return rounds
+
+
+def _orderly(shape: Shape) -> Shape:
+    """Cut the dithers so that no window of a threshold steps back behind the one before it."""
+    dithers: list[float] = []
+    for length, dither in zip(shape.lengths, shape.dithers, strict=True):
+        if dithers:
+            room = 1.99 * (length - 1)
+            dither = min(max(dither, dithers[-1] - room), dithers[-1] + room)
+        dithers.append(dither)
+    return Shape(shape.lengths, tuple(dithers))
+
+
+def settle_sure(sites: int, alpha: float) -> Round:
+    """The cheapest round that needs no luck: slack sites/2, which the error never reaches, and no dither.
+
+    With few sites this is the whole story. Each phase is the longest that the allowance permits.
+    """
+    rounds = [
+        _fill_sure(sites, alpha, sites / 2 + 0.5 + (0.3 + 0.02 * i * i) * sites**0.5) for i in range(16)
+    ]
+    return min(
+        rounds,
+        key=lambda r: messages_per_efold(sites, alpha, r[0], r[1][-1].position + r[1][-1].length, len(r[1])),
+    )
+
+
+def _fill_sure(sites: int, alpha: float, allowance: float) -> Round:
+    span = 2 * alpha / (1 - alpha)
+    start = allowance / alpha
+    slack_sure = sites / 2
+    phases: list[Phase] = []
+    position = low = 0.0
+    best, cheapest = inf, 0
+    while len(phases) < MOST_PHASES:
+        high = low + span * (start + low)
+        length = (high - slack_sure - position) * (1 - _SAFETY)
+        if length < max(1.0, slack_sure if not phases else 0.0):
+            break
+        high = position + length + slack_sure
+        phases.append(Phase(length, 0.0, position, slack_sure, slack_sure, low, high, 0.0))
+        position += length
+        low = max(low, position - slack_sure)
+        cost = messages_per_efold(sites, alpha, allowance, position, len(phases))
+        if cost < best:
+            best, cheapest = cost, len(phases)
+        elif cost > 1.05 * best:
+            break
+    return _least_allowance(alpha, phases[:cheapest]), tuple(phases[:cheapest])

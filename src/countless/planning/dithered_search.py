@@ -1,26 +1,25 @@
 """Which shape a `dithered` round should have (SPEC 3.3, "Schedule"): a quick model, and a search over it.
 
-Nothing here has to be exact: `dithered_schedule.settle` turns whatever shape comes out into a round with a proof, so a
-poor model costs messages, never safety. The model replaces the exact volumes by their growth per phase. For points at
-distance T in windows of width x T the volume grows per phase by the factor T exp(g(x)); g and the end effects were
-fitted to exact volumes (largest error 0.006 nats for g, 0.15 for the rest, 1 <= x <= 32).
+Nothing here has to be exact: `dithered_schedule.settle` turns whatever shape comes out into a round with a
+proof, so a poor model costs messages, never safety. The model replaces the exact volumes by their growth per
+phase. For points at distance T in windows of width x T the volume grows per phase by the factor T exp(g(x));
+g and the end effects were fitted to exact volumes (largest error 0.006 nats for g, 0.15 for the rest, 1 <= x
+<= 32).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from math import exp, inf, log, log1p, sqrt
+from dataclasses import dataclass
+from math import exp, inf, log, sqrt
 
-from countless.planning.dithered_schedule import Shape, messages_per_efold
+from countless.planning.dithered_schedule import MOST_PHASES, Shape, messages_per_efold
 from countless.planning.tails import quick_slack
 
-MOST_PHASES = 800
-"""More phases than this save under 2 % of the messages at a million sites and make planning slow."""
 _BLOCKS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What is searched over: E, the dither as a multiple of the phase length, its taper, the number of phases."""
+    """What is searched over: E, the dither as a multiple of the length, its taper, the number of phases."""
 
     allowance: float
     dither: float
@@ -129,7 +128,9 @@ def find_shape(sites: int, alpha: float, eta: float) -> Shape | None:
     return _smooth(shape)
 
 
-def _simplex(cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int) -> list[float]:
+def _simplex(
+    cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int
+) -> list[float]:
     """Nelder and Mead's downhill simplex, with a fixed number of steps so that planning time is bounded."""
     corners = [(cost(first), first)]
     for axis, shift in enumerate(size):
@@ -161,7 +162,7 @@ def _simplex(cost: Callable[[list[float]], float], first: list[float], size: lis
 
 
 def _smooth(shape: list[tuple[float, float]]) -> Shape:
-    """The model's staircase as straight lines between the middles of its blocks; the first phase stays apart."""
+    """The model's staircase as lines between the middles of its blocks; the first phase stays apart."""
     middles: list[tuple[float, tuple[float, float]]] = []
     index = 1
     while index < len(shape):

@@ -45,6 +45,11 @@ class SampledPlan:
     reasons: tuple[Reason, ...]
     scheme: str = "sampled"
 
+    @property
+    def reach(self) -> int:
+        """About how many steps the total grows by in a round: one for each report."""
+        return self.reports
+
     def step(self, total: int) -> int:
         """floor(alpha N0 / E)."""
         return step_within(self.alpha, self.allowance, total)

@@ -1,12 +1,12 @@
 """Tails of a sum of `sites` independent uniforms on ±1/2 (SPEC 3.3): how far the lattice estimate can be off.
 
-A site's lattice error, in steps, is uniform on `step` points of (-1/2, 1/2) and has a smaller moment generating
-function than the continuous uniform, so for every s > 0
+A site's lattice error, in steps, is uniform on `step` points of (-1/2, 1/2) and has a smaller moment
+generating function than the continuous uniform, so for every s > 0
 
     Pr[X >= x] <= exp(sites K(s) - s x),    K(s) = ln( sinh(s/2) / (s/2) ),
 
-and the best s for x is the one with sites K'(s) = x. Everything here is parametrised by that s (the *tilt*), because
-then the exponent, the slack x and the slope all come without solving anything.
+and the best s for x is the one with sites K'(s) = x. Everything here is parametrised by that s (the *tilt*),
+because then the exponent, the slack x and the slope all come without solving anything.
 
 Rounding: the slack returned is inflated, so that it is never below the true root.
 """
@@ -16,7 +16,8 @@ from math import exp, expm1, inf, isfinite, log, log1p, sinh, tanh
 
 # Relative inflation of every slack: far above the rounding of the sums here, far below what costs a message.
 _SAFETY = 1e-9
-# Slacks within this fraction of sites/2 are taken to be sites/2, which X cannot reach: certainty is then free.
+# Slacks within this fraction of sites/2 are taken to be sites/2, which X cannot reach: certainty is then
+# free.
 _NEARLY_SURE = 0.995
 _LARGEST_TILT = 1e6
 
@@ -33,7 +34,7 @@ def cumulant(tilt: float) -> tuple[float, float]:
 
 
 def exponent(sites: int, tilt: float, width: float) -> float:
-    """-ln of the tail at the slack of `tilt`, integrated over a threshold that lies up to `width` further out.
+    """-ln of the tail at the slack of `tilt`, integrated over a threshold up to `width` further out.
 
     By convexity Pr[X >= x + u] <= exp(-sites I(x/sites) - s u), so the integral over 0 < u < width is at most
     exp(-sites I(x/sites)) (1 - exp(-s width)) / s.
@@ -44,20 +45,25 @@ def exponent(sites: int, tilt: float, width: float) -> float:
     return sites * (tilt * mean - value) - log(spread)
 
 
-def slack(sites: int, width: float, nats: Callable[[float], float], start: float = 1.0) -> tuple[float, float]:
+def slack(
+    sites: int, width: float, nats: Callable[[float], float], start: float = 1.0
+) -> tuple[float, float]:
     """Smallest x with exponent(x) >= nats(x), and its tilt, to start the next search from.
 
-    `nats` must not increase with x: it is what a union bound over transcripts asks for. Where the answer comes close
-    to sites/2 it is sites/2 itself, which the sum never reaches.
+    `nats` must not increase with x: it is what a union bound over transcripts asks for. Where the answer
+    comes close to sites/2 it is sites/2 itself, which the sum never reaches.
     """
 
     def missing(tilt: float) -> float:
         return nats(sites * cumulant(tilt)[1]) - exponent(sites, tilt, width)
 
     certain = sites / 2
-    low, high = 0.0, start
+    low, high = 0.98 * start, 1.02 * start  # from one phase to the next the tilt moves little
+    if missing(low) <= 0:
+        low = 0.0
+    factor = 1.1
     while missing(high) > 0:
-        low, high = high, 2 * high
+        low, high, factor = high, factor * high, 2.0
         if high > _LARGEST_TILT or sites * cumulant(low)[1] > _NEARLY_SURE * certain:
             return certain, start
     low, high = _shrink(missing, low, high)
@@ -66,7 +72,7 @@ def slack(sites: int, width: float, nats: Callable[[float], float], start: float
 
 
 def _shrink(missing: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Close in on the root of a decreasing function between low (positive) and high (not positive): Illinois."""
+    """Close in on the root of a decreasing function, positive at low, not positive at high (Illinois)."""
     at_low = missing(low) if low > 0 else inf
     at_high = missing(high)
     for _ in range(60):
@@ -86,14 +92,16 @@ def _shrink(missing: Callable[[float], float], low: float, high: float) -> tuple
 
 
 def quick_slack(sites: int, nats: float, tilt: float) -> tuple[float, float]:
-    """About the x with sites I(x/sites) + ln s = nats, and its tilt: for searching only, nothing rests on it."""
+    """About the x with sites I(x/sites) + ln s = nats, and its tilt: for searching, nothing rests on it."""
     nats = max(nats, 0.5)
     for _ in range(40):
         value, mean = cumulant(tilt)
         over = sites * (tilt * mean - value) + log(tilt) - nats
         if abs(over) < 1e-3:
             break
-        curvature = 1 / 12 if tilt < 0.05 else 1 / tilt**2 - (0.25 / sinh(tilt / 2) ** 2 if tilt < 60 else 0.0)
+        curvature = (
+            1 / 12 if tilt < 0.05 else 1 / tilt**2 - (0.25 / sinh(tilt / 2) ** 2 if tilt < 60 else 0.0)
+        )
         tilt = max(tilt / 3, min(3 * tilt, tilt - over / (sites * tilt * curvature + 1 / tilt)))
         if tilt > _LARGEST_TILT:
             return sites / 2, 1.0

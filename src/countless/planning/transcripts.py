@@ -2,10 +2,10 @@
 
     Phi_n(x) = volume of { x_0 < x_1 < .. < x_(n-1) <= x,  low_i < x_i <= high_i },   V_n = Phi_n(high_(n-1))
 
-Phi_(n+1) is the integral of Phi_n over the next window. Phi_n is a polynomial between two neighbouring window ends, so
-the recursion is carried out exactly, on Taylor coefficients that are all positive: no grid, no cancellation, and a
-relative error of a few units in the last place per step. Only the part of Phi_n above the last `low` is kept, because
-no later window starts lower.
+Phi_(n+1) is the integral of Phi_n over the next window. Phi_n is a polynomial between two neighbouring window
+ends, so the recursion is carried out exactly, on Taylor coefficients that are all positive: no grid, no
+cancellation, and a relative error of a few units in the last place per step. Only the part of Phi_n above the
+last `low` is kept, because no later window starts lower.
 """
 
 from bisect import bisect_left
@@ -20,8 +20,8 @@ from countless.errors import PlanError
 class OrderedVolume:
     """Phi_n: 0 below the first edge, a polynomial in each cell, constant above the last edge.
 
-    The coefficients of a cell are in t = (x - left edge)/(cell width), scaled so that the value at the top is 1;
-    `log_total` is ln V_n.
+    The coefficients of a cell are in t = (x - left edge)/(cell width), scaled so that the value at the top is
+    1; `log_total` is ln V_n.
     """
 
     edges: tuple[float, ...] = (-inf,)
@@ -45,22 +45,33 @@ class OrderedVolume:
         return self.log_total + log(fraction) if fraction > 0 else -inf
 
     def quantile(self, fraction: float) -> float:
-        """The x with Phi_n(x) = fraction * V_n, to full precision."""
-        low, high = self.edges[0], self.edges[-1]
+        """The x with Phi_n(x) = fraction * V_n.
+
+        Coefficients are positive, so a cell's polynomial is convex and Newton's steps from its right end
+        never overshoot the root.
+        """
+        cell = max(0, bisect_left(self.cells, fraction, key=lambda coefficients: coefficients[0]) - 1)
+        coefficients = self.cells[cell]
+        t = 1.0
         for _ in range(100):
-            middle = (low + high) / 2
-            if not low < middle < high:
+            value = slope = 0.0
+            for c in reversed(coefficients):
+                slope = slope * t + value
+                value = value * t + c
+            if value <= fraction or slope <= 0:
                 break
-            if self.fraction_below(middle) < fraction:
-                low = middle
-            else:
-                high = middle
-        return high
+            closer = t - (value - fraction) / slope
+            if closer >= t:
+                break
+            t = max(closer, 0.0)
+        return self.edges[cell] + t * (self.edges[cell + 1] - self.edges[cell])
 
     def then(self, low: float, high: float) -> "OrderedVolume":
         """Phi_(n+1): one more point, in the window (low, high]. Windows must not step back."""
         if self.cells and not (low >= self.edges[0] and high >= self.edges[-1]):
-            raise PlanError(f"the window ({low}, {high}] steps back behind ({self.edges[0]}, {self.edges[-1]}]")
+            raise PlanError(
+                f"the window ({low}, {high}] steps back behind ({self.edges[0]}, {self.edges[-1]}]"
+            )
         edges, cells = self._above(low)
         if high > edges[-1]:
             edges.append(high)

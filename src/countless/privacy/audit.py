@@ -7,7 +7,7 @@ have seen. Black-box audits, which trust no stated law, are in `tape` (exact) an
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations_with_replacement, product
 from math import inf
 
 from countless.core.dice import Dice
@@ -109,7 +109,7 @@ def _threshold_vectors(order: tuple[int, ...], step: int) -> Iterator[dict[Block
 def _ending_patterns(
     subject: Subject, order: tuple[int, ...], thresholds: dict[Block, int], step: int
 ) -> Iterator[Transcript]:
-    """Transcripts in which phases end at some of the crossings, possibly after an empty first phase."""
+    """All patterns: phases end at some of the crossings, and empty ones follow any ending or come first."""
     crossings = []
     seen: dict[int, int] = {}
     for event, site in enumerate(order, start=1):
@@ -118,13 +118,10 @@ def _ending_patterns(
         if thresholds[site, block] == place:
             crossings.append(event)
     phases = subject.shape.phases
-    for first in ((), (0,)):
-        for size in range(phases - len(first) + 1):
-            for chosen in combinations(crossings, size):
-                endings = (*first, *chosen)
-                # The sums are immaterial: `worst_nodes` maximises over them. The last phase releases none.
-                released = (0,) * min(len(endings), phases - 1)
-                yield Transcript(step, order, endings, released)
+    for size in range(phases + 1):
+        for endings in combinations_with_replacement((0, *crossings), size):
+            # The sums are immaterial: `worst_nodes` maximises over them. The last phase releases none.
+            yield Transcript(step, order, endings, (0,) * min(size, phases - 1))
 
 
 def _see_neighbours(

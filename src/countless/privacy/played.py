@@ -107,7 +107,7 @@ def _best_event(
 
 
 def _power(best: PlayedBound, claimed: float, each: float, confidence: float) -> str:
-    """The excess over the claim that so many plays see with probability 90 %, for an event like the one used."""
+    """The excess over the claim that so many plays see with probability 90 %, for an event like this one."""
     q = max(best.theirs, 1) / best.trials
     risk = f"a true claim is rejected with probability at most {1 - confidence:.2g}"
     event = f"for an event that the neighbour shows with probability {q:.2g}"

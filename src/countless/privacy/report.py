@@ -16,7 +16,7 @@ from countless.privacy.thresholds import PhasedShape
 SMALL = PhasedShape(
     phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12)
 )
-"""For exhaustive audits: every kind of change of the tree occurs, and the noise is wide against the threshold."""
+"""For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold."""
 
 TINY = PhasedShape(
     phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_length=1, tree_scale=Fraction(3, 2)
@@ -48,8 +48,11 @@ class Effort:
             raise InvalidParameter("confidence", self.confidence, "at least 1/2 and below 1")
 
 
+NORMAL = Effort()
+
+
 def audit_mechanism(
-    name: str, shape: PhasedShape, epsilon: float, sites: int, dice: Dice, effort: Effort = Effort()
+    name: str, shape: PhasedShape, epsilon: float, sites: int, dice: Dice, effort: Effort = NORMAL
 ) -> tuple[Finding, ...]:
     """All audits of the named mechanism: on small cases, and at the size and claim of a plan.
 
@@ -66,7 +69,7 @@ def audit_mechanism(
     return tuple(findings)
 
 
-def as_json(findings: tuple[Finding, ...]) -> dict[str, Any]:
+def in_json(findings: tuple[Finding, ...]) -> dict[str, Any]:
     """For machines. A worst ratio of null is unbounded: a transcript impossible for a neighbour."""
     return {
         "rejected": any(finding.violated for finding in findings),

@@ -100,8 +100,8 @@ class Auto(Scheme):
             for plan in scheme.plans(case, self._patient):
                 step = plan.step(case.total)
                 if worth_having(plan, step):
-                    growth = log1p(step * plan.reports / case.total)
-                    messages = plan.messages_per_efold * log1p(plan.alpha * plan.reports / plan.allowance)
+                    growth = log1p(step * plan.reach / case.total)
+                    messages = plan.messages_per_efold * log1p(plan.alpha * plan.reach / plan.allowance)
                     offers.append(Offer(messages, growth, scheme, plan, step))
         return offers
 

@@ -26,7 +26,8 @@ class Phases(Publisher):
     def __init__(self, plan: DitheredPlan, step: int, dice: Dice) -> None:
         self._plan = plan
         self._lattices = Lattices(step, plan.sites, dice.split("offsets"))
-        self._thresholds = dice.split("thresholds")
+        secrets = dice.split("thresholds")
+        self._thresholds = plan.thresholds([secrets.fraction() for _ in plan.phases])
         self._total = 0  # at the start of the round; what joiners bring is added
         self._lead = 0
         self._phase = -1
@@ -49,6 +50,10 @@ class Phases(Publisher):
         self._lattices.shift(entry.slot, entry.base)
         self._total += entry.base
         self._announce()
+
+    def leave(self, entry: Entry, before: int) -> Consequence | None:
+        """Its estimate freezes on its lattice; reports that its last words have overtaken are in these."""
+        return self.hear(entry, before, 0)
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
         """Replay the events one crossing after the other: a batch must equal its events.
@@ -73,15 +78,12 @@ class Phases(Publisher):
         return Consequence(repace=lattice) if redrawn else None
 
     def _next_phase(self) -> bool:
-        """Announce the next answer and draw the threshold that will end it; False if the round is over."""
+        """Announce the next answer and turn to the threshold that will end it; False if the round is over."""
         self._phase += 1
         if self._phase >= len(self._plan.phases):
             return False
-        phase = self._plan.phases[self._phase]
-        step, half = self._lattices.step, Fraction(1, 2)
-        dither = Fraction(phase.dither) * (Fraction(self._thresholds.fraction()) - half)
-        threshold = Fraction(phase.position) + Fraction(phase.length) + dither
-        self._goal = ceil(threshold * step - len(self._lattices) * (step - 1) * half)
+        step, slots = self._lattices.step, len(self._lattices)
+        self._goal = ceil(Fraction(self._thresholds[self._phase]) * step - slots * (step - 1) * Fraction(1, 2))
         self._announce()
         return True
 

@@ -47,6 +47,10 @@ class LatticePoints(Publisher):
         self._sites += 1
         self._estimate()
 
+    def leave(self, entry: Entry, before: int) -> Consequence | None:
+        """Its estimate freezes on its lattice; reports that its last words have overtaken are in these."""
+        return self.hear(entry, before, 0)
+
     def _estimate(self) -> None:
         whole, half = divmod(2 * self._points + self._sites * (self._lattices.step - 1), 2)
         self.estimate = whole + 0.5 if half else whole

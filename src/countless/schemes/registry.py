@@ -39,6 +39,6 @@ def scheme_named(name: str, adversary: str = "adaptive") -> Scheme:
     require_adversary(adversary)
     if name == Auto.name:
         return Auto(adversary)
-    if name not in SCHEMES:
+    if not isinstance(name, str) or name not in SCHEMES:
         raise UnknownName("scheme", name, [Auto.name, *SCHEMES])
     return SCHEMES[name]()

@@ -39,7 +39,7 @@ def decode(data: bytes) -> Message:
     try:
         kind, *fields = _decode(data)
         message = _MESSAGES[_natural(kind, "kind")](*map(_unpack, fields))
-    except (msgspec.DecodeError, TypeError, ValueError, IndexError, CountlessError) as error:
+    except (msgspec.DecodeError, TypeError, ValueError, IndexError, RecursionError, CountlessError) as error:
         raise ProtocolError(f"not a message: {error}") from error
     _check(message)
     return message

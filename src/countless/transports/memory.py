@@ -61,8 +61,9 @@ class MemoryNetwork:
 
     def join(self, address: Address, hello: Snapshot) -> None:
         """A site comes."""
+        outbox = self._coordinator.join(address, hello)
         self._sent_up(address, hello)
-        self._settle(self._coordinator.join(address, hello))
+        self._settle(outbox)
 
     def leave(self, address: Address, farewell: Snapshot) -> None:
         """A site goes."""

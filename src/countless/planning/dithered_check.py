@@ -1,0 +1,239 @@
+"""An independent check of a finished `dithered` plan (docs/theory/dithered.md, theorem and conditions 1-6).
+
+Shares with the planner the dataclass and nothing else. Where the planner integrates polynomials phase after
+phase, the check walks along the axis cell by cell and counts how many points fall into each; where the
+planner solves for the best tilt of a tail, the check takes any tilt, which can only make its bound larger;
+the allowance is compared in exact arithmetic. A plan that is refused raises PlanError with the condition, the
+phase and the numbers.
+"""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import exp, expm1, factorial, inf, isfinite, log, sinh
+
+from countless.errors import PlanError
+from countless.planning.dithered import DitheredPlan, Phase
+
+# What our own rounding may have lost, added to every recomputed probability; see "Rounding" in the docs.
+_ROUNDING = 1e-8
+# Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
+_SAME = 1e-9
+
+Window = tuple[float, float]
+
+
+def check_dithered(plan: DitheredPlan) -> None:
+    """Recompute every inequality of the theorem from the plan; raise PlanError at the first that fails."""
+    _check_numbers(plan)
+    _check_geometry(plan.phases)
+    _check_bounds(plan)
+    _check_accuracy(plan)
+    _check_risk(plan)
+
+
+def _refuse(condition: str, phase: int | None, numbers: str) -> PlanError:
+    where = "" if phase is None else f" in phase {phase}"
+    return PlanError(f"dithered plan refused{where}: {condition} does not hold: {numbers}")
+
+
+def _check_numbers(plan: DitheredPlan) -> None:
+    if plan.sites < 1 or not 0 < plan.alpha < 0.5 or not 0 < plan.eta < 1:
+        request = f"sites={plan.sites}, alpha={plan.alpha}, eta={plan.eta}"
+        raise _refuse("sites >= 1, 0 < alpha < 1/2, 0 < eta < 1", None, request)
+    if not (isfinite(plan.allowance) and plan.allowance > 0):
+        raise _refuse("allowance > 0", None, f"allowance={plan.allowance}")
+    if plan.least_step < 2:
+        raise _refuse("least_step >= 2", None, f"least_step={plan.least_step}")
+    if not plan.phases:
+        raise _refuse("at least one phase", None, "phases=0")
+    for index, phase in enumerate(plan.phases):
+        slacks = (phase.slack_early, phase.slack_late, phase.dither, phase.risk)
+        if not all(isfinite(x) and x >= 0 for x in (*slacks, phase.position, phase.low, phase.high)):
+            raise _refuse("finite numbers of at least 0", index, repr(phase))
+        if not (isfinite(phase.length) and phase.length > 0):
+            raise _refuse("length > 0", index, f"length={phase.length}")
+
+
+def _check_geometry(phases: tuple[Phase, ...]) -> None:
+    """Conditions 1 to 3: positions add up, thresholds keep in order, no phase ends before the first event."""
+    position = 0.0
+    for index, phase in enumerate(phases):
+        if abs(phase.position - position) > _SAME * max(1.0, position):
+            raise _refuse("position = sum of the lengths before", index, f"{phase.position} != {position}")
+        position += phase.length
+    for index, (before, phase) in enumerate(pairwise(phases), 1):
+        if abs(phase.dither - before.dither) / 2 > phase.length - 1:
+            numbers = f"|{phase.dither} - {before.dither}|/2 > {phase.length} - 1"
+            raise _refuse("|w_j - w_(j-1)|/2 <= T_j - 1 (threshold windows in order)", index, numbers)
+        if phase.slack_late < before.slack_late:
+            numbers = f"{phase.slack_late} < {before.slack_late}"
+            raise _refuse("slack_late does not decrease", index, numbers)
+    first = phases[0]
+    if first.length - first.dither / 2 < first.slack_early:
+        numbers = f"{first.length} - {first.dither}/2 < {first.slack_early}"
+        raise _refuse("T_0 - w_0/2 >= slack_early", 0, numbers)
+
+
+def _earliest(phases: tuple[Phase, ...]) -> list[float]:
+    """a_j: no phase j ends at or below it, unless something unlikely happened. Never falls."""
+    ends: list[float] = []
+    for phase in phases:
+        end = phase.position + phase.length - phase.dither / 2 - phase.slack_early
+        ends.append(max(end, ends[-1] if ends else 0.0))
+    return ends
+
+
+def _latest(phases: tuple[Phase, ...]) -> list[float]:
+    """b_j: phase j has ended by then, unless something unlikely happened."""
+    return [phase.position + phase.length + phase.dither / 2 + phase.slack_late for phase in phases]
+
+
+def _check_bounds(plan: DitheredPlan) -> None:
+    """Condition 4: the total is where the plan says it is while a phase's answer is public."""
+    lows = [0.0, *_earliest(plan.phases)]
+    highs = _latest(plan.phases)
+    for index, phase in enumerate(plan.phases):
+        if phase.low > lows[index] + _SAME * lows[index]:
+            raise _refuse("low <= a_(j-1)", index, f"{phase.low} > {lows[index]}")
+        if phase.high < highs[index] - _SAME * highs[index]:
+            raise _refuse("high >= b_j", index, f"{phase.high} < {highs[index]}")
+
+
+def _check_accuracy(plan: DitheredPlan) -> None:
+    """Condition 5, exactly: one answer is within 1 ± alpha of both ends."""
+    alpha = Fraction(repr(float(plan.alpha)))
+    start = Fraction(plan.allowance) / alpha
+    for index, phase in enumerate(plan.phases):
+        left = (1 - alpha) * (start + Fraction(phase.high))
+        right = (1 + alpha) * (start + Fraction(phase.low))
+        if left > right:
+            numbers = f"{float(left)} > {float(right)} at n0 = allowance/alpha = {float(start)}"
+            raise _refuse("(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)", index, numbers)
+
+
+def _check_risk(plan: DitheredPlan) -> None:
+    """Condition 6: the chances that phase j is the first to end outside its window sum to at most eta."""
+    phases = plan.phases
+    sure = all(min(phase.slack_early, phase.slack_late) >= plan.sites / 2 for phase in phases)
+    if not sure:
+        for index, phase in enumerate(phases):
+            if phase.dither <= 0:
+                raise _refuse("dither > 0 where the slack is not certain", index, f"dither={phase.dither}")
+        for index, (risk, phase) in enumerate(zip(_risks(plan), phases, strict=True)):
+            if risk > phase.risk:
+                numbers = f"{risk:.9g} > {phase.risk:.9g}"
+                raise _refuse("transcripts x density x tails <= risk", index, numbers)
+    total = sum((Fraction(phase.risk) for phase in phases), Fraction(0))
+    if total > Fraction(plan.eta):
+        raise _refuse("sum of the risks <= eta", None, f"{float(total):.17g} > {plan.eta:.17g}")
+
+
+def _risks(plan: DitheredPlan) -> list[float]:
+    """For each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
+    phases, k = plan.phases, plan.sites
+    whole = (
+        1 / plan.least_step
+    )  # an update happens at a whole event: windows are wider by one event at both ends
+    early_ends, late_ends = _earliest(phases), _latest(phases)
+    windows = [(max(0.0, a - whole), b + whole) for a, b in zip(early_ends, late_ends, strict=True)]
+    all_before, below = _log_volumes(windows, early_ends)
+    densities = _log_densities(phases)
+    risks = []
+    for j, phase in enumerate(phases):
+        late = all_before[j] + densities[j + 1] + _log_tail(k, phase.slack_late, phase.dither)
+        early = below[j] + densities[j + 1] + _log_tail(k, phase.slack_early, phase.dither)
+        risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * (1 + _ROUNDING))
+    return risks
+
+
+def _log_densities(phases: tuple[Phase, ...]) -> list[float]:
+    """ln of the largest density of the first j thresholds: volume of the others over that of all."""
+    mirrored: list[Window] = []
+    for index, phase in reversed(list(enumerate(phases))):
+        middle = phase.position + phase.length - index
+        mirrored.append((-middle - phase.dither / 2, -middle + phase.dither / 2))
+    # rounding may push two equal ends past each other by an ulp: put them back
+    for index in range(1, len(mirrored)):
+        before, here = mirrored[index - 1], mirrored[index]
+        mirrored[index] = (max(before[0], here[0]), max(before[1], here[1]))
+    last, _ = _log_volumes(mirrored, [])
+    count = len(phases)
+    return [last[count - j] - last[count] for j in range(count + 1)]
+
+
+def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float], list[float]]:
+    """ln V_j for j = 0 .. len(windows), and ln Phi_j(queries[j]): points in order, x_i in windows[i].
+
+    Between two neighbouring marks every window is either open or shut, so m points that share a cell of width
+    d have volume d^m/m!: exact, and every term is positive. `held[j]` is the volume with the first j points
+    placed so far, divided by units[j] and by exp(scale), so that it stays a sensible float.
+    """
+    count = len(windows)
+    units = [0.0]
+    for low, high in windows:
+        units.append(units[-1] + log(high - low))
+    marks = sorted({end for window in windows for end in window} | {q for q in queries if q > windows[0][0]})
+    held = [1.0] + [0.0] * count
+    scale = 0.0
+    totals, below = [0.0] * (count + 1), [-inf] * len(queries)
+    if queries:
+        below[0] = 0.0  # no point is placed before phase 0, and Phi_0 = 1 everywhere
+    first = last = asked = 0
+    for left, right in pairwise(marks):
+        while last < count and windows[last][0] <= left:
+            last += 1
+        _place(held, windows, first, last, right - left)
+        while first < count and windows[first][1] <= right:
+            first += 1
+            totals[first] = log(held[first]) + units[first] + scale
+        while asked < len(queries) and queries[asked] <= right:
+            if queries[asked] == right and asked and held[asked] > 0:
+                below[asked] = log(held[asked]) + units[asked] + scale
+            asked += 1
+        top = max(held[first : last + 1])
+        if not 1e-30 < top < 1e30:
+            held[first : last + 1] = [value / top for value in held[first : last + 1]]
+            scale += log(top)
+    return totals, below
+
+
+def _place(held: list[float], windows: list[Window], first: int, last: int, width: float) -> None:
+    """Let any number of the points first .. last-1 fall, in order, into a cell of this width."""
+    for j in range(last, first, -1):
+        value, weight = held[j], 1.0
+        for placed in range(1, j - first + 1):
+            low, high = windows[j - placed]
+            weight *= width / (high - low)
+            value += held[j - placed] * weight / factorial(placed)
+        held[j] = value
+
+
+def _log_tail(sites: int, slack: float, dither: float) -> float:
+    """ln of a bound on the integral over 0 < u < dither of Pr[X >= slack + u]: Chernoff with some s > 0."""
+    if slack >= sites / 2:
+        return -inf
+    aim = slack / sites
+    low, high = 0.0, 1.0
+    while _mean(high) < aim and high < 500:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _mean(middle) < aim else (low, middle)
+    s = max(high, 1e-6)
+    return sites * _cumulant(s) - s * slack + log(-expm1(-s * dither) / s)
+
+
+def _cumulant(s: float) -> float:
+    """ln( sinh(s/2) / (s/2) ), rounded up."""
+    if s < 1e-2:
+        return s**2 / 24 - s**4 / 2880 + s**6 / 181440  # the series alternates, so this is above
+    value = log(sinh(s / 2) / (s / 2)) if s < 100 else s / 2 - log(s)
+    return value + 1e-15 * max(1.0, value)
+
+
+def _mean(s: float) -> float:
+    return (
+        s / 12 - s**3 / 720
+        if s < 1e-2
+        else (0.5 / (1 - 2 / (exp(s) + 1)) - 1 / s if s < 700 else 0.5 - 1 / s)
+    )

@@ -1,0 +1,27 @@
+"""Options and fixtures of the whole suite."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples on every machine and in every run: a failure can always be repeated.
+settings.register_profile(
+    "countless",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("countless")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite", action="store_true", help="write what the scenarios print today into their files"
+    )
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """Whether scenario files are to be rewritten instead of compared."""
+    return bool(request.config.getoption("--rewrite"))

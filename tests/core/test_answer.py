@@ -1,0 +1,56 @@
+"""The answer, its state table, and the number that is published."""
+
+from fractions import Fraction
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countless.core.answer import STATES, Answer, State, midpoint
+
+ANSWER = Answer(1000, 0.25, 0.05, State.HOLDING, 3, 12, "dithered")
+
+
+def test_the_table_has_an_entry_for_every_combination_of_facts() -> None:
+    assert STATES.keys() == set(product((False, True), repeat=3))
+    assert set(STATES.values()) == set(State)
+
+
+def test_what_is_not_answered_is_being_learnt_whatever_else_is_true() -> None:
+    assert {state for (answered, _, _), state in STATES.items() if not answered} == {State.LEARNING}
+
+
+def test_a_silent_site_degrades_even_an_exact_answer() -> None:
+    assert {STATES[True, False, exact] for exact in (False, True)} == {State.DEGRADED}
+
+
+def test_only_an_answer_that_is_exact_is_called_so() -> None:
+    assert [facts for facts, state in STATES.items() if state is State.EXACT] == [(True, True, True)]
+
+
+def test_bounds_are_the_totals_that_the_estimate_can_stand_for() -> None:
+    assert (ANSWER.lower, ANSWER.upper) == (1000 / 1.25, 1000 / 0.75)
+
+
+def test_str_is_a_sentence() -> None:
+    assert str(ANSWER) == "1,000 (from 800 to 1,333; holding, dithered, round 3, 12 sites)"
+    assert "silent: a, 7" in str(Answer(1, 0.1, 0.1, State.DEGRADED, 1, 2, "exact", ("a", 7)))
+
+
+@given(st.fractions(0, 10**9), st.fractions(0, 10**6))
+def test_the_midpoint_is_inside_and_whole_if_it_can_be(low: Fraction, width: Fraction) -> None:
+    high = low + width
+    chosen = midpoint(low, high)
+    whole_inside = -(-low.numerator // low.denominator) <= high.numerator // high.denominator
+    assert isinstance(chosen, int) == whole_inside
+    if whole_inside:
+        assert low <= chosen <= high
+        assert abs(2 * chosen - low - high) <= 2
+    else:
+        assert abs(Fraction(chosen) - (low + high) / 2) <= Fraction(chosen) / 2**52
+
+
+def test_the_midpoint_of_a_point_is_the_point() -> None:
+    assert midpoint(Fraction(7), Fraction(7)) == 7
+    assert midpoint(Fraction(10**40), Fraction(10**40)) == 10**40
+    assert midpoint(Fraction(1, 3), Fraction(2, 3)) == 0.5

@@ -1,0 +1,189 @@
+"""The independent check of a `dithered` plan: it accepts good plans and refuses every unsafe change."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from countless.errors import PlanError
+from countless.planning.dithered import DitheredPlan, Phase, plan_dithered
+from countless.planning.dithered_check import check_dithered
+
+GOOD = plan_dithered(128, 0.01, 1e-4)
+SURE = plan_dithered(3, 0.01, 1e-4)
+MIDDLE = len(GOOD.phases) // 2
+NUDGE = 1e-4
+
+
+def rebuilt(plan: DitheredPlan, phases: list[Phase]) -> DitheredPlan:
+    """The plan with these lengths, dithers and slacks, and every derived number made consistent with them."""
+    consistent: list[Phase] = []
+    position = low = 0.0
+    for phase in phases:
+        end = position + phase.length
+        high = end + phase.dither / 2 + phase.slack_late
+        consistent.append(replace(phase, position=position, low=low, high=high))
+        position, low = end, max(low, end - phase.dither / 2 - phase.slack_early)
+    return replace(plan, phases=tuple(consistent))
+
+
+def changed(index: int, **changes: Callable[[float], float]) -> DitheredPlan:
+    """GOOD with some numbers of one phase changed, and the rest consistent with the change."""
+    phases = list(GOOD.phases)
+    values: dict[str, Any] = {name: change(getattr(phases[index], name)) for name, change in changes.items()}
+    phases[index] = replace(phases[index], **values)
+    return rebuilt(GOOD, phases)
+
+
+def stated(index: int, **values: float) -> DitheredPlan:
+    """GOOD with one phase lying about a derived number."""
+    phases = list(GOOD.phases)
+    changes: dict[str, Any] = dict(values)
+    phases[index] = replace(phases[index], **changes)
+    return replace(GOOD, phases=tuple(phases))
+
+
+def refused(plan: DitheredPlan, condition: str, allowance: float = 1.0) -> None:
+    """The check must name this condition; a larger allowance takes the accuracy condition out of the way."""
+    plan = replace(plan, allowance=plan.allowance * allowance)
+    with pytest.raises(PlanError) as caught:
+        check_dithered(plan)
+    assert condition in str(caught.value)
+
+
+def test_good_plans_pass() -> None:
+    check_dithered(GOOD)
+    check_dithered(SURE)
+    check_dithered(rebuilt(GOOD, list(GOOD.phases)))
+
+
+def test_safer_plans_pass() -> None:
+    check_dithered(replace(GOOD, allowance=GOOD.allowance * 1.1))
+    check_dithered(replace(GOOD, phases=GOOD.phases[:-3]))
+
+
+TIGHTEST = max(
+    range(len(GOOD.phases)),
+    key=lambda j: GOOD.phases[j].high - (1 + GOOD.alpha) / (1 - GOOD.alpha) * GOOD.phases[j].low,
+)
+
+
+@pytest.mark.parametrize("index", [TIGHTEST])
+def test_a_longer_phase_is_refused(index: int) -> None:
+    refused(
+        changed(index, length=lambda t: t * (1 + NUDGE)), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)"
+    )
+
+
+@pytest.mark.parametrize("index", [0, 1, MIDDLE, len(GOOD.phases) - 1])
+def test_a_smaller_slack_is_refused(index: int) -> None:
+    with pytest.raises(PlanError):
+        check_dithered(changed(index, slack_late=lambda x: x * (1 - NUDGE)))
+    refused(changed(index, slack_early=lambda x: x * (1 - NUDGE)), "transcripts x density x tails <= risk")
+
+
+def test_all_slacks_smaller_are_refused() -> None:
+    smaller = [
+        replace(p, slack_early=p.slack_early * (1 - NUDGE), slack_late=p.slack_late * (1 - NUDGE))
+        for p in GOOD.phases
+    ]
+    refused(rebuilt(GOOD, smaller), "transcripts x density x tails <= risk")
+
+
+def test_a_wider_dither_is_refused() -> None:
+    wider = [replace(phase, dither=phase.dither * (1 + NUDGE)) for phase in GOOD.phases]
+    refused(rebuilt(GOOD, wider), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
+    refused(
+        changed(TIGHTEST or 1, dither=lambda w: w * 1.01), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)"
+    )
+
+
+def test_a_narrower_dither_is_refused() -> None:
+    narrower = [replace(phase, dither=phase.dither * (1 - 0.01)) for phase in GOOD.phases]
+    refused(rebuilt(GOOD, narrower), "transcripts x density x tails <= risk", allowance=2.0)
+
+
+def test_a_dither_out_of_order_is_refused() -> None:
+    length = GOOD.phases[MIDDLE].length
+    refused(changed(MIDDLE, dither=lambda w: w + 2.1 * length), "threshold windows in order")
+
+
+def test_no_dither_without_certainty_is_refused() -> None:
+    flat = [replace(phase, dither=0.0) for phase in GOOD.phases]
+    refused(rebuilt(GOOD, flat), "dither > 0 where the slack is not certain")
+
+
+def test_more_phases_are_refused() -> None:
+    last = GOOD.phases[-1]
+    refused(rebuilt(GOOD, [*GOOD.phases, last]), "refused")
+    generous = replace(last, risk=0.0, slack_late=GOOD.sites / 2, slack_early=GOOD.sites / 2)
+    refused(rebuilt(GOOD, [*GOOD.phases, generous]), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
+
+
+def test_shorter_phases_earlier_are_refused() -> None:
+    # the thresholds get closer, so the same transcripts weigh more
+    shorter = [replace(phase, length=max(1.0, phase.length * 0.97)) for phase in GOOD.phases[1:]]
+    refused(rebuilt(GOOD, [GOOD.phases[0], *shorter]), "transcripts x density x tails <= risk", allowance=2.0)
+
+
+def test_a_smaller_allowance_is_refused() -> None:
+    refused(
+        replace(GOOD, allowance=GOOD.allowance * (1 - 1e-6)),
+        "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)",
+    )
+
+
+def test_a_smaller_alpha_is_refused() -> None:
+    # the allowance is alpha n0: hold n0
+    tighter = replace(GOOD, alpha=GOOD.alpha * 0.999, allowance=GOOD.allowance * 0.999)
+    refused(tighter, "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
+
+
+@pytest.mark.parametrize("sites", [GOOD.sites + 1, GOOD.sites * 10])
+def test_more_sites_are_refused(sites: int) -> None:
+    refused(replace(GOOD, sites=sites), "transcripts x density x tails <= risk")
+
+
+def test_more_sites_in_a_sure_plan_are_refused() -> None:
+    refused(replace(SURE, sites=SURE.sites + 1), "dither > 0 where the slack is not certain")
+
+
+def test_a_smaller_eta_is_refused() -> None:
+    refused(replace(GOOD, eta=GOOD.eta * 0.999), "sum of the risks <= eta")
+
+
+def test_a_first_phase_that_may_end_at_once_is_refused() -> None:
+    shorter = GOOD.phases[0].dither / 2 + GOOD.phases[0].slack_early - NUDGE
+    refused(changed(0, length=lambda _: shorter), "T_0 - w_0/2 >= slack_early", allowance=2.0)
+
+
+def test_a_late_slack_that_falls_is_refused() -> None:
+    refused(changed(MIDDLE, slack_late=lambda x: x * 1.5), "slack_late does not decrease")
+
+
+@pytest.mark.parametrize(
+    ("name", "shift", "condition"),
+    [
+        ("low", 0.01, "low <= a_(j-1)"),
+        ("high", -0.01, "high >= b_j"),
+        ("position", 0.01, "position = sum of the lengths before"),
+        ("risk", -1e-7, "transcripts x density x tails <= risk"),
+        ("risk", 1e-7, "sum of the risks <= eta"),
+    ],
+)
+def test_lies_about_derived_numbers_are_refused(name: str, shift: float, condition: str) -> None:
+    refused(stated(MIDDLE, **{name: getattr(GOOD.phases[MIDDLE], name) + shift}), condition)
+
+
+@pytest.mark.parametrize("name", ["length", "dither", "slack_early", "slack_late", "low", "high", "risk"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_numbers_that_are_none_are_refused(name: str, value: float) -> None:
+    refused(stated(MIDDLE, **{name: value}), "refused in phase")
+
+
+@pytest.mark.parametrize(
+    "change", [{"phases": ()}, {"allowance": 0.0}, {"allowance": float("nan")}, {"eta": 1.5}]
+)
+def test_empty_or_senseless_plans_are_refused(change: dict[str, Any]) -> None:
+    refused(replace(GOOD, **change), "refused")

@@ -1,0 +1,167 @@
+"""The theorem of docs/theory/dithered.md against the best adaptive adversary, on rounds small enough.
+
+Two phases, a few sites, a small step. The adversary chooses, event by event, which site counts next, and sees
+only when the answer moves. What it knows is then fully described by where the counters stand, and where they
+stood when the answer last moved, so its best play is found by dynamic programming over these, with exact
+probabilities (up to floating point) over offsets, redraws and thresholds.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from math import ceil, exp, floor
+
+import pytest
+
+from countless.planning.dithered import DitheredPlan, Phase
+from countless.planning.dithered_check import _log_densities, _log_volumes, _risks
+
+Counts = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Game:
+    """A round of two phases: lengths, dithers, and one slack for all four ways to fail."""
+
+    sites: int
+    step: int
+    lengths: tuple[float, float]
+    dithers: tuple[float, float]
+    slack: float
+
+    def plan(self) -> DitheredPlan:
+        first, second = self.lengths
+        w0, w1 = self.dithers
+        low = first - w0 / 2 - self.slack
+        phases = (
+            Phase(first, w0, 0.0, self.slack, self.slack, 0.0, first + w0 / 2 + self.slack, 0.0),
+            Phase(second, w1, first, self.slack, self.slack, low, first + second + w1 / 2 + self.slack, 0.0),
+        )
+        return DitheredPlan(self.sites, 0.1, 0.5, 1.0, phases, ())
+
+    def bound(self) -> float:
+        return sum(_risks(self.plan()))
+
+    def sharp_bound(self) -> float:
+        """The same with the exact tail for Chernoff's: only the count of transcripts stays generous."""
+        errors = [Fraction(0)]
+        for _ in range(self.sites):
+            errors = [
+                x + Fraction(2 * i - self.step + 1, 2 * self.step) for x in errors for i in range(self.step)
+            ]
+        phases = self.plan().phases
+        windows = [(phases[1].low - 0.5, phases[0].high + 0.5), (phases[1].low, phases[1].high + 0.5)]
+        second_early = phases[1].position + phases[1].length - phases[1].dither / 2 - self.slack
+        volumes, below = _log_volumes(windows, [0.0, second_early])
+        densities = _log_densities(phases)
+        total = 0.0
+        for j, phase in enumerate(phases):
+            # the integral over 0 < u < w of Pr[X >= slack + u] is the mean of X - slack, cut to [0, w]
+            beyond = sum(min(phase.dither, max(0.0, float(x) - self.slack)) for x in errors) / len(errors)
+            total += (exp(volumes[j]) + exp(below[j])) * exp(densities[j + 1]) * beyond
+        return total
+
+
+class Adversary:
+    """The largest probability that some phase ends outside its window, over all ways to play."""
+
+    def __init__(self, game: Game) -> None:
+        self.sites, self.step = game.sites, game.step
+        (t0, t1), (w0, w1) = game.lengths, game.dithers
+        self.windows = ((t0 - w0 / 2, t0 + w0 / 2), (t0 + t1 - w1 / 2, t0 + t1 + w1 / 2))
+        self.early = [floor((low - game.slack) * game.step) for low, _ in self.windows]
+        self.late = [ceil((high + game.slack) * game.step) for _, high in self.windows]
+        self.offsets = list(product(range(self.step), repeat=self.sites))
+        self.mass = cache(self._mass)
+        self.area = self._area(self.windows[0][0], self.windows[0][1], self.windows[1][0])
+
+    def _area(self, left: float, right: float, above: float) -> float:
+        """Area of { left < theta_0 <= right, theta_1 > above, theta_1 >= theta_0 + 1 } in both windows."""
+        (low, high), (bottom, top) = self.windows
+        left, right, bottom = max(left, low), min(right, high), max(bottom, above)
+        right = min(right, top - 1)
+        if right <= left or top <= bottom:
+            return 0.0
+        bend = min(max(bottom - 1, left), right)  # from here on theta_0 + 1 is the floor of theta_1
+        return (bend - left) * (top - bottom) + (right - bend) * (top - 1 - (bend + right) / 2)
+
+    def _mass(self, left: int, right: int, above: int) -> float:
+        """The probability of the same; arguments in units of 1/(2 step), where the estimate always is."""
+        unit = 2 * self.step
+        return self._area(left / unit, right / unit, above / unit) / self.area
+
+    def estimate(self, counts: Counts, offsets: Counts) -> int:
+        """B in units of 1/(2 step)."""
+        points = (c - (c - r) % self.step for c, r in zip(counts, offsets, strict=True))
+        return sum(2 * point + self.step - 1 for point in points)
+
+    def after(self, counts: Counts) -> list[Counts]:
+        return [tuple(c + (s == other) for other, c in enumerate(counts)) for s in range(self.sites)]
+
+    def reachable(self, counts: Counts, total: int) -> list[Counts]:
+        """Every state with this total that lies at or above `counts`."""
+        states = {counts}
+        for _ in range(total - sum(counts)):
+            states = {later for state in states for later in self.after(state)}
+        return sorted(states)
+
+    @cache  # noqa: B019 - one adversary per test, gone with it
+    def second_phase(self, counts: Counts, site: int) -> float:
+        """The answer has just moved because of `site`: the best chance to make the second phase fail."""
+        unit = 2 * self.step
+        worlds = []
+        for offsets in self.offsets:
+            if (counts[site] - offsets[site]) % self.step:
+                continue  # it was on its lattice
+            reached = self.estimate(counts, offsets)
+            for redrawn in range(self.step):
+                fresh = tuple(redrawn if s == site else r for s, r in enumerate(offsets))
+                worlds.append((reached, fresh))
+        weight = 1 / (len(self.offsets) * self.step)
+        floor_ = -(10**6)
+
+        def open_at(state: Counts) -> float:
+            return weight * sum(self.mass(b - unit, b, self.estimate(state, r)) for b, r in worlds)
+
+        everything = weight * sum(self.mass(b - unit, b, floor_) for b, _ in worlds)
+        best = 0.0
+        if sum(counts) < self.early[1]:
+            for state in self.reachable(counts, self.early[1]):
+                late = max(open_at(end) for end in self.reachable(state, self.late[1]))
+                best = max(best, everything - open_at(state) + late)
+            return best
+        return max(open_at(end) for end in self.reachable(counts, self.late[1]))
+
+    @cache  # noqa: B019
+    def first_phase(self, counts: Counts) -> float:
+        """No update yet, and it is no longer early: the best chance from here on."""
+        if sum(counts) >= self.late[0]:
+            return self.still_open(counts)
+        options = enumerate(self.after(counts))
+        return max(self.first_phase(state) + self.second_phase(state, site) for site, state in options)
+
+    def still_open(self, counts: Counts) -> float:
+        floor_, ceiling = -(10**6), 10**6
+        total = sum(self.mass(self.estimate(counts, r), ceiling, floor_) for r in self.offsets)
+        return total / len(self.offsets)
+
+    def value(self) -> float:
+        starts = self.reachable((0,) * self.sites, self.early[0])
+        return max(1 - self.still_open(state) + self.first_phase(state) for state in starts)
+
+
+GAMES = [
+    Game(2, 3, (3.0, 3.0), (2.0, 2.0), 0.25),
+    Game(2, 4, (3.0, 3.0), (2.0, 2.0), 0.45),
+    Game(2, 3, (4.0, 2.0), (3.0, 3.0), 0.45),  # windows overlap: the thresholds are not independent
+    Game(2, 3, (4.0, 2.5), (4.0, 3.0), 0.25),
+    Game(3, 2, (3.0, 2.0), (2.0, 2.0), 0.45),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", GAMES)
+def test_the_best_adversary_stays_below_the_bound(game: Game) -> None:
+    value = Adversary(game).value()
+    assert 0 < value <= game.sharp_bound() <= game.bound()

@@ -1,0 +1,56 @@
+"""Schemes without any calibration, whose numbers a test chooses, so that a person can follow every message."""
+
+from support.plans import dithered_plan
+
+from countless.core.dice import Dice
+from countless.core.paces import Blocks, Sampled
+from countless.core.publisher import Case, Counting, Opening, Publisher, Scheme, Stay
+from countless.errors import PlanError
+from countless.schemes.crossings import Crossings
+from countless.schemes.dithered import Phases
+from countless.schemes.lattice import LatticePoints
+from countless.schemes.lattices import Lattices
+
+
+class Plain(Scheme):
+    """Exact up to a total of `start`; then rounds of `reports` crossings of a pace of `step`, for at most `slots` sites."""
+
+    name = "plain"
+    safe_against = "oblivious"
+
+    def __init__(
+        self, kind: str = "lattice", *, start: int = 10, step: int = 5, reports: int = 4, slots: int | None = None
+    ) -> None:
+        self.kind, self.start, self.step, self.reports, self.slots = kind, start, step, reports, slots
+        self.most_sites: int | None = None
+
+    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+        if self.most_sites is not None and len(case.counts) > self.most_sites:
+            raise PlanError(f"no plan for {len(case.counts)} sites")
+        if case.total < self.start:
+            return Opening(self.name, Counting(self.start))
+        slots = None if self.slots is None else max(self.slots, case.sites)
+        return Opening(self.name, self._publisher(case, dice), slots)
+
+    def _publisher(self, case: Case, dice: Dice) -> Publisher:
+        if self.kind == "blocks":
+            return Crossings(Blocks(self.step), self.reports)
+        if self.kind == "sampled":
+            return Crossings(Sampled(self.step), self.reports)
+        return LatticePoints(Lattices(self.step, max(self.slots or 0, case.sites) + 10, dice), self.reports)
+
+
+class PlainDithered(Scheme):
+    """Exact up to a total of `start`, then dithered rounds of a few short phases."""
+
+    name = "plain-dithered"
+    safe_against = "adaptive"
+
+    def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
+        self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
+
+    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+        if case.total < self.start:
+            return Opening(self.name, Counting(self.start))
+        plan = dithered_plan(case.sites + self.reserve, self.phases)
+        return Opening(self.name, Phases(plan, self.step, dice), plan.sites, plan)
