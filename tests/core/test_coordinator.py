@@ -219,6 +219,27 @@ class TestComeBack:
         assert (address, message) == (B, StartRound(COUNTER, 2, made.pace_of(B)))
 
 
+class TestAnotherPace:
+    """A site that is given another pace in the middle of a round looks at the same events twice."""
+
+    def test_it_goes_on_from_the_count_it_reported(self) -> None:
+        made = in_round_one("redrawn", step=10)
+        [(address, message)] = made.receive(A, report(57, 1, round=1))
+        assert (address, message) == (A, Repace(COUNTER, 1, made.pace_of(A), 57))
+
+    def test_it_may_then_say_less_than_it_had_said_meanwhile(self) -> None:
+        made = in_round_one("redrawn", step=10)
+        made.receive(A, report(57, 1, round=1))
+        made.receive(A, report(67, 2, round=1))  # the Repace was still under way
+        made.receive(A, report(63, 3, round=1))  # and now it was there
+        assert made.known_total == 67 + 30 + 20
+
+    def test_if_its_connection_was_lost_the_pace_may_have_been_too(self) -> None:
+        made = in_round_one("redrawn", step=10)
+        made.receive(A, report(57, 1, round=1))
+        assert made.join(A, snapshot(66, round=1)) == [(A, Repace(COUNTER, 1, made.pace_of(A), 57))]
+
+
 class TestLeave:
     def test_last_words_are_exact_and_stay(self) -> None:
         made = coordinator(Exact(), A, B)
@@ -313,6 +334,12 @@ class TestSilence:
         assert made.receive(C, report(38, 2, round=1)) == [(C, Repace(COUNTER, 2, made.pace_of(C), 20))]
         assert made.receive(C, report(38, 2, round=1)) == []  # once
 
+    def test_who_has_answered_after_all_is_not_told_again(self) -> None:
+        made = in_round_two()
+        made.silence(C)
+        made.receive(C, snapshot(55, round=2))
+        assert made.receive(C, report(38, 2, round=1)) == []  # an old report, overtaken by all that
+
     def test_who_comes_back_may_have_adopted_the_round_at_a_later_count_meanwhile(self) -> None:
         """The question was only late: the site ignores the Repace, and its Snapshot still counts."""
         made = in_round_two()
@@ -394,6 +421,28 @@ def test_what_the_protocol_forbids_changes_nothing(address: Address, message: Up
     with pytest.raises(ProtocolError, match=complaint):
         made.receive(address, message)
     assert facts(made) == before
+
+
+def test_who_comes_or_goes_from_a_round_that_never_was_changes_nothing() -> None:
+    made = in_round_one()
+    before = facts(made)
+    with pytest.raises(ProtocolError, match="round 2"):
+        made.join(D, snapshot(5, round=2))
+    with pytest.raises(ProtocolError, match="round 2"):
+        made.leave(A, snapshot(55, round=2))
+    with pytest.raises(ProtocolError, match="has not joined"):
+        made.leave(D, snapshot(5))
+    with pytest.raises(ProtocolError, match="has not joined"):
+        made.silence(D)
+    assert facts(made) == before
+
+
+def test_a_joiner_of_round_0_may_pass_the_same_events_on_both_its_paces() -> None:
+    made = coordinator(Deterministic(), A)
+    made.join(B, snapshot(0))
+    assert made.receive(B, report(1, 1)) == []  # on the pace it came with
+    assert made.receive(B, report(1, 2)) == []  # and, once the Repace was there, on the one it was given
+    assert made.published == 1
 
 
 def test_a_synchronisation_costs_at_most_two_messages_for_each_site() -> None:

@@ -6,7 +6,6 @@ restarts of the coordinator. At every step nothing may be claimed that has not h
 """
 
 from collections.abc import Callable
-from fractions import Fraction
 
 import pytest
 from hypothesis import settings
@@ -17,6 +16,7 @@ from support.worlds import COUNTER
 
 from countless.core.coordinator import Coordinator, Memory
 from countless.core.messages import Address, DownMessage, UpMessage
+from countless.core.paces import Blocks
 from countless.core.publisher import Scheme
 from countless.core.site import Site
 from countless.errors import ProtocolError
@@ -29,6 +29,7 @@ from countless.schemes.lattice import LatticePoints
 
 ALPHA = 0.2
 MOST_SITES = 6
+ROUNDING = 1 + 1e-12  # where the reports leave room for one number only, that number need not be a double
 
 pick = st.integers(0, 10**6)
 
@@ -51,6 +52,7 @@ class FaultyWorld(RuleBasedStateMachine):
         self.sites = {address: self._site(address) for address in fleet}
         self.published: float = 0
         self.round = 0
+        self.known: dict[Address, int] = {}
 
     def _coordinator(self, fleet: list[Address] | None = None, memory: Memory | None = None) -> Coordinator:
         dice = self.dice.split("coordinator")
@@ -166,6 +168,12 @@ class FaultyWorld(RuleBasedStateMachine):
             assert site.round <= self.coordinator.round
 
     @invariant()
+    def what_is_known_is_never_forgotten(self) -> None:
+        known = {address: self.coordinator._ledger[address].known for address in self.sites}
+        assert all(count >= self.known.get(address, 0) for address, count in known.items())
+        self.known = known
+
+    @invariant()
     def answers_and_rounds_never_fall(self) -> None:
         assert self.coordinator.published >= self.published
         assert self.coordinator.round >= self.round
@@ -176,7 +184,7 @@ class FaultyWorld(RuleBasedStateMachine):
         if isinstance(self.scheme, Exact):
             assert self.coordinator.published <= self.total
         if isinstance(self.scheme, Deterministic):
-            assert self.coordinator.published <= (1 + Fraction(repr(ALPHA))) * self.total
+            assert self.coordinator.published <= (1 + ALPHA) * self.total * ROUNDING
 
     # What must be true once the network has healed
 
@@ -199,10 +207,9 @@ class FaultyWorld(RuleBasedStateMachine):
         self._heal()
         assert self.coordinator._pending == 0
         assert self.coordinator.answer.silent == ()
-        assert all(
-            site.round == self.coordinator.round or not self.coordinator._ledger[address].told
-            for address, site in self.sites.items()
-        )
+        for address, site in self.sites.items():
+            if self.coordinator._ledger[address].told:
+                assert (site.round, site.pace) == (self.coordinator.round, self.coordinator.pace_of(address))
         self._check_estimate()
 
     def _check_estimate(self) -> None:
@@ -211,13 +218,13 @@ class FaultyWorld(RuleBasedStateMachine):
         if isinstance(self.scheme, Exact):
             assert self.coordinator.published == total
         elif isinstance(self.scheme, Deterministic):
-            assert (1 - Fraction(repr(ALPHA))) * total <= Fraction(self.coordinator.published)
+            assert (1 - ALPHA) * total <= self.coordinator.published * ROUNDING
         elif isinstance(publisher, LatticePoints):
             assert abs(publisher.estimate - total) <= places * (publisher._lattices.step - 1) / 2
         elif isinstance(publisher, Phases):
             behind = total - publisher._total - publisher._lead
             assert 0 <= behind <= len(publisher._lattices) * (publisher._lattices.step - 1)
-        elif isinstance(publisher, Crossings) and self.scheme.name == "plain" and publisher._pace.step == 5:
+        elif isinstance(publisher, Crossings) and isinstance(publisher._pace, Blocks):
             assert abs(publisher.estimate - total) < places * publisher._pace.step
 
     def teardown(self) -> None:
@@ -251,4 +258,4 @@ def test_faults_then_healing(recipe: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_faults_then_healing_at_length(recipe: str) -> None:
-    run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=500, stateful_step_count=80))
+    run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=150, stateful_step_count=80))

@@ -93,6 +93,13 @@ def test_partial_volumes_agree_with_counting_cells() -> None:
             volume = volume.then(low, high)
 
 
+def test_a_window_that_starts_just_after_another_end_is_no_trouble() -> None:
+    windows = [(float(i), i + 30.0) for i in range(60)]
+    nearly = [(low + 1e-12 * (i % 3), high + 1e-12 * (i % 2)) for i, (low, high) in enumerate(windows)]
+    assert isclose(planner_volume(nearly).log_total, planner_volume(windows).log_total, rel_tol=1e-9)
+    assert isclose(planner_volume(nearly).log_total, _log_volumes(nearly, [])[0][-1], rel_tol=1e-11)
+
+
 def test_no_volume_overflows_over_thousands_of_points() -> None:
     windows = [(50.0 * i, 50.0 * i + 400) for i in range(3000)]
     planned = planner_volume(windows).log_total

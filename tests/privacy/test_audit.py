@@ -11,6 +11,7 @@ import pytest
 
 from countless.errors import InvalidParameter, UnknownName
 from countless.planning.partial_dp import plan_partial_dp
+from countless.privacy import tape
 from countless.privacy.audit import Finding, audit_exhaustively, audit_randomly
 from countless.privacy.noise import Noise
 from countless.privacy.played import audit_played
@@ -59,24 +60,25 @@ def test_exhaustive_passes_the_right_mechanism_on_four_events() -> None:
 
 
 def test_tapes_pass_the_right_mechanism() -> None:
-    finding = audit_tapes(right(TINY), window=8)
+    finding = audit_tapes(right(TINY), window=7)
     assert not finding.violated
     assert finding.worst > 0.5  # it does see most of what there is
 
 
 @pytest.mark.parametrize("name", PLAIN_STRAWMEN)
 def test_tapes_reject(name: str) -> None:
-    assert audit_tapes(subject(name, TINY), window=8).violated
+    assert audit_tapes(subject(name, TINY), window=6).violated
 
 
-class FreshNoise(PhasedCounter):
-    """Broken as nobody planned for: the phase count is released once more, with fresh noise, as the last digit."""
+class EvenNoise(PhasedCounter):
+    """Broken as nobody planned for: twice the noise, but always even, so that parities show."""
 
-    def _end_phases(self) -> bool:
-        count, moved = self._count, super()._end_phases()
-        if moved and self.released:
-            self.released[-1] = 100 * self.released[-1] + count + self._noise.laplace(Fraction(1, 2))
-        return moved
+    def __init__(self, shape: PhasedShape, noise: Noise) -> None:
+        class Doubled:
+            def laplace(self, scale: Fraction) -> int:
+                return 2 * noise.laplace(scale)
+
+        super().__init__(shape, Doubled())
 
 
 class SmallerNoise(PhasedCounter):
@@ -90,15 +92,15 @@ class SmallerNoise(PhasedCounter):
         super().__init__(shape, Halved())
 
 
-@pytest.mark.parametrize("broken", [FreshNoise, SmallerNoise])
+@pytest.mark.parametrize("broken", [EvenNoise, SmallerNoise])
 def test_tapes_reject_code_that_lies_about_its_law(broken: type[PhasedCounter]) -> None:
     """The law it states is the right one, so only running the code can tell."""
     liar = Subject("liar", right(TINY).claim, TINY, lambda noise: broken(TINY, noise), Law(TINY))
-    assert audit_tapes(liar, window=8).violated
+    assert audit_tapes(liar, window=6).violated
 
 
 def test_posteriors_obey_the_tight_lemma() -> None:
-    """The uniform place of an unleaked block, given any transcript of the code, moves by at most tanh(eps/4)."""
+    """Given any transcript of the code, an unleaked place moves by at most tanh(epsilon/4)."""
     examined, shift = right(TINY), tanh(float(TINY.epsilon) / 4)
     for scenario in scenarios():
         laws = [distribution(examined, scenario, place, 8) for place in (1, 2)]
@@ -137,14 +139,16 @@ def test_random_at_the_size_of_a_plan(calibration: str) -> None:
 
 
 def test_played_does_not_reject_the_right_mechanism() -> None:
-    finding = audit_played(right(TINY), 1000, SeededDice(1))
+    finding = audit_played(right(TINY), 600, SeededDice(1))
     assert not finding.violated
     assert 0 < finding.worst < finding.claimed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN_STRAWMEN)
 def test_played_rejects(name: str) -> None:
-    finding = audit_played(subject(name, TINY), 2000, SeededDice(1))
+    plays = 4000 if name == "forgets-a-leak" else 1500
+    finding = audit_played(subject(name, TINY), plays, SeededDice(1))
     assert finding.violated
     assert finding.worst > finding.claimed
 
@@ -183,13 +187,14 @@ def test_a_subject_without_a_law_is_played_only() -> None:
     assert [finding.audit for finding in findings] == ["noise tapes", "played"]
 
 
-def test_bad_requests() -> None:
+def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="mechanism"):
         subject("nonsense", SMALL)
     with pytest.raises(InvalidParameter, match="plays"):
         audit_played(right(TINY), 10, SeededDice(1))
     with pytest.raises(InvalidParameter, match="confidence"):
         audit_played(right(TINY), 100, SeededDice(1), 1.0)
+    monkeypatch.setattr(tape, "LARGEST", 1000)
     with pytest.raises(InvalidParameter, match="window"):
         distribution(right(SMALL), scenarios()[0], 1, 40)
 
@@ -197,7 +202,7 @@ def test_bad_requests() -> None:
 @pytest.mark.parametrize("field", ["events", "window", "transcripts", "plays", "confidence"])
 def test_bad_efforts(field: str) -> None:
     with pytest.raises(InvalidParameter, match=field):
-        Effort(**{field: 0})  # type: ignore[arg-type]
+        Effort(**{field: 0})
 
 
 def test_every_listed_strawman_is_rejected_somewhere() -> None:

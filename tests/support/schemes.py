@@ -3,13 +3,22 @@
 from support.plans import dithered_plan
 
 from countless.core.dice import Dice
+from countless.core.ledger import Entry
 from countless.core.paces import Blocks, Sampled
-from countless.core.publisher import Case, Counting, Opening, Publisher, Scheme, Stay
+from countless.core.publisher import Case, Consequence, Counting, Opening, Publisher, Scheme, Stay
 from countless.errors import PlanError
 from countless.schemes.crossings import Crossings
 from countless.schemes.dithered import Phases
 from countless.schemes.lattice import LatticePoints
 from countless.schemes.lattices import Lattices
+
+
+class Redrawn(LatticePoints):
+    """Gives a site another lattice after every report."""
+
+    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+        super().hear(entry, before, crossings)
+        return Consequence(repace=self._lattices.redraw(entry.slot))
 
 
 class Plain(Scheme):
@@ -37,7 +46,8 @@ class Plain(Scheme):
             return Crossings(Blocks(self.step), self.reports)
         if self.kind == "sampled":
             return Crossings(Sampled(self.step), self.reports)
-        return LatticePoints(Lattices(self.step, max(self.slots or 0, case.sites) + 10, dice), self.reports)
+        kind = Redrawn if self.kind == "redrawn" else LatticePoints
+        return kind(Lattices(self.step, max(self.slots or 0, case.sites) + 10, dice), self.reports)
 
 
 class PlainDithered(Scheme):

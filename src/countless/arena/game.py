@@ -16,7 +16,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
 
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, PlanError
 from countless.randomness import SeededDice
 
 
@@ -166,7 +166,9 @@ class Referee:
             self.violated_at = total
 
     def _outside(self, estimate: float, total: int) -> bool:
-        return abs(Fraction(estimate) - total) > self._exact * total
+        # An answer is a double: it may be the one nearest to an allowed number, as the bounds here are.
+        upper, lower = float((1 + self._exact) * total), float((1 - self._exact) * total)
+        return not lower <= estimate <= upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,13 @@ class Game:
                 raise InvalidParameter("move", move, f"for a site from 0 to {view.sites - 1}, of at least 1 event")
             if move.until is Until.MESSAGE and not self._full:
                 raise InvalidParameter("until", move.until, "something this adversary can see: it sees answers only")
-            self._feed(move, min(move.events, events - view.total))
+            try:
+                self._feed(move, min(move.events, events - view.total))
+            except PlanError:
+                # Once its promise is broken, a tracker may find itself without a plan to go on with. Before that: a bug.
+                if self.referee.violated_at is None:
+                    raise
+                return
 
     def _feed(self, move: Move, events: int) -> None:
         subject, judge, view = self._subject, self.referee.judge, self._view

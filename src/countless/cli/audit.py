@@ -30,6 +30,7 @@ def audit(
     calibration: Annotated[str, typer.Option(help="Calibration: paper or proven.")] = "proven",
     mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(SUBJECTS) + ".")] = "right",
     events: Annotated[int, typer.Option(help="Events of the exhaustive audit, 1 to 7.")] = 5,
+    window: Annotated[int, typer.Option(help="Noise up to this is enumerated on tiny rounds, 1 to 40.")] = 12,
     transcripts: Annotated[int, typer.Option(help="Random rounds at the size of the plan.")] = 8,
     plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 4000,
     confidence: Annotated[float, typer.Option(help="Of the bound from played rounds.")] = 0.999,
@@ -38,7 +39,7 @@ def audit(
 ) -> None:
     """Try to catch partial_dp leaking more than it claims. Never proves anything; can say no."""
     plan = _noisy_plan(sites, alpha, eta, calibration)
-    effort = Effort(events=events, transcripts=transcripts, plays=plays, confidence=confidence)
+    effort = Effort(events, window, transcripts, plays, confidence)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
     findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededDice(seed), effort)
     if as_json:

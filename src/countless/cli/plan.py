@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -17,10 +18,10 @@ from countless.schemes.menu import DAY, Candidate, choice, crossovers, menu, mes
 EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
 TYPICAL_ROUND = 10  # the budget of a round shrinks slowly, as delta/(r (r+1)); this one stands for a counter's life
 
-ASSUMES = {
-    "sees-everything": "nothing: may see every message",
-    "adaptive": "sees the answers, nothing else",
-    "oblivious": "does not react to the answers",
+ASSUMES = {  # the strongest adversary a scheme stands against
+    "sees-everything": "sees everything",
+    "adaptive": "sees the answers",
+    "oblivious": "does not react",
 }
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY}
 
@@ -102,8 +103,8 @@ def _reason(lines: dict[str, Candidate]) -> str:
     best, second = choice(lines), runner_up(lines)
     saving = 1 - best.messages_per_efold / second.messages_per_efold
     return (
-        f"{best.name} is the cheapest plan with a proof: {best.messages_per_efold:,.0f} messages while the total grows "
-        f"e-fold, {saving:.0%} fewer than {second.name}."
+        f"{best.name} is the cheapest with a proof against this adversary: {best.messages_per_efold:,.0f} messages while the "
+        f"total grows by a factor e, {saving:.0%} fewer than {second.name}."
     )
 
 
@@ -111,16 +112,15 @@ def _print(
     console: Console, lines: dict[str, Candidate], per_day: float | None, alpha: float, eta: float, adversary: str
 ) -> None:
     sites = next(iter(lines.values())).plan.sites
-    table = Table(title=f"{sites:,} sites, alpha = {alpha:g}, eta = {eta:.2g} a round, adversary: {adversary}")
-    table.add_column("scheme")
-    table.add_column("messages per e-fold", justify="right")
-    table.add_column("ratio", justify="right")
-    if per_day is not None:
-        table.add_column("first day", justify="right")
-        table.add_column("day 30", justify="right")
-    table.add_column("assumes of the adversary")
+    title = f"{sites:,} sites, alpha = {alpha:g}, eta = {eta:.2g} a round, adversary: {adversary}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    numbers = ["messages\nper e-fold", "ratio"] + (["messages\nfirst day", "on day 30"] if per_day is not None else [])
+    table.add_column("scheme", no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("stands against", no_wrap=True)
     best = choice(lines)
-    for line in lines.values():
+    for line in sorted(lines.values(), key=lambda line: not line.eligible):
         cells = [line.name, f"{line.messages_per_efold:,.0f}", f"{line.ratio:.3f}"]
         if per_day is not None:
             cells += [f"{messages_on_day(day, per_day, line.messages_per_efold):,.0f}" for day in (1, 30)]
@@ -129,4 +129,6 @@ def _print(
     console.print(table)
     console.print(_reason(lines))
     steps = crossovers(alpha, eta, adversary)
-    console.print(f"At alpha = {alpha:g}: " + ", ".join(f"{name} from {start:,} sites" for start, name in steps) + ".")
+    crossings = ", then ".join(f"{name} from about {start:,} sites" for start, name in steps[1:])
+    console.print(f"At this alpha: {steps[0][1]} for few sites, then {crossings}." if crossings else "")
+    console.print("The ratio is to deterministic. Dim lines are not proven, or not safe against this adversary.", style="dim")

@@ -129,11 +129,13 @@ class Coordinator:
 
     def join(self, address: Address, hello: Snapshot) -> Outbox:
         """A site has come, or its connection has come back, with the exact count it has now."""
+        self._require_known_round(address, hello)
         if address in self._ledger:
             return self._come_back(self._ledger[address], hello)
         self._joined += 1
         slot = self._free_slot()
         entry = self._ledger.enter(address, hello.count, slot)
+        entry.repaced = hello.round == self.round  # in round 0 the pace it came with is of this round too
         if slot < 0:
             return self._start(self._opening_for(entry))
         self._publisher.join(entry)
@@ -144,6 +146,7 @@ class Coordinator:
     def leave(self, address: Address, farewell: Snapshot) -> Outbox:
         """A site has gone for good, with an exact last count."""
         entry = self._ledger[address]
+        self._require_known_round(address, farewell)
         if not entry.present:
             return []
         before, entry.known = entry.known, max(entry.known, farewell.count)
@@ -161,8 +164,7 @@ class Coordinator:
     def receive(self, address: Address, message: UpMessage) -> Outbox:
         """A site spoke."""
         entry = self._ledger[address]
-        if message.round > self.round:
-            raise ProtocolError(f"{address} speaks of round {message.round}; the present round is {self.round}")
+        self._require_known_round(address, message)
         if isinstance(message, Report) and message.round == self.round:
             self._require_possible(entry, message)
         self._hear_from(entry)
@@ -186,6 +188,10 @@ class Coordinator:
             return []
         entry.assumed, entry.told = True, False
         return self._answered(entry, entry.known)
+
+    def _require_known_round(self, address: Address, message: UpMessage) -> None:
+        if message.round > self.round:
+            raise ProtocolError(f"{address} speaks of round {message.round}; the present round is {self.round}")
 
     def _hear_from(self, entry: Entry) -> None:
         if entry.silent:

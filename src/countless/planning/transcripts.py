@@ -111,11 +111,19 @@ def _polynomial(coefficients: list[float], t: float) -> float:
 
 def _cut(coefficients: list[float], t: float) -> list[float]:
     """Coefficients of p(t + (1-t) u) in u: Horner's shift, in which every term stays positive."""
-    scaled = [c * t**power for power, c in enumerate(coefficients)]  # p(t (1 + v)), v = u (1-t)/t
-    degree = len(scaled) - 1
-    scaled.reverse()
-    for length in range(degree + 1, 1, -1):
-        scaled[:length] = accumulate(scaled[:length])
-    scaled.reverse()
-    stretch = (1 - t) / t
-    return [c * stretch**power for power, c in enumerate(scaled)]
+    degree = len(coefficients) - 1
+    if t**degree > 1e-200:
+        # p(t (1 + v)) with v = u (1-t)/t: a shift by 1 is running sums, which are fast
+        shifted = [c * t**power for power, c in enumerate(coefficients)]
+        shifted.reverse()
+        for length in range(degree + 1, 1, -1):
+            shifted[:length] = accumulate(shifted[:length])
+        shifted.reverse()
+        stretch = (1 - t) / t
+    else:
+        shifted = list(coefficients)
+        for first in range(degree):
+            for power in range(degree - 1, first - 1, -1):
+                shifted[power] += t * shifted[power + 1]
+        stretch = 1 - t
+    return [c * stretch**power for power, c in enumerate(shifted)]

@@ -119,4 +119,4 @@ def _power(best: PlayedBound, claimed: float, each: float, confidence: float) ->
         if log_ratio_limit(low, high, best.trials, each) > claimed:
             seen = f"an epsilon {tenth / 10:.1f} above the claim would have been seen with probability 90 %"
             return f"{event}, {seen}; {risk}"
-    return f"{event}, so many plays cannot see any excess reliably; {risk}"
+    return f"{event}, in so many plays no excess would have been seen reliably; {risk}"

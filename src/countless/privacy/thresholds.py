@@ -115,10 +115,16 @@ class PhasedCounter:
 
     def _end_phases(self) -> bool:
         """End the phase if its threshold is reached, and at once every next one that starts at or below 0."""
-        before = self.ended
-        while not self.finished and self._threshold.reached(self._count):
-            self.ended += 1
-            if not self.finished:  # the last phase ends the round: an exact total follows instead
-                self.released.append(self._tree.add(self._count))
-                self._begin_phase()
-        return self.ended > before
+        moved = False
+        while self._end_one():
+            moved = True
+        return moved
+
+    def _end_one(self) -> bool:
+        if self.finished or not self._threshold.reached(self._count):
+            return False
+        self.ended += 1
+        if not self.finished:  # the last phase ends the round: an exact total follows instead
+            self.released.append(self._tree.add(self._count))
+            self._begin_phase()
+        return True

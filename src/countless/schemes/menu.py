@@ -121,7 +121,7 @@ def _meeting_point(name: str, rival: str, alpha: float, eta: float, most_sites: 
         return low
     if at_high <= 0:
         return None
-    while high > low * 1.02 + 1:
+    while high > low * 1.05 + 1:
         share = min(0.9, max(0.1, at_low / (at_low - at_high)))
         middle = round(exp(log(low) + share * (log(high) - log(low))))
         middle = min(max(middle, low + 1), high - 1)

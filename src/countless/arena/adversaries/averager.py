@@ -27,14 +27,16 @@ class Averager(Adversary):
     def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
         """Read, push, read, push on if need be."""
         size = max(1, round(self.group))
+        before = yield from self._read(view)
         while True:
             for first in range(0, max(1, view.sites - 1), size):
                 members = range(first, min(first + size, max(1, view.sites - 1)))
-                before = yield from self._read(view)
                 yield from self._push(view, members)
                 after = yield from self._read(view)
                 if after < before:
                     yield from self._push(view, members)
+                    after = yield from self._read(view)
+                before = after
 
     def _read(self, view: View) -> Generator[Move, None, float]:
         """The mean of answer minus truth; returned, as generators return."""

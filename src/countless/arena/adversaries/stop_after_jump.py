@@ -14,32 +14,29 @@ class StopAfterJump(Adversary):
     `lattice`, by the rest of its block in `blocks`. Leave it there, do the same with the next, and all errors add up,
     where the proof for oblivious traffic expects them to cancel.
 
-    Against `blocks` the jump is worth more the earlier in its block it comes, so a site whose jump came late is fed on, to
-    the next one (`early`, in steps since its last jump or since the round began; 0 takes every jump).
+    Against `blocks` a jump is worth more the earlier in its block it comes. Blocks start where the round found the site, and
+    the adversary knows its own inputs: a site whose jump came in the later part of its block is fed on, to the next jump
+    (`early` is the part of the block that will do; 1 takes every jump).
 
     Sees: the answers. Must beat: `lattice`, and likewise `hyz` and `blocks`.
     """
 
     name: ClassVar[str] = "stop-after-jump"
     strawman: ClassVar[str] = "lattice"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"early": (0.0, 2.0)}
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"early": (0.1, 1.0)}
 
     early: float | None = None
 
     def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
         """Site after site, pass after pass: a new round finds the attack already under way."""
-        early = (0.45 if view.scheme == "blocks" else 0.0) if self.early is None else self.early
-        since, round = [0] * view.sites, view.round
+        early = (0.4 if view.scheme == "blocks" else 1.0) if self.early is None else self.early
+        base, round = [0] * view.sites, view.round
         while True:
             for site in range(view.sites):
-                while True:
+                fed_on = True
+                while fed_on:
                     yield Move(site, 1 + view.total, Until.ANSWER)
                     if view.round != round:
-                        since, round = [0] * view.sites, view.round
-                    since[site] += view.taken
-                    if not view.changed:
-                        break
-                    worth_leaving = not early or since[site] <= early * view.step
-                    since[site] = 0
-                    if worth_leaving:
-                        break
+                        base, round = list(view.counts), view.round
+                    inside = (view.counts[site] - base[site] - 1) % (view.step or 1) + 1
+                    fed_on = view.changed and inside > early * view.step > 0

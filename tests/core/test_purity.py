@@ -1,0 +1,79 @@
+"""The core is sans-IO: no socket, clock, thread, hidden randomness or array library is reachable from it.
+
+import-linter has a contract for this; these two tests do not depend on it. One imports the core where all those
+modules are gone; the other reads the source.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import countless
+
+PACKAGE = Path(countless.__file__).parent
+CORE = sorted((PACKAGE / "core").glob("*.py"))
+FORBIDDEN = (
+    "_random _socket _thread asyncio concurrent contextvars datetime http io logging multiprocessing msgspec numba numpy"
+    " os pathlib posix random scipy secrets select selectors signal socket ssl subprocess tempfile threading time urllib"
+    " uuid"
+).split()
+# What the core may use. These are loaded first, because some of them use forbidden modules for themselves.
+ALLOWED = "abc collections collections.abc dataclasses enum fractions math typing".split()
+OURS = "countless.core countless.errors".split()
+
+IMPORT_WITHOUT_A_WORLD = f"""
+import sys
+import {", ".join(ALLOWED)}
+sys.path.insert(0, {str(PACKAGE.parent)!r})
+for name in {FORBIDDEN!r}:
+    sys.modules[name] = None
+for name in {[f"countless.core.{path.stem}" for path in CORE if path.stem != "__init__"]!r}:
+    __import__(name)
+print(sorted(name for name in sys.modules if name.startswith("countless")))
+"""
+
+
+def test_the_core_imports_in_a_world_without_io() -> None:
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", IMPORT_WITHOUT_A_WORLD], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    loaded = ast.literal_eval(run.stdout)
+    assert {name for name in loaded if not name.startswith("countless.core")} == {"countless", "countless.errors"}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every module that a file names in an import, wherever in the file."""
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} has a relative import"
+            named.add(node.module or "")
+    return named
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+def test_no_core_module_names_anything_else(path: Path) -> None:
+    strangers = {name for name in imports_of(path) if not name.startswith(tuple(OURS)) and name not in ALLOWED}
+    assert strangers == set()
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+def test_no_core_module_reaches_around_the_import_statement(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert names & {"__import__", "eval", "exec", "open", "input", "print", "globals", "hash", "id"} == set()
+    statements = {type(node) for node in ast.walk(tree)}
+    assert ast.Global not in statements
+    assert ast.Assert not in statements  # invariants must survive -O
+
+
+def test_the_inits_of_sub_packages_are_empty() -> None:
+    """Import contracts do not look through names re-exported by an `__init__`."""
+    full = [path.parent.name for path in PACKAGE.glob("*/__init__.py") if path.read_text().strip()]
+    assert full == []

@@ -1,0 +1,84 @@
+"""`countless audit`: tables, JSON, exit codes, and errors that name the field and its limit."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from countless.cli.audit import audit
+from countless.errors import InvalidParameter, UnknownName
+
+QUICK = [
+    "--sites",
+    "400",
+    "--alpha",
+    "0.05",
+    "--events",
+    "3",
+    "--window",
+    "4",
+    "--transcripts",
+    "1",
+    "--plays",
+    "200",
+]
+
+
+def command() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(audit)
+    return app
+
+
+def test_nothing_found() -> None:
+    result = CliRunner().invoke(command(), QUICK)
+    assert result.exit_code == 0, result.output
+    assert "no violation" in result.output
+    assert "This is no proof" in result.output
+    assert "proved" not in result.output
+
+
+def test_rejected_in_json() -> None:
+    result = CliRunner().invoke(command(), [*QUICK, "--mechanism", "noise-off", "--json", "--seed", "5"])
+    assert result.exit_code == 1
+    report = json.loads(result.output)
+    assert report["rejected"] is True
+    assert report["seed"] == 5
+    assert {finding["verdict"] for finding in report["findings"]} == {"rejected"}
+
+
+def test_rejected_in_words() -> None:
+    result = CliRunner().invoke(command(), [*QUICK, "--mechanism", "forgets-a-leak"])
+    assert result.exit_code == 1
+    assert "seen:" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["--sites", "64"], "sites"),
+        (["--alpha", "0.7"], "alpha"),
+        (["--eta", "0"], "eta"),
+        (["--events", "9"], "events"),
+        (["--window", "0"], "window"),
+        (["--plays", "5"], "plays"),
+        (["--confidence", "1"], "confidence"),
+        (["--transcripts", "0"], "transcripts"),
+    ],
+)
+def test_bad_input_names_the_field_and_the_limit(arguments: list[str], field: str) -> None:
+    """The command line turns this exception into one line and exit code 2."""
+    result = CliRunner().invoke(command(), [*QUICK, *arguments])
+    assert isinstance(result.exception, InvalidParameter)
+    assert result.exception.parameter == field
+    assert result.exception.allowed
+
+
+@pytest.mark.parametrize(
+    ("option", "field"), [("--mechanism", "mechanism"), ("--calibration", "calibration")]
+)
+def test_unknown_names(option: str, field: str) -> None:
+    result = CliRunner().invoke(command(), [*QUICK, option, "nonsense"])
+    assert isinstance(result.exception, UnknownName)
+    assert result.exception.parameter == field

@@ -1,0 +1,53 @@
+"""`import countless` must stay light: a program that only counts pays for nothing else."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "scipy", "numba", "opendp", "typer", "rich", "asyncio", "plotly", "hypothesis"}
+
+
+def modules_after(statement: str) -> set[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", f"{statement}; import sys; print(sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(ast.literal_eval(run.stdout))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import countless",
+        "import countless.client.meter",
+        "import countless.transports.codec",
+        "from countless import Tracker; Tracker(sites=3).site(0).add()",
+    ],
+)
+def test_nothing_heavy_is_imported(statement: str) -> None:
+    assert modules_after(statement) & HEAVY == set()
+
+
+def test_the_package_alone_imports_none_of_its_rooms() -> None:
+    loaded = {name for name in modules_after("import countless") if name.startswith("countless")}
+    assert loaded == {"countless"}
+
+
+def test_a_site_needs_no_scheme_and_no_plan() -> None:
+    loaded = modules_after("import countless.client.meter")
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("countless.")}
+    assert rooms == {"client", "core", "errors"}
+
+
+def test_public_names() -> None:
+    import countless
+
+    assert set(countless.__all__) <= set(dir(countless))
+    for name in countless.__all__:
+        assert getattr(countless, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Traker'"):
+        _ = countless.Traker
