@@ -1,4 +1,4 @@
-"""Plans for `partial_dp`: the paper's constants by hand, the proven bound recomputed, SPEC's table, played."""
+"""Plans for `partial_dp`: the paper's constants by hand, the proven bound once more, SPEC's table, play."""
 
 from collections.abc import Iterator
 from fractions import Fraction

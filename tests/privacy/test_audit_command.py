@@ -75,9 +75,7 @@ def test_bad_input_names_the_field_and_the_limit(arguments: list[str], field: st
     assert result.exception.allowed
 
 
-@pytest.mark.parametrize(
-    ("option", "field"), [("--mechanism", "mechanism"), ("--calibration", "calibration")]
-)
+@pytest.mark.parametrize(("option", "field"), [("--mechanism", "mechanism"), ("--calibration", "calibration")])
 def test_unknown_names(option: str, field: str) -> None:
     result = CliRunner().invoke(command(), [*QUICK, option, "nonsense"])
     assert isinstance(result.exception, UnknownName)

@@ -62,8 +62,7 @@ def test_no_noise_is_the_running_sum() -> None:
 def test_levels_are_the_most_nodes_an_input_enters(length: int) -> None:
     """The paper divides by log L; an input may enter one node more (claim: corrections)."""
     entered = {
-        position: [t for t in range(1, length + 1) if t - (t & -t) < position <= t]
-        for position in range(1, length + 1)
+        position: [t for t in range(1, length + 1) if t - (t & -t) < position <= t] for position in range(1, length + 1)
     }
     assert all(tuple(nodes) == nodes_of(position, length) for position, nodes in entered.items())
     assert max(map(len, entered.values())) == tree_levels(length)

@@ -18,9 +18,7 @@ def test_the_mgf_of_integer_laplace_noise(scale: float, share: float) -> None:
     assert log_mgf(s, scale) <= -log1p(-((s * scale) ** 2))  # never above the continuous law
 
 
-@pytest.mark.parametrize(
-    ("s", "scale", "value"), [(1.0, 1.0, inf), (2.0, 1.0, inf), (5.0, 0.0, 0.0), (0.0, 3.0, 0.0)]
-)
+@pytest.mark.parametrize(("s", "scale", "value"), [(1.0, 1.0, inf), (2.0, 1.0, inf), (5.0, 0.0, 0.0), (0.0, 3.0, 0.0)])
 def test_the_mgf_at_its_edges(s: float, scale: float, value: float) -> None:
     assert log_mgf(s, scale) == value
 

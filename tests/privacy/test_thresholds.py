@@ -58,9 +58,7 @@ def test_the_private_threshold() -> None:
 
 def test_epsilon() -> None:
     assert SHAPE.epsilon == Fraction(2, 2) + Fraction(3, 3)  # two levels: 2 * 2 - 1 nodes
-    assert PhasedShape(1, 4, Fraction(2), 1, Fraction(3)).epsilon == Fraction(
-        1, 2
-    )  # one threshold, no release
+    assert PhasedShape(1, 4, Fraction(2), 1, Fraction(3)).epsilon == Fraction(1, 2)  # one threshold, no release
     with pytest.raises(InvalidParameter, match="noise"):
         _ = PhasedShape(3, 4, Fraction(0), 2, Fraction(3)).epsilon
 

@@ -6,7 +6,7 @@ rounds share one plan; it costs less than ln 2 in a logarithm. Standard library 
 """
 
 from fractions import Fraction
-from math import isfinite, ldexp
+from math import frexp, isfinite, ldexp
 
 from countless.errors import InvalidParameter
 
@@ -32,3 +32,13 @@ def round_eta(delta: float, round: int) -> float:
     if exponent < _LEAST_EXPONENT:
         raise InvalidParameter("round", round, f"small enough for a share of at least 2^{_LEAST_EXPONENT}")
     return ldexp(1.0, exponent)
+
+
+def coarser(eta: float) -> float:
+    """`eta` rounded down to a power of 16, where plans take long to work out and depend on eta but little.
+
+    >>> coarser(2.0**-6) == 2.0**-8 == coarser(2.0**-8)
+    True
+    """
+    exponent = frexp(eta)[1] - 1
+    return ldexp(1.0, exponent - exponent % 4)

@@ -66,9 +66,13 @@ class Calibrated(Scheme, Generic[P]):
         """The plan that was given, or those the books have; one not there is worked out only if nobody waits."""
         if self._given is not None:
             return [self._checked(self._given, case)]
-        eta = round_eta(case.delta, case.round)
+        eta = self.eta(case)
         found = [(book.plan if patient else book.ready)(case.sites, case.alpha, eta) for book in self.books()]
         return [plan for plan in found if plan is not None]
+
+    def eta(self, case: Case) -> float:
+        """The failure probability that the round's plan is made for: at most the round's share of delta."""
+        return round_eta(case.delta, case.round)
 
     def _checked(self, plan: P, case: Case) -> P:
         present = len(case.counts)  # a reserve for newcomers is welcome, but nothing to insist on

@@ -10,6 +10,7 @@ from countless.core.ledger import Entry
 from countless.core.paces import Pace
 from countless.core.publisher import OVER, Case, Consequence, Publisher
 from countless.planning.book import PlanBook
+from countless.planning.budget import coarser
 from countless.planning.dithered import DitheredPlan, plan_dithered
 from countless.schemes.calibrated import Calibrated
 from countless.schemes.lattices import Lattices
@@ -115,6 +116,10 @@ class Dithered(Calibrated[DitheredPlan]):
     def books(self) -> list[PlanBook[DitheredPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
+
+    def eta(self, case: Case) -> float:
+        """Half a second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
+        return coarser(super().eta(case))
 
     def publisher(self, plan: DitheredPlan, step: int, case: Case, dice: Dice) -> Publisher:
         """Draw the secrets."""

@@ -1,0 +1,53 @@
+"""What the three frameworks share (SPEC 5): an answer that moves in factors of about 1 + alpha, and the flip number.
+
+They are baselines, built to be measured beside `dithered` and `deterministic`, at few sites and up to a horizon that must be
+known beforehand. They are not products: no joins, no faults, no wire.
+"""
+
+from abc import ABC, abstractmethod
+from math import ceil, log, log1p
+
+from countless.randomness import SeededDice
+
+
+class Framework(ABC):
+    """A robust tracker made of oblivious copies; can be attacked in the arena."""
+
+    scheme: str
+    round = 0
+
+    def __init__(self, sites: int, alpha: float, delta: float, horizon: int, seed: int) -> None:
+        self.sites = sites
+        self.alpha = alpha
+        self.delta = delta
+        self.horizon = horizon
+        self.estimate: float = 0
+        self.total = 0
+        self.flips = 0  # how often the answer has moved
+        self._dice = SeededDice(seed).split(self.scheme)
+
+    @property
+    @abstractmethod
+    def sent(self) -> int:
+        """Messages so far."""
+
+    @abstractmethod
+    def quiet(self, site: int) -> int:
+        """Events before anything is sent on behalf of this site."""
+
+    @abstractmethod
+    def add(self, site: int, n: int) -> None:
+        """`n` events at one site, of which at most the last is reported."""
+
+    def step(self, site: int) -> int:
+        """There is no single step."""
+        return 0
+
+    def _publish(self, value: float) -> None:
+        self.estimate = value
+        self.flips += 1
+
+
+def flip_number(alpha: float, horizon: int) -> int:
+    """How often a total can grow by a factor 1 + alpha on its way from 1 to the horizon."""
+    return ceil(log(max(2, horizon)) / log1p(alpha)) + 1

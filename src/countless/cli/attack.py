@@ -1,0 +1,153 @@
+"""`countless attack`: let an adversary loose on a tracker, and count how often it leads the answer out of its bound."""
+
+import csv
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from countless.arena.league import as_json, breach, claimed, settings
+from countless.arena.match import Match, Setting, run
+from countless.errors import InvalidParameter
+
+EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
+
+
+def attack(
+    scheme: Annotated[str, typer.Option(help="A scheme, a strawman, several with commas, or all.")] = "hyz",
+    adversary: Annotated[
+        str, typer.Option(help="An adversary, several with commas, all, or search (breeds one).")
+    ] = "stop-after-jump",
+    sites: Annotated[int, typer.Option(help="How many sites count.")] = 1024,
+    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
+    delta: Annotated[float, typer.Option(help="Probability of ever being wrong that is promised.")] = 0.05,
+    events: Annotated[str, typer.Option(help="Events of each game, such as 1e6.")] = "1e6",
+    trials: Annotated[int, typer.Option(help="Games for each pair, from seeds SEED, SEED + 1, ...")] = 20,
+    against: Annotated[
+        str, typer.Option(help="What auto must stand against: oblivious, adaptive or sees-everything.")
+    ] = "adaptive",
+    tries: Annotated[int, typer.Option(help="Variants that search breeds.")] = 40,
+    seconds: Annotated[float | None, typer.Option(help="Let search breed for so long instead.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same games.")] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
+    backend: Annotated[str, typer.Option(help="Where games run: local, dask or ray.")] = "local",
+    as_json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write attack.json and games.csv here.")] = None,
+) -> None:
+    """Attack trackers; exit 1 if a guarantee that covers the adversary does not hold."""
+    base = {
+        "sites": sites,
+        "alpha": _between("alpha", alpha, 0.5),
+        "delta": _between("delta", delta, 1.0),
+        "events": _whole(events),
+        "against": against,
+    }
+    limits = {"tries": tries} if seconds is None else {"tries": float("inf")}
+    pairs = settings(scheme, adversary, base, seed=seed, seconds=seconds or float("inf"), **limits)
+    matches = _play(pairs, trials, seed, jobs or os.cpu_count() or 1, backend)
+    found = [as_json(match, seed) for match in matches]
+    if out is not None:
+        _write(out, found, matches)
+    if as_json_:
+        print(json.dumps(found[0] if len(found) == 1 else {"matches": found}, indent=2))
+    else:
+        _print(Console(), matches)
+    if any(breach(match) for match in matches):
+        raise typer.Exit(1)
+
+
+def _whole(events: str) -> int:
+    try:
+        number = float(events)
+        if number >= 1 and number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidParameter("events", events, "a whole number of at least 1, such as 1000000 or 1e6")
+
+
+def _between(name: str, value: float, top: float) -> float:
+    if not 0 < value < top:
+        raise InvalidParameter(name, value, f"between 0 and {top:g}, both excluded")
+    return value
+
+
+def _play(pairs: list[Setting], trials: int, seed: int, jobs: int, backend: str) -> list[Match]:
+    """All at once in a pipe; pair by pair behind a bar on a terminal."""
+    console = Console(stderr=True)
+    if len(pairs) == 1 or not sys.stderr.isatty():
+        return run(pairs, trials, seed, jobs=jobs, backend=backend)
+    matches = []
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("playing", total=len(pairs))
+        for pair in pairs:
+            progress.update(task, description=f"{pair.scheme} / {pair.adversary.name}")
+            matches += run([pair], trials, seed, jobs=jobs, backend=backend)
+            progress.advance(task)
+    return matches
+
+
+def _write(out: Path, found: list[dict[str, Any]], matches: list[Match]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "attack.json").write_text(json.dumps({"matches": found}, indent=2) + "\n")
+    with (out / "games.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        for match in matches:
+            for score in match.scores:
+                game = asdict(score)
+                if file.tell() == 0:
+                    rows.writerow(["scheme", "adversary", *game])
+                rows.writerow([match.setting.scheme, match.setting.adversary.name, *game.values()])
+
+
+def _print(console: Console, matches: list[Match]) -> None:
+    schemes = list(dict.fromkeys(match.setting.scheme for match in matches))
+    if len(schemes) > 1 and len(matches) > len(schemes):
+        console.print(_league(matches, schemes))
+        console.print("Worst error / alpha, with the games broken. Promised and not kept is marked with !", highlight=False)
+    else:
+        console.print(_list(matches))
+    console.print("Not broken by these games is not proved: proofs are in docs/theory.", highlight=False)
+
+
+def _style(match: Match) -> str:
+    return "bold red" if breach(match) else "yellow" if match.failures else "green"
+
+
+def _list(matches: list[Match]) -> Table:
+    table = Table("scheme", "adversary", title=_title(matches[0].setting))
+    for column in ("broken", "rate (95 %)", "error/alpha", "messages"):
+        table.add_column(column, justify="right")
+    table.add_column("promised")
+    for match in matches:
+        rate = f"{match.failure_rate[0]:.2f}-{match.failure_rate[1]:.2f}"
+        cells = [match.setting.scheme, match.setting.adversary.name, f"{match.failures}/{match.trials}"]
+        cells += [rate, f"{match.worst:.2f}", f"{match.messages:,.0f}"]
+        table.add_row(*cells, "yes" if claimed(match.setting) else "no", style=_style(match))
+    return table
+
+
+def _league(matches: list[Match], schemes: list[str]) -> Table:
+    table = Table("adversary", title=_title(matches[0].setting))
+    for scheme in schemes:
+        table.add_column(scheme, justify="right")
+    rows: dict[str, list[str]] = {}
+    for match in matches:
+        broken = f" ({match.failures})" if match.failures else ""
+        mark = "!" if breach(match) else ""
+        cell = f"[{_style(match)}]{match.worst:.2f}{broken}{mark}[/]"
+        rows.setdefault(match.setting.adversary.name, []).append(cell)
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def _title(setting: Setting) -> str:
+    return f"{setting.sites:,} sites, alpha = {setting.alpha:g}, delta = {setting.delta:g}, {setting.events:,} events"

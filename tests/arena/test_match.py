@@ -1,0 +1,93 @@
+"""Matches: reproducible, the same in parallel, with an exact interval."""
+
+import pytest
+
+from countless.arena.league import as_json, breach, claimed, settings
+from countless.arena.match import BACKENDS, Match, Setting, play, run, trace_of
+from countless.arena.registry import adversary_named
+from countless.errors import InvalidParameter, UnknownName
+
+SETTING = Setting("lattice", adversary_named("stop-after-jump"), 64, 0.1, 0.1, 5000)
+
+
+def test_a_seed_gives_the_same_game_again_and_another_seed_another() -> None:
+    assert play(SETTING, 1) == play(SETTING, 1)
+    assert play(SETTING, 1) != play(SETTING, 2)
+
+
+def test_parallel_games_are_the_same_games() -> None:
+    pair = [SETTING, Setting("hyz", adversary_named("uniform"), 8, 0.1, 0.1, 5000)]
+    assert run(pair, 3, seed=4, jobs=2) == run(pair, 3, seed=4)
+
+
+def test_a_score_can_be_replayed_from_its_seed() -> None:
+    (match,) = run([SETTING], 2, seed=9)
+    assert [play(SETTING, score.seed) for score in match.scores] == list(match.scores)
+
+
+def test_the_interval_is_clopper_and_pearsons() -> None:
+    score = play(SETTING, 1)
+    assert score.violated_at is not None
+    match = Match(SETTING, (score,) * 10)
+    assert match.failure_rate == (pytest.approx(0.05**0.1), 1.0)
+    fine = Match(Setting("exact", adversary_named("uniform"), 2, 0.1, 0.1, 10), tuple([play(SETTING, 1)]))
+    assert fine.trials == 1
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_a_backend_that_is_not_installed_is_named(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countless.arena.match.find_spec", lambda name: None if name != "joblib" else object())
+    with pytest.raises(InvalidParameter, match=f"pip install {BACKENDS[backend][1]}"):
+        run([SETTING], 2, jobs=2, backend=backend)
+
+
+def test_requests_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(UnknownName):
+        run([SETTING], 2, backend="abacus")
+    with pytest.raises(InvalidParameter, match="trials"):
+        run([SETTING], 0)
+    with pytest.raises(UnknownName):
+        Setting("nothing", adversary_named("uniform"), 4, 0.1, 0.1, 10)
+    with pytest.raises(InvalidParameter, match="sites"):
+        Setting("exact", adversary_named("uniform"), 0, 0.1, 0.1, 10)
+
+
+def test_claims_follow_the_registry() -> None:
+    def says(scheme: str, adversary: str, against: str = "adaptive") -> bool:
+        return claimed(Setting(scheme, adversary_named(adversary), 4, 0.1, 0.1, 10, against))
+
+    assert says("lattice", "uniform")
+    assert not says("lattice", "stop-after-jump")
+    assert says("dithered", "stop-after-jump")
+    assert not says("dithered", "message-reader")
+    assert says("sampled", "message-reader")
+    assert says("deterministic", "message-reader")
+    assert says("auto", "feedback")
+    assert not says("auto", "message-reader")
+    assert says("auto", "message-reader", "sees-everything")
+    assert not says("leaking", "uniform")
+
+
+def test_a_breach_is_a_broken_promise_and_not_bad_luck() -> None:
+    (match,) = run([SETTING], 3)
+    assert match.failures == 3
+    assert not breach(match)  # nobody promised
+    promised = Match(Setting("lattice", adversary_named("uniform"), 64, 0.1, 0.1, 5000), match.scores)
+    assert breach(promised)
+    assert as_json(match, 0)["first_violation"]["seed"] == match.scores[0].seed
+
+
+def test_all_means_all() -> None:
+    base = {"sites": 4, "alpha": 0.1, "delta": 0.1, "events": 10}
+    pairs = settings("all", "all", base, seed=1, tries=1, seconds=float("inf"))
+    assert len(pairs) == len(set((pair.scheme, pair.adversary.name) for pair in pairs)) == 9 * 12
+    with pytest.raises(UnknownName):
+        settings("lattice", "nobody", base, seed=1, tries=1, seconds=float("inf"))
+    with pytest.raises(UnknownName, match="all"):
+        settings("nothing", "all", base, seed=1, tries=1, seconds=float("inf"))
+
+
+def test_a_path_ends_where_the_game_ends() -> None:
+    path = trace_of(SETTING, 1)
+    assert path[-1].total == SETTING.events
+    assert max(abs(point.error) for point in path) <= play(SETTING, 1).worst

@@ -1,0 +1,73 @@
+"""`countless plan`: the table, the JSON, and errors that name the field and the limit."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from countless.schemes.menu import crossovers, menu, messages_on_day, messages_until
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "countless.cli.main", "plan", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_json_has_the_agreed_shape() -> None:
+    result: dict[str, Any] = json.loads(run("--sites", "64", "--alpha", "0.05", "--eta", "1e-4", "--json").stdout)
+    assert result["choice"] in result["candidates"]
+    assert result["deterministic"] == result["candidates"]["deterministic"]["messages_per_efold"]
+    for name, candidate in result["candidates"].items():
+        assert candidate["ratio"] == pytest.approx(candidate["messages_per_efold"] / result["deterministic"]), name
+        assert candidate["plan"]["sites"] == 64
+        assert candidate["safe_against"] in ("oblivious", "adaptive", "sees-everything")
+
+
+def test_table_names_the_choice_and_the_reason() -> None:
+    result = run("--sites", "64", "--alpha", "0.05", "--rate", "10000/s")
+    assert result.returncode == 0
+    assert "is the cheapest with a proof" in result.stdout
+    assert "on day 30" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--alpha", "0.7"), "alpha = 0.7"),
+        (("--sites", "0"), "sites = 0"),
+        (("--eta", "2"), "eta = 2"),
+        (("--delta", "0"), "delta = 0"),
+        (("--rate", "fast"), "rate = 'fast'"),
+        (("--adversary", "martian"), "adversary = 'martian'"),
+    ],
+)
+def test_bad_input_names_the_field_and_exits_with_2(arguments: tuple[str, ...], named: str) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert named in result.stderr
+    assert "must be" in result.stderr
+    assert result.stdout == ""
+
+
+def test_what_is_not_proven_or_not_safe_is_never_chosen() -> None:
+    for adversary, allowed in (
+        ("sees-everything", {"deterministic", "sampled"}),
+        ("adaptive", {"deterministic", "sampled", "dithered", "partial_dp"}),
+    ):
+        lines = menu(500, 0.05, 1e-4, adversary)
+        assert {name for name, line in lines.items() if line.eligible} == allowed
+
+
+def test_days_add_up() -> None:
+    days = sum(messages_on_day(day, 1e6, 5_000) for day in range(1, 11))
+    assert days == pytest.approx(messages_until(1e7, 5_000))
+    assert messages_until(100, 5_000) == 100
+
+
+def test_crossovers_are_where_the_menu_changes_its_mind() -> None:
+    for start, name in crossovers(0.05, 1e-3, "sees-everything", most_sites=100_000)[1:]:
+        before, after = (menu(sites, 0.05, 1e-3, "sees-everything") for sites in (int(start * 0.9), start))
+        assert after[name].messages_per_efold < after["deterministic"].messages_per_efold
+        assert before[name].messages_per_efold > before["deterministic"].messages_per_efold

@@ -1,0 +1,247 @@
+"""`dithered` beside a slow reference: every event one at a time, B as a sum of fractions, straight from SPEC 3.3."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.plans import dithered_plan
+
+from countless import Tracker
+from countless.core.ledger import Entry
+from countless.core.messages import Address, Repace, Report
+from countless.core.site import Site
+from countless.planning.dithered import DitheredPlan
+from countless.randomness import SeededDice
+from countless.schemes.dithered import Phases
+
+HITS = "hits"
+SLOTS = 5
+
+
+class Reference:
+    """One round, as SPEC 3.3 has it. Slow on purpose."""
+
+    def __init__(self, plan: DitheredPlan, step: int, dice: SeededDice) -> None:
+        offsets, thresholds = dice.split("offsets"), dice.split("thresholds")
+        self.plan, self.step, self.dice = plan, step, offsets
+        self.offsets = [offsets.below(step) for _ in range(plan.sites)]
+        self.thetas = plan.thresholds([thresholds.fraction() for _ in plan.phases])
+        self.bases = [0] * plan.sites
+        self.counts = [0] * plan.sites
+        self.total = 0
+        self.phase = 0
+
+    def join(self, slot: int, count: int) -> None:
+        """The slot's offset, shifted to the newcomer's count."""
+        self.offsets[slot] = (self.offsets[slot] + count) % self.step
+        self.bases[slot] = self.counts[slot] = count
+        self.total += count
+
+    def last_point(self, slot: int) -> int:
+        point = self.counts[slot]
+        while point % self.step != self.offsets[slot]:
+            point -= 1
+        return point
+
+    def B(self) -> Fraction:  # noqa: N802 - the letter of the proof
+        estimates = [self.last_point(slot) + Fraction(self.step - 1, 2) for slot in range(self.plan.sites)]
+        return (sum(estimates) - sum(self.bases)) / self.step
+
+    def event(self, slot: int) -> None:
+        self.counts[slot] += 1
+        if self.counts[slot] % self.step != self.offsets[slot] or self.over:
+            return
+        if self.B() >= Fraction(self.thetas[self.phase]):
+            self.phase += 1
+            if not self.over:
+                self.offsets[slot] = self.dice.below(self.step)
+
+    @property
+    def over(self) -> bool:
+        return self.phase >= len(self.plan.phases)
+
+    def answer_range(self) -> tuple[Fraction, Fraction]:
+        return self.plan.answer_range(self.total, self.step, self.phase)
+
+
+class Round:
+    """The publisher with production sites around it: what the coordinator does, without the coordinator."""
+
+    def __init__(self, plan: DitheredPlan, step: int, seed: int, bases: list[int]) -> None:
+        self.publisher = Phases(plan, step, SeededDice(seed))
+        self.reference = Reference(plan, step, SeededDice(seed))
+        self.entries: list[Entry] = []
+        self.sites: list[Site] = []
+        self.over = False
+        self.repaces = 0
+        for slot, base in enumerate(bases):
+            self.entries.append(Entry(Address(slot), base, slot))
+            self.reference.bases[slot] = self.reference.counts[slot] = base
+        self.reference.total = sum(bases)
+        self.publisher.open(self.entries, departed=0)
+        for entry in self.entries:
+            self._place(entry)
+
+    def _place(self, entry: Entry) -> None:
+        pace = self.publisher.pace(entry.slot)
+        self.sites.append(Site(HITS, entry.address, SeededDice(0), pace=pace, count=entry.base))
+
+    def B(self) -> Fraction:  # noqa: N802
+        slots, step = len(self.publisher._lattices), self.publisher._lattices.step
+        return Fraction(2 * self.publisher._lead + slots * (step - 1), 2 * step)
+
+    def join(self, count: int) -> None:
+        entry = Entry(Address(len(self.entries)), count, len(self.entries))
+        self.entries.append(entry)
+        self.publisher.join(entry)
+        self.reference.join(entry.slot, count)
+        self._place(entry)
+
+    def leave(self, slot: int) -> None:
+        entry = self.entries[slot]
+        before, entry.known, entry.present = entry.known, self.sites[slot].count, False
+        assert self.publisher.leave(entry, before) is None
+
+    def add(self, slot: int, n: int) -> None:
+        for _ in range(n):
+            self.reference.event(slot)
+        messages = self.sites[slot].add(n)
+        while messages and not self.over:
+            [report] = messages
+            assert isinstance(report, Report)
+            messages = self._hear(self.entries[slot], report)
+
+    def _hear(self, entry: Entry, report: Report) -> tuple[Report, ...]:
+        before, entry.known = entry.known, report.count
+        consequence = self.publisher.hear(entry, before, report.crossings - entry.crossings)
+        entry.crossings = report.crossings
+        if consequence is None:
+            return ()
+        self.over = consequence.over
+        if consequence.repace is None:
+            return ()
+        self.repaces += 1
+        repace = Repace(HITS, 0, consequence.repace, report.count)
+        return tuple(answer for answer in self.sites[entry.slot].receive(repace) if isinstance(answer, Report))
+
+    def check(self) -> None:
+        reference = self.reference
+        assert self.over == reference.over
+        if self.over:
+            return
+        assert self.publisher._phase == reference.phase
+        assert [self.publisher.pace(slot).offset for slot in range(SLOTS)] == reference.offsets  # type: ignore[union-attr]
+        assert self.B() == reference.B()
+        low, high = reference.answer_range()
+        assert low <= Fraction(self.publisher.estimate) <= high
+
+
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, SLOTS - 1), st.integers(1, 40)),
+        st.tuples(st.just("join"), st.integers(0, 50), st.just(0)),
+        st.tuples(st.just("leave"), st.integers(0, SLOTS - 1), st.just(0)),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(moves, st.integers(1, 12), st.integers(0, 10**6), st.lists(st.integers(0, 30), min_size=1, max_size=3))
+def test_the_clever_way_is_the_slow_way(
+    moves: list[tuple[str, int, int]], step: int, seed: int, bases: list[int]
+) -> None:
+    """Phases, offsets, B and answers agree after every batch, whoever joins and leaves."""
+    played = Round(dithered_plan(SLOTS, phases=8, length=2.5, dither=1.2), step, seed, bases)
+    played.check()
+    for move, number, n in moves:
+        present = [slot for slot, entry in enumerate(played.entries) if entry.present]
+        if move == "join" and len(played.entries) < SLOTS:
+            played.join(number)
+        elif move == "leave" and len(present) > 1:
+            played.leave(present[number % len(present)])
+        elif move == "add":
+            played.add(present[number % len(present)], n)
+        played.check()
+        if played.over:
+            break
+
+
+@given(st.integers(1, 12), st.integers(0, 10**6), st.integers(0, 100), st.integers(0, 60))
+def test_neither_a_join_nor_a_departure_moves_the_hidden_sum(step: int, seed: int, n: int, count: int) -> None:
+    played = Round(dithered_plan(SLOTS, phases=50), step, seed, [3, 4])
+    played.add(0, n)
+    before, phase = played.B(), played.publisher._phase
+    played.join(count)
+    played.leave(0)
+    assert (played.B(), played.publisher._phase) == (before, phase)
+
+
+def batches(events: int, seed: int) -> Iterator[tuple[int, int]]:
+    dice = SeededDice(seed)
+    while events > 0:
+        n = dice.gap(30)
+        events -= n
+        yield dice.below(3), n
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_batch_is_its_events_and_costs_no_more(seed: int) -> None:
+    plan = dithered_plan(SLOTS, phases=60)
+    batched, unit = Round(plan, 6, seed, [0, 0, 0]), Round(plan, 6, seed, [0, 0, 0])
+    for slot, n in batches(700, seed):
+        repaces = batched.repaces
+        batched.add(slot, n)
+        for _ in range(n):
+            unit.add(slot, 1)
+        assert batched.over == unit.over
+        if batched.over:
+            break
+        assert batched.publisher._phase == unit.publisher._phase
+        assert batched.publisher.estimate == unit.publisher.estimate
+        assert batched.B() == unit.B()
+        # One for the report, and one more if the first look at the new lattice ends a phase too.
+        assert batched.repaces - repaces <= 2
+    assert batched.publisher._phase > 10
+
+
+def test_the_answer_is_constant_inside_a_phase_and_grows_from_one_to_the_next() -> None:
+    played = Round(dithered_plan(SLOTS, phases=30), 5, 7, [0, 0])
+    estimates = {played.publisher._phase: played.publisher.estimate}
+    for event in range(400):
+        played.add(event % 2, 1)
+        if played.over:
+            break
+        phase, estimate = played.publisher._phase, played.publisher.estimate
+        assert estimates.setdefault(phase, estimate) == estimate
+    assert list(estimates.values()) == sorted(set(estimates.values()))
+    assert len(estimates) == 30
+
+
+def test_each_offset_that_the_public_learns_is_redrawn_at_once() -> None:
+    """With a step so large that a redraw almost surely differs (pinned seed)."""
+    step = 10**9
+    played = Round(dithered_plan(SLOTS, phases=30), step, 3, [0, 0])
+    known = [played.publisher.pace(slot) for slot in range(2)]
+    for event in range(60):
+        slot, phase = event % 2, played.publisher._phase
+        played.add(slot, step)
+        if played.over:
+            break
+        moved = played.publisher._phase != phase
+        assert (played.publisher.pace(slot) != known[slot]) == moved
+        assert played.sites[slot].pace == played.publisher.pace(slot)
+        known[slot] = played.publisher.pace(slot)
+    assert played.repaces > 5
+
+
+def test_the_round_of_a_tracker_follows_a_checked_plan() -> None:
+    tracker = Tracker(sites=50, alpha=0.1, delta=0.01, scheme="dithered", seed=5)
+    for event in range(30_000):
+        tracker.site(event % 50).add()
+    assert isinstance(tracker.plan, DitheredPlan)
+    assert tracker.answer.scheme == "dithered"
+    assert tracker.answer.round >= 1
+    assert tracker.plan.eta <= 0.01

@@ -1,0 +1,72 @@
+"""A coordinator never works out a plan while messages wait (issue 3): it plans ahead, or falls back to what is safe."""
+
+import pytest
+
+from countless.core.coordinator import Coordinator
+from countless.core.messages import Address, Report
+from countless.core.publisher import Scheme
+from countless.planning.book import PlanBook
+from countless.planning.oblivious import ObliviousPlan
+from countless.randomness import SeededDice
+from countless.schemes.auto import Auto
+from countless.schemes.dithered import Dithered
+from countless.schemes.sampled import Sampled
+
+ALPHA = 0.2
+
+
+def coordinator(scheme: Scheme, sites: int) -> Coordinator:
+    fleet = [Address(name) for name in range(sites)]
+    return Coordinator("hits", scheme, SeededDice(1), alpha=ALPHA, delta=0.05, fleet=fleet)
+
+
+def feed(tracked: Coordinator, count: int) -> None:
+    """One site of the fleet reports every event; what comes back is left lying."""
+    for number in range(1, count + 1):
+        tracked.receive(Address(0), Report("hits", 0, number, number))
+        if tracked.round:
+            return
+
+
+@pytest.mark.parametrize("scheme", [Dithered(patient=False), Sampled(patient=False), Auto(patient=False)])
+def test_without_a_plan_the_sites_go_on_deterministically(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: PlanBook[ObliviousPlan], sites: int, alpha: float, eta: float) -> ObliviousPlan:
+        raise AssertionError("a plan was worked out while messages waited")
+
+    monkeypatch.setattr(PlanBook, "plan", refuse)
+    tracked = coordinator(scheme, sites=123)  # a number nobody else plans for
+    feed(tracked, 2_000)
+    assert tracked.round == 0
+    assert abs(tracked.published / 2_000 - 1) <= ALPHA
+
+
+def test_a_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracked = coordinator(Dithered(patient=False), sites=3)
+    tracked.prepare()
+    monkeypatch.setattr(PlanBook, "plan", lambda *_: pytest.fail("a plan was worked out while messages waited"))
+    feed(tracked, 2_000)
+    assert tracked.round == 1
+    assert tracked.answer.scheme == "dithered"
+
+
+def test_the_book_offers_only_what_is_safe_instead() -> None:
+    made: list[tuple[int, float, float]] = []
+
+    def calibrate(sites: int, alpha: float, eta: float) -> ObliviousPlan:
+        made.append((sites, alpha, eta))
+        return ObliviousPlan("lattice", sites, alpha, eta, 1.0, 1, 1, sites - eta, ())
+
+    book = PlanBook(calibrate)
+    for sites, alpha, eta in ((10, 0.1, 1e-3), (20, 0.1, 1e-3), (20, 0.1, 1e-6), (20, 0.2, 1e-6)):
+        book._plans[sites, alpha, eta] = calibrate(sites, alpha, eta)
+    assert book.ready(10, 0.1, 1e-3) is book._plans[10, 0.1, 1e-3]
+    assert book.ready(5, 0.3, 1e-3) is None
+    assert book.ready(21, 0.1, 1e-3) is None
+    assert book.ready(10, 0.1, 1e-7) is None
+    for sites, eta in ((11, 1e-3), (20, 1e-4), (7, 1e-5)):
+        found = book.ready(sites, 0.1, eta)
+        assert found is not None
+        assert found.sites >= sites
+        assert found.eta <= eta
+        assert found.alpha == 0.1
+    assert len(made) == 4
