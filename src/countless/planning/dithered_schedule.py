@@ -21,7 +21,7 @@ _SAFETY = 1e-9
 _MARGIN = 1e-6
 _SHORTEST = 1.05
 MOST_PHASES = 800
-"""More phases than this save under 2 % of the messages at a million sites and make planning slow."""
+"""More phases than this make planning slow; what they would save at very many sites, where `sampled` wins, is not measured."""
 REPORTS_AND_REDRAW = 1.5
 """Messages a phase costs beyond its length: the redraw, and the half step by which it lowers the estimate."""
 
