@@ -60,9 +60,7 @@ class Setting:
 class Service:
     """Answers counting questions with exact integer noise, opens records, remembers which."""
 
-    def __init__(
-        self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, dice: SeededDice
-    ) -> None:
+    def __init__(self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, dice: SeededDice) -> None:
         self._features, self._labels = features, labels
         self._scale, self._noise = scale, DiceNoise(dice)
         self.opened: set[int] = set()
@@ -120,9 +118,7 @@ class Outcome:
 def analyst(service: Service, setting: Setting) -> tuple[Predictor, float]:
     """Ask about each feature, open records, submit the predictor that exploits both."""
     chance = 1 / CLASSES * 0.5 + (1 - 1 / CLASSES) * 0.5
-    signs = np.array(
-        [1.0 if service.agreement(j, j % CLASSES) > chance else -1.0 for j in range(setting.features)]
-    )
+    signs = np.array([1.0 if service.agreement(j, j % CLASSES) > chance else -1.0 for j in range(setting.features)])
     table = dict(service.open(record) for record in range(setting.opened))
     predictor = Predictor(table, signs)
     return predictor, service.accuracy(predictor)
@@ -169,9 +165,7 @@ def sweep(shares: Sequence[float], repeats: int, setting: Setting, seed: int) ->
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """The results as text."""
-    head = (
-        f"{'opened':>8} {'reported':>9} {'measured':>9} {'partial':>9} {'paper':>9} {'ordinary':>9}  holds?"
-    )
+    head = f"{'opened':>8} {'reported':>9} {'measured':>9} {'partial':>9} {'paper':>9} {'ordinary':>9}  holds?"
     lines = [head]
     for one in outcomes:
         kept = "partial yes, ordinary " + ("yes" if one.measured_error <= one.ordinary_bound else "NO")

@@ -1,4 +1,6 @@
-"""The game and its referee: skipping from report to report judges every single event, and views hide what they must."""
+"""The game and its referee: skipping from report to report judges every single event, and views hide what
+they must.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,12 +35,29 @@ def test_skipping_is_the_same_game(scheme: str, adversary: str) -> None:
     assert scores[0] == scores[1]
 
 
-def test_a_batch_is_judged_at_every_event() -> None:
-    # At 8 sites a silence of `step` events is where the answer is most wrong: before the report, not after it.
-    game = game_of(Setting("lattice", adversary_named("single-site"), 8, 0.2, 0.1, 50_000), 3, path=True)
-    game.play(50_000)
-    seen = max(abs(point.error) for point in game.path or [])
-    assert game.referee.worst > seen
+class Sudden:
+    """Says 50 until the hundredth event, and then the truth."""
+
+    scheme, round, sent, estimate = "sudden", 0, 0, 50.0
+
+    def step(self, site: int) -> int:
+        return 0
+
+    def quiet(self, site: int) -> int:
+        return 99 - self.sent
+
+    def add(self, site: int, n: int) -> None:
+        self.sent += n
+        self.estimate = 50.0 if self.sent < 100 else self.sent
+
+
+def test_a_silence_is_judged_at_both_ends() -> None:
+    game = Game(Sudden(), adversary_named("single-site"), 1, 0.1, SeededDice(1), path=True)
+    game.play(100)
+    assert game.referee.under == pytest.approx((99 - 50) / 9.9)  # just before the report, where nobody may look
+    assert game.referee.over == pytest.approx((50 - 1) / 0.1)
+    assert game.referee.violated_at == 1
+    assert [point.total for point in game.path or []][-1] == 100
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
@@ -53,7 +72,7 @@ def test_every_adversary_plays_by_the_rules_from_the_first_event(name: str) -> N
 @dataclass(frozen=True)
 class Cheat(Adversary):
     name: ClassVar[str] = "cheat"
-    move: Move = Move(0, 1, Until.MESSAGE)
+    move: Move
 
     def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
         assert not isinstance(view, FullView)

@@ -9,7 +9,7 @@ from countless.arena.match import Setting, play
 from countless.arena.registry import ADVERSARIES, adversary_named
 from countless.randomness import SeededDice
 
-SETTING = Setting("blocks", adversary_named("uniform"), 128, 0.05, 0.05, 20_000)
+SETTING = Setting("blocks", adversary_named("uniform"), 64, 0.1, 0.05, 3_000)
 DEFAULTS = len(ADVERSARIES) - 1  # all but the one that reads messages
 
 

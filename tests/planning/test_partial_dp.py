@@ -51,9 +51,7 @@ def test_paper_constants_by_hand() -> None:
     assert plan.threshold == ceil(64 * C)
     assert plan.epsilon == pytest.approx(C / 32)
     assert float(plan.threshold_scale) == pytest.approx(4 * 32 / C)
-    assert float(plan.tree_scale) == pytest.approx(
-        6 * 4 * 32 / C
-    )  # floor(log2 32) + 1 = 6 levels, not log2 32 = 5
+    assert float(plan.tree_scale) == pytest.approx(6 * 4 * 32 / C)  # floor(log2 32) + 1 = 6 levels, not log2 32 = 5
     assert plan.allowance == pytest.approx(8 * C * 32)
     assert plan.cap == ceil(4 * C * 1024)
     assert (plan.offset, plan.least_step, plan.scheme) == (0, 1, "partial_dp")
@@ -94,9 +92,7 @@ def too_low(plan: PartialDPPlan, s: float) -> float:
     return total
 
 
-@pytest.mark.parametrize(
-    ("sites", "alpha", "eta"), [(1000, 0.01, 1e-4), (400, 0.1, 1e-9), (30_000, 0.003, 1e-2)]
-)
+@pytest.mark.parametrize(("sites", "alpha", "eta"), [(1000, 0.01, 1e-4), (400, 0.1, 1e-9), (30_000, 0.003, 1e-2)])
 def test_the_claims_sum_is_below_eta(sites: int, alpha: float, eta: float) -> None:
     plan = plan_partial_dp(sites, alpha, eta)
     assert plan.noisy
@@ -207,9 +203,7 @@ def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Ite
             places[block] = 1 + dice.below(step)
         moved = (count - 1) % step + 1 == places[block] and counter.crossing()
         if not counter.finished:
-            yield (counter.value + plan.offset - events / step) / (
-                plan.allowance + plan.alpha * events / step
-            )
+            yield (counter.value + plan.offset - events / step) / (plan.allowance + plan.alpha * events / step)
         site = feeder.send(moved)
 
 

@@ -1,6 +1,7 @@
 """The publisher of the scheme is the mechanism that was audited: same noise, same endings, same values."""
 
 from fractions import Fraction
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from countless.schemes.partial_dp import NoisyPhases
 STEP = 10
 
 
+@cache
 def plan_of(shape: PhasedShape) -> PartialDPPlan:
     """A plan with the numbers of this shape; the rest does not matter here."""
     made = plan_partial_dp(1000, 0.01, 1e-4)
@@ -46,7 +48,7 @@ class Production:
         return self.ended > before
 
     def _note(self, over: bool) -> None:
-        self.ended = self._publisher._phase
+        self.ended = self._publisher._counter.ended
         self.finished = over or self.ended >= self._phases
         value = self._publisher.estimate // STEP
         missing = min(self.ended, self._phases - 1) - len(self.released)

@@ -210,7 +210,7 @@ def test_a_batch_is_its_events_and_costs_no_more(seed: int) -> None:
 def test_the_answer_is_constant_inside_a_phase_and_grows_from_one_to_the_next() -> None:
     played = Round(dithered_plan(SLOTS, phases=30), 5, 7, [0, 0])
     estimates = {played.publisher._phase: played.publisher.estimate}
-    for event in range(400):
+    for event in range(800):
         played.add(event % 2, 1)
         if played.over:
             break
@@ -221,8 +221,8 @@ def test_the_answer_is_constant_inside_a_phase_and_grows_from_one_to_the_next() 
 
 
 def test_each_offset_that_the_public_learns_is_redrawn_at_once() -> None:
-    """With a step so large that a redraw almost surely differs (pinned seed)."""
-    step = 10**9
+    """With a step so large that a redraw rarely gives the same offset (pinned seed)."""
+    step = 997
     played = Round(dithered_plan(SLOTS, phases=30), step, 3, [0, 0])
     known = [played.publisher.pace(slot) for slot in range(2)]
     for event in range(60):

@@ -1,10 +1,12 @@
-"""The game: an adversary chooses the next events, a tracker answers, a referee who knows the truth looks on (SPEC 7).
+"""The game: an adversary chooses the next events, a tracker answers, a referee who knows the truth looks
+on (SPEC 7).
 
-The rules are those of the paper's model. After every single event the adversary sees the answer, and chooses the next event.
-Most adversaries only want to know *when* the answer moves, so a move says how many events to give to one site and what may
-end it early; that is the same game, played faster. The game itself skips from one report to the next: in between nothing
-can change but the truth, which only grows, so the error is worst at the two ends of every silence and the referee looks
-at both. Nothing is sampled: the worst error is the worst over all single events.
+The rules are those of the paper's model. After every single event the adversary sees the answer, and
+chooses the next event. Most adversaries only want to know *when* the answer moves, so a move says how many
+events to give to one site and what may end it early; that is the same game, played faster. The game itself
+skips from one report to the next: in between nothing can change but the truth, which only grows, so the
+error is worst at the two ends of every silence and the referee looks at both. Nothing is sampled: the
+worst error is the worst over all single events.
 
 Uses `simulation` and the rooms below. Judges, and computes no bounds.
 """
@@ -68,9 +70,9 @@ class Subject(Protocol):
 class View:
     """What an adversary knows: the algorithm, its own inputs, the answers.
 
-    Round and step follow from those (plans are public and draw nothing; the adversary knows its own inputs and can count
-    the answers), so they are handed over rather than worked out again by every adversary. Dice are not: no offset, threshold,
-    coin, report or message count is here.
+    Round and step follow from those (plans are public and draw nothing; the adversary knows its own inputs
+    and can count the answers), so they are handed over rather than worked out again by every adversary.
+    Dice are not: no offset, threshold, coin, report or message count is here.
     """
 
     def __init__(self, subject: Subject, sites: int, alpha: float) -> None:
@@ -219,28 +221,27 @@ class Game:
             try:
                 self._feed(move, min(move.events, events - view.total))
             except PlanError:
-                # Once its promise is broken, a tracker may find itself without a plan to go on with. Before that: a bug.
+                # Once its promise is broken, a tracker may find itself without a plan to go on with.
+                # Before that: a bug.
                 if self.referee.violated_at is None:
                     raise
                 return
 
     def _feed(self, move: Move, events: int) -> None:
         subject, judge, view = self._subject, self.referee.judge, self._view
-        start, left, spoke = subject.estimate, events, False
-        estimate, total = start, view.total
-        while left and not (spoke and move.until is Until.MESSAGE) and not (
-            estimate != start and move.until is Until.ANSWER
-        ):
-            quiet = subject.quiet(move.site)
-            silent = min(quiet, left)
-            spoke = silent < left
-            taken = silent + spoke
+        by_answer, by_message = move.until is Until.ANSWER, move.until is Until.MESSAGE
+        start, left, sent = subject.estimate, events, subject.sent if by_message else 0
+        estimate, total, spoke = start, view.total, False
+        while left and not spoke and not (by_answer and estimate != start):
+            silent = min(subject.quiet(move.site), left)
+            taken = min(silent + 1, left)
             judge(estimate, total + silent)
             subject.add(move.site, taken)
             total, left = total + taken, left - taken
-            if spoke:
+            if taken > silent:
                 estimate = subject.estimate
                 judge(estimate, total)
+                spoke = by_message and subject.sent != sent
             if self.path is not None:
                 self.path.append(Point(total, (estimate - total) / (self._alpha * total)))
         view._spoke = spoke

@@ -55,7 +55,9 @@ def claimed(setting: Setting) -> bool:
 
 
 def breach(match: Match) -> bool:
-    """Whether a guarantee that covers this adversary has failed more often than it says it may, beyond chance."""
+    """Whether a guarantee that covers this adversary has failed more often than it says it may, beyond
+    chance.
+    """
     return claimed(match.setting) and match.failure_rate[0] > match.setting.delta
 
 

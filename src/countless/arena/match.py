@@ -5,8 +5,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from countless.arena.game import Adversary, Game, Point, Score
 from countless.arena.strawmen.registry import STRAWMEN
@@ -16,6 +17,8 @@ from countless.errors import InvalidParameter, MissingExtra, UnknownName
 from countless.privacy.confidence import lower_limit, upper_limit
 from countless.randomness import SeededDice
 from countless.schemes.registry import scheme_named
+
+T = TypeVar("T")
 
 CONFIDENCE = 0.95
 # joblib's name of each backend, and the package it needs.
@@ -66,7 +69,9 @@ class Match:
 
     @property
     def failure_rate(self) -> tuple[float, float]:
-        """Exact (Clopper-Pearson) 95 % limits, each one on its own side, on the probability that a game fails."""
+        """Exact (Clopper-Pearson) 95 % limits, each one on its own side, on the probability that a game
+        fails.
+        """
         return (
             lower_limit(self.failures, self.trials, CONFIDENCE),
             upper_limit(self.failures, self.trials, CONFIDENCE),
@@ -85,9 +90,7 @@ class Match:
 
 def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
     """The game of one seed, before its first move. The adversary's dice are not the tracker's."""
-    subject = Tracked(
-        setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed
-    )
+    subject = Tracked(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
     dice = SeededDice(seed).split("adversary", setting.adversary.name)
     return Game(subject, setting.adversary, setting.sites, setting.alpha, dice, path=path)
 
@@ -113,29 +116,28 @@ def run(
     if trials < 1:
         raise InvalidParameter("trials", trials, "at least 1")
     tasks = [(setting, seed + i) for setting in settings for i in range(trials)]
-    scores = _in_parallel(play, tasks, jobs, backend)
-    return [
-        Match(setting, tuple(scores[i * trials : (i + 1) * trials])) for i, setting in enumerate(settings)
-    ]
+    scores = in_parallel(play, tasks, jobs, backend)
+    return [Match(setting, tuple(scores[i * trials : (i + 1) * trials])) for i, setting in enumerate(settings)]
 
 
-def _in_parallel(work: Callable[..., Score], tasks: list[tuple[Any, ...]], jobs: int, backend: str) -> list[Score]:
+def in_parallel(
+    work: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int = 1, backend: str = "local"
+) -> list[T]:
+    """`work(*task)` for every task, in order; several at a time with joblib, on this machine or on a
+    cluster.
+    """
     if backend not in BACKENDS:
         raise UnknownName("backend", backend, BACKENDS)
     if backend == "local" and (jobs == 1 or len(tasks) == 1):
         return [work(*task) for task in tasks]
     name, package = BACKENDS[backend]
-    for needed in ("joblib", package):
-        if find_spec(needed) is None:
-            raise MissingExtra(needed, "lab") if needed == "joblib" else InvalidParameter(
-                "backend", backend, f"one whose package is installed: pip install {package}"
-            )
-    import joblib
-
+    if find_spec("joblib") is None:
+        raise MissingExtra("joblib", "lab")
+    if find_spec(package) is None:
+        raise InvalidParameter("backend", backend, f"one whose package is installed: pip install {package}")
+    joblib: Any = import_module("joblib")
     if backend == "ray":
-        from ray.util.joblib import register_ray
-
-        register_ray()
+        import_module("ray.util.joblib").register_ray()
     with joblib.parallel_config(backend=name, n_jobs=jobs):
-        results: list[Score] = joblib.Parallel()(joblib.delayed(work)(*task) for task in tasks)
+        results: list[T] = joblib.Parallel()(joblib.delayed(work)(*task) for task in tasks)
     return results

@@ -1,4 +1,6 @@
-"""The adversaries by name (SPEC 7). A new one is a file in `adversaries/` and a line here; the tests pick it up."""
+"""The adversaries by name (SPEC 7). A new one is a file in `adversaries/` and a line here; the tests pick
+it up.
+"""
 
 from countless.arena.adversaries.averager import Averager
 from countless.arena.adversaries.feedback import Feedback

@@ -1,4 +1,6 @@
-"""A world as something to attack (SPEC 7): the production Site and Coordinator behind the interface of the game."""
+"""A world as something to attack (SPEC 7): the production Site and Coordinator behind the interface of the
+game.
+"""
 
 from countless.core.publisher import Scheme
 from countless.simulation.world import World

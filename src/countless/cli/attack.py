@@ -1,4 +1,6 @@
-"""`countless attack`: let an adversary loose on a tracker, and count how often it leads the answer out of its bound."""
+"""`countless attack`: let an adversary loose on a tracker, and count how often it leads the answer out of
+its bound.
+"""
 
 import csv
 import json
@@ -111,7 +113,9 @@ def _print(console: Console, matches: list[Match]) -> None:
     schemes = list(dict.fromkeys(match.setting.scheme for match in matches))
     if len(schemes) > 1 and len(matches) > len(schemes):
         console.print(_league(matches, schemes))
-        console.print("Worst error / alpha, with the games broken. Promised and not kept is marked with !", highlight=False)
+        console.print(
+            "Worst error / alpha, with the games broken. Promised and not kept is marked with !", highlight=False
+        )
     else:
         console.print(_list(matches))
     console.print("Not broken by these games is not proved: proofs are in docs/theory.", highlight=False)

@@ -63,9 +63,7 @@ def _noisy_plan(sites: int, alpha: float, eta: float, calibration: str) -> Parti
 
 
 def _print(console: Console, findings: tuple[Finding, ...]) -> None:
-    table = Table(
-        "audit", "claimed epsilon", "worst seen", "tried", "verdict", title="partial_dp under audit"
-    )
+    table = Table("audit", "claimed epsilon", "worst seen", "tried", "verdict", title="partial_dp under audit")
     for finding in findings:
         worst = f"{finding.worst:.4f}" if isfinite(finding.worst) else "unbounded"
         tried = f"{finding.tried:,} {finding.unit}"

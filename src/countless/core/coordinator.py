@@ -138,8 +138,8 @@ class Coordinator:
         entry.repaced = hello.round == self.round  # in round 0 the pace it came with is of this round too
         if slot < 0:
             return self._start(self._opening_for(entry))
-        self._publisher.join(entry)
-        if not self._pending:
+        if not self._pending:  # else it is there when the round begins
+            self._publisher.join(entry)
             self._publish()
         return self._tell(entry)
 
@@ -340,7 +340,12 @@ class Coordinator:
         return self._tell(entry)
 
     def _tell(self, entry: Entry) -> Outbox:
-        """Give a site the pace in force from the count that is known, which is the base it was given."""
+        """Give a site the pace in force, from the base it was given; after a change of pace, from the count that is known.
+
+        An old hello that comes late must not make a site look at the same events twice: told from the same base again,
+        it takes no notice.
+        """
         entry.told = True
         pace = self._publisher.pace(entry.slot)
-        return [(entry.address, Repace(self.counter, self.round, pace, entry.known))]
+        since = entry.known if entry.repaced else entry.base
+        return [(entry.address, Repace(self.counter, self.round, pace, since))]

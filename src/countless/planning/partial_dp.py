@@ -177,20 +177,12 @@ def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[R
             "a power of two, so that the tree of K - 1 inputs is full; cheapest found",
         ),
         Reason("threshold", round_.threshold, "cheapest found with the noise scales"),
-        Reason(
-            "threshold_scale", round_.threshold_scale, "a block changes the counts of two phases by one each"
-        ),
-        Reason(
-            "tree_scale", round_.tree_scale, "those two counts change at most 2 log2(K) - 1 nodes of the tree"
-        ),
+        Reason("threshold_scale", round_.threshold_scale, "a block changes the counts of two phases by one each"),
+        Reason("tree_scale", round_.tree_scale, "those two counts change at most 2 log2(K) - 1 nodes of the tree"),
         Reason("epsilon", round_.epsilon, "2 / threshold_scale + (2 log2(K) - 1) / tree_scale"),
-        Reason(
-            "bias", found.bias, f"{sites} tanh(epsilon/4): what the answers can teach about the active blocks"
-        ),
+        Reason("bias", found.bias, f"{sites} tanh(epsilon/4): what the answers can teach about the active blocks"),
         Reason("allowance", found.allowance, "the Chernoff sum over phases and both sides is at most eta"),
-        Reason(
-            "offset", found.offset, "balances staleness (answers too low) against leaked blocks (too high)"
-        ),
+        Reason("offset", found.offset, "balances staleness (answers too low) against leaked blocks (too high)"),
         Reason("cap", cap, "a round has this many reports with probability below eta/1000"),
     )
 
@@ -198,9 +190,7 @@ def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[R
 def _trivial(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     reports = trivial_reports(sites, alpha)
     reasons = (
-        Reason(
-            "allowance", sites, "each site's crossings differ from its count by less than one step, surely"
-        ),
+        Reason("allowance", sites, "each site's crossings differ from its count by less than one step, surely"),
         Reason("threshold", 1, "no noise, so every report may be published at once"),
         Reason("phases", reports, "reports in a round: the cheapest, given that synchronising costs 2 k"),
     )

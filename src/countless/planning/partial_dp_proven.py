@@ -118,9 +118,7 @@ def _least(function: Callable[[float], float], low: float, high: float, steps: i
 
 def reports_per_round(round_: Noisy) -> float:
     """Expected reports: T each phase, and a little more because a threshold below 0 counts as 0."""
-    return round_.phases * (
-        round_.threshold + round_.threshold_scale * exp(-round_.threshold / round_.threshold_scale)
-    )
+    return round_.phases * (round_.threshold + round_.threshold_scale * exp(-round_.threshold / round_.threshold_scale))
 
 
 def reports_quantile(round_: Noisy, failure: float) -> float:
@@ -160,11 +158,7 @@ def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
         threshold, b1, b2 = (exp(value) for value in point)
         smooth = Noisy(levels, threshold, b1, b2)  # a real T keeps the search smooth
         found = bound(sites, alpha, eta, smooth, effort)
-        return (
-            cost(sites, alpha, smooth.phases * threshold, found.allowance)
-            if isfinite(found.allowance)
-            else inf
-        )
+        return cost(sites, alpha, smooth.phases * threshold, found.allowance) if isfinite(found.allowance) else inf
 
     root = sqrt(sites)
     point = [log(8 * root + 2), log(0.4 * root + 1), log(0.4 * root + 1)]
@@ -192,20 +186,15 @@ def simplex(
 ) -> list[float]:
     """Nelder and Mead's downhill simplex: the best point met within the given number of evaluations."""
     points = [list(start)] + [
-        [value + (size if axis == moved else 0.0) for axis, value in enumerate(start)]
-        for moved in range(len(start))
+        [value + (size if axis == moved else 0.0) for axis, value in enumerate(start)] for moved in range(len(start))
     ]
     ranked = sorted((function(point), point) for point in points)
     left = evaluations - len(points)
     while left > 0:
         worst_value, worst = ranked[-1]
-        centre = [
-            sum(column) / (len(ranked) - 1) for column in zip(*(p for _, p in ranked[:-1]), strict=True)
-        ]
+        centre = [sum(column) / (len(ranked) - 1) for column in zip(*(p for _, p in ranked[:-1]), strict=True)]
 
-        def along(
-            distance: float, c: list[float] = centre, w: list[float] = worst
-        ) -> tuple[float, list[float]]:
+        def along(distance: float, c: list[float] = centre, w: list[float] = worst) -> tuple[float, list[float]]:
             point = [middle + distance * (middle - bad) for middle, bad in zip(c, w, strict=True)]
             return function(point), point
 

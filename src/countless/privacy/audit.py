@@ -97,11 +97,7 @@ def audit_exhaustively(subject: Subject, events: int = 5, step: int = 2) -> Find
 
 
 def _threshold_vectors(order: tuple[int, ...], step: int) -> Iterator[dict[Block, int]]:
-    blocks = [
-        (site, block)
-        for site in sorted(set(order))
-        for block in range(1, (order.count(site) - 1) // step + 2)
-    ]
+    blocks = [(site, block) for site in sorted(set(order)) for block in range(1, (order.count(site) - 1) // step + 2)]
     for places in product(range(1, step + 1), repeat=len(blocks)):
         yield dict(zip(blocks, places, strict=True))
 
@@ -124,9 +120,7 @@ def _ending_patterns(
             yield Transcript(step, order, endings, (0,) * min(size, phases - 1))
 
 
-def _see_neighbours(
-    subject: Subject, transcript: Transcript, thresholds: dict[Block, int], worst: Worst
-) -> None:
+def _see_neighbours(subject: Subject, transcript: Transcript, thresholds: dict[Block, int], worst: Worst) -> None:
     if subject.law is None:
         raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
     evidence = Evidence(subject.law, transcript, thresholds)

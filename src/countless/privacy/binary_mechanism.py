@@ -106,9 +106,7 @@ class BinaryMechanism:
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidParameter("value", value, "an integer")
         if self._added >= self.length:
-            raise InvalidParameter(
-                "inputs", self._added + 1, f"at most {self.length}: more would not be private"
-            )
+            raise InvalidParameter("inputs", self._added + 1, f"at most {self.length}: more would not be private")
         self._added += 1
         level = (self._added & -self._added).bit_length() - 1
         # The completed node takes over everything below it, which is emptied.

@@ -50,9 +50,7 @@ def lower_limit(successes: int, trials: int, confidence: float) -> float:
     low, high = 0.0, successes / trials
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if upper_tail(successes, trials, middle) <= 1 - confidence else (low, middle)
-        )
+        low, high = (middle, high) if upper_tail(successes, trials, middle) <= 1 - confidence else (low, middle)
     return low
 
 

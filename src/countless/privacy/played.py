@@ -45,9 +45,7 @@ def audit_played(subject: Subject, plays: int, dice: Dice, confidence: float = 0
     found = [_bound(subject, scenario, plays, dice.split(scenario.name), each) for scenario in scenarios()]
     best = max(found, key=lambda outcome: outcome.limit)
     claimed = subject.claim.epsilon
-    witness = (
-        f"{best.scenario}: the event came up {best.mine} and {best.theirs} times in {best.trials} plays each"
-    )
+    witness = f"{best.scenario}: the event came up {best.mine} and {best.theirs} times in {best.trials} plays each"
     return Finding(
         audit="played",
         subject=subject.name,
@@ -72,9 +70,7 @@ def _bound(subject: Subject, scenario: Scenario, plays: int, dice: Dice, confide
     return PlayedBound(scenario.name, hits, misses, trials, log_ratio_limit(hits, misses, trials, confidence))
 
 
-def _play(
-    subject: Subject, scenario: Scenario, place: int, plays: int, dice: Dice
-) -> list[Transcript | None]:
+def _play(subject: Subject, scenario: Scenario, place: int, plays: int, dice: Dice) -> list[Transcript | None]:
     """Transcripts; None for those that leak the block, which no event may contain."""
     thresholds = scenario.thresholds(place)
     noise = DiceNoise(dice)

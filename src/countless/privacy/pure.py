@@ -64,9 +64,7 @@ def posterior_tight(guarantee: PartialDP, sample: Sample) -> GeneralisationBound
     return bound("posterior, tight and pure", POSTERIOR_PRIOR, terms, 0.0, LINEAR, PRODUCT)
 
 
-def transfer_tight(
-    guarantee: PartialDP, sample: Sample, accuracy: Accuracy, eta: float
-) -> GeneralisationBound:
+def transfer_tight(guarantee: PartialDP, sample: Sample, accuracy: Accuracy, eta: float) -> GeneralisationBound:
     """The tight transfer theorem for pure partial privacy.
 
     The error is `alpha` plus that of `posterior_tight` plus `sqrt(m_hat ln(1/eta)/2)/m`, the failure
@@ -86,9 +84,7 @@ def transfer_tight(
     demand_pure(guarantee, "transfer_tight")
     sampling = sqrt(sample.active * log(1 / check_failure("eta", eta)) / 2) / sample.m
     terms = {"sample error": accuracy.error, **_privacy_and_leak(guarantee, sample), "sampling": sampling}
-    return bound(
-        "transfer, tight and pure", ANSWER_PRIOR, terms, accuracy.failure / (1 - eta), LINEAR, PRODUCT
-    )
+    return bound("transfer, tight and pure", ANSWER_PRIOR, terms, accuracy.failure / (1 - eta), LINEAR, PRODUCT)
 
 
 def transfer_exponential(

@@ -13,14 +13,10 @@ from countless.privacy.subjects import subject
 from countless.privacy.tape import audit_tapes
 from countless.privacy.thresholds import PhasedShape
 
-SMALL = PhasedShape(
-    phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12)
-)
+SMALL = PhasedShape(phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12))
 """For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold."""
 
-TINY = PhasedShape(
-    phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_length=1, tree_scale=Fraction(3, 2)
-)
+TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_length=1, tree_scale=Fraction(3, 2))
 """For black-box audits: three draws of narrow noise, so that all of them can be enumerated."""
 
 

@@ -70,9 +70,7 @@ def noise_off(shape: PhasedShape) -> Subject:
 def one_level_too_few(shape: PhasedShape) -> Subject:
     """The tree's noise is calibrated for one level less than it has: the paper's `log L`."""
     levels = tree_levels(min(shape.tree_length, max(1, shape.phases - 1)))
-    return _altered(
-        "one-level-too-few", shape, replace(shape, tree_scale=shape.tree_scale * (levels - 1) / levels)
-    )
+    return _altered("one-level-too-few", shape, replace(shape, tree_scale=shape.tree_scale * (levels - 1) / levels))
 
 
 def wrong_threshold_scale(shape: PhasedShape) -> Subject:
@@ -89,16 +87,12 @@ def forgets_a_leak(shape: PhasedShape) -> Subject:
 def no_start_test(shape: PhasedShape) -> Subject:
     """Thresholds are tested at crossings only."""
     build = WithoutStartTest
-    return Subject(
-        "no-start-test", _claim(shape), shape, lambda noise: build(shape, noise), Law(shape, False)
-    )
+    return Subject("no-start-test", _claim(shape), shape, lambda noise: build(shape, noise), Law(shape, False))
 
 
 def one_noise_for_all(shape: PhasedShape) -> Subject:
     """One threshold noise for all phases: it has no law of independent cells, so it can only be played."""
-    return Subject(
-        "one-noise-for-all", _claim(shape), shape, lambda noise: OneNoiseForAll(shape, noise), None
-    )
+    return Subject("one-noise-for-all", _claim(shape), shape, lambda noise: OneNoiseForAll(shape, noise), None)
 
 
 SUBJECTS: dict[str, Callable[[PhasedShape], Subject]] = {

@@ -21,7 +21,7 @@ LARGEST = 1_000_000
 """No more noise tapes than this for one database."""
 
 
-class _NeedsMore(Exception):  # noqa: N818 - a signal, not an error
+class _NeedsMore(Exception):
     def __init__(self, scale: Fraction) -> None:
         self.scale = scale
 

@@ -111,9 +111,7 @@ def resampling(sample: Sample, accuracy: Accuracy, sample_slack: float) -> Gener
     return bound("resampling (lemma sample_acc)", ANSWER_POSTERIOR, terms, failure, LINEAR, IN_RANGE, PRODUCT)
 
 
-def posterior_linear(
-    guarantee: PartialDP, sample: Sample, posterior_slack: float = 0.0
-) -> GeneralisationBound:
+def posterior_linear(guarantee: PartialDP, sample: Sample, posterior_slack: float = 0.0) -> GeneralisationBound:
     """Lemma "trans_linear", and "rdp_post_sim_m_hat" if m_hat is given.
 
     The error is `(m_hat/m)(e^epsilon - 1) + kappa/m + 2 posterior_slack`, the failure
@@ -235,14 +233,10 @@ def posterior_pure(guarantee: PartialDP, sample: Sample, eta: float) -> Generali
         "sampling": sqrt(2 * sample.active * log(2 / check_failure("eta", eta))) / sample.m,
     }
     name = "posterior sample, pure (lemma cond_pure_dp)"
-    return bound(
-        name, "query on a sample from the posterior - under the distribution", terms, eta, LINEAR, PRODUCT
-    )
+    return bound(name, "query on a sample from the posterior - under the distribution", terms, eta, LINEAR, PRODUCT)
 
 
-def transfer_pure(
-    guarantee: PartialDP, sample: Sample, accuracy: Accuracy, eta: float
-) -> GeneralisationBound:
+def transfer_pure(guarantee: PartialDP, sample: Sample, accuracy: Accuracy, eta: float) -> GeneralisationBound:
     """Theorem "transfer_pure_dp", and "transfer_pure_dp_mhat" if m_hat is given.
 
     The error is `alpha` plus that of `posterior_pure`, the failure `beta + eta`. The constants c and d in the

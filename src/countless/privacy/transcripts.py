@@ -176,9 +176,7 @@ class Evidence:
                 phase = self.phase_of(event)
                 changes[phase] = changes.get(phase, 0) + change
         changes = {phase: change for phase, change in changes.items() if change}
-        return sum(self._threshold_ratio(*item) for item in changes.items()) + self._tree_ratio(
-            changes, worst_nodes
-        )
+        return sum(self._threshold_ratio(*item) for item in changes.items()) + self._tree_ratio(changes, worst_nodes)
 
     def _threshold_ratio(self, phase: int, change: int) -> float:
         count = self.counts[phase]

@@ -9,24 +9,22 @@ from countless.core.publisher import OVER, Case, Consequence, Publisher
 from countless.errors import UnknownName
 from countless.planning.book import PlanBook
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
-from countless.privacy.binary_mechanism import BinaryMechanism
 from countless.privacy.noise import DiceNoise, Noise
+from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.schemes.calibrated import Calibrated
 
 
 class NoisyPhases(Publisher):
-    """Crossings are counted in phases of noisy length; each phase's count enters a private running sum."""
+    """Crossings go into the phased counter that `countless audit` audits; its noisy value is all the public hears."""
 
     def __init__(self, plan: PartialDPPlan, step: int, noise: Noise) -> None:
+        shape = PhasedShape(
+            plan.phases, plan.threshold, plan.threshold_scale, max(1, plan.tree_length), plan.tree_scale
+        )
         self._plan = plan
         self._pace = Blocks(step)
-        self._noise = noise
-        # The last phase ends the round, so its count is never published and needs no place in the tree.
-        self._sums = BinaryMechanism.with_scale(max(1, plan.tree_length), plan.tree_scale, noise)
+        self._counter = PhasedCounter(shape, noise)
         self._total = 0  # at the start of the round; what joiners bring is added
-        self._published = 0  # the noisy number of crossings
-        self._phase = 0
-        self._count = 0  # crossings in this phase
 
     def pace(self, slot: int) -> Pace:
         """The same for all; each site draws its thresholds lazily."""
@@ -35,10 +33,7 @@ class NoisyPhases(Publisher):
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """The transcript starts at the exact total."""
         self._total = departed + sum(entry.base for entry in entries)
-        self._draw()
         self._announce()
-        while self._count >= self._threshold and not self._end_phase():
-            pass  # noise below -threshold ends a phase before its first crossing
 
     def join(self, entry: Entry) -> None:
         """What the newcomer brings is known exactly."""
@@ -52,35 +47,16 @@ class NoisyPhases(Publisher):
         return None
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
-        """One crossing after the other; a threshold at or below the count ends a phase, also at its very start."""
-        while True:
-            taken = min(crossings, max(0, self._threshold - self._count))
-            self._count += taken
-            crossings -= taken
-            if self._count < self._threshold:
+        """One crossing after the other: a batch must equal its events."""
+        for _ in range(crossings):
+            if self._counter.finished:
                 break
-            if self._end_phase():
-                return OVER
-            if not crossings and self._count < self._threshold:
-                break
-        return OVER if entry.crossings >= self._plan.cap else None
-
-    def _end_phase(self) -> bool:
-        """Publish, and draw the next threshold; True if that was the last phase."""
-        self._phase += 1
-        if self._phase >= self._plan.phases:
-            return True
-        self._published = self._sums.add(self._count)
-        self._count = 0
-        self._draw()
+            self._counter.crossing()
         self._announce()
-        return False
-
-    def _draw(self) -> None:
-        self._threshold = self._plan.threshold + self._noise.laplace(self._plan.threshold_scale)
+        return OVER if self._counter.finished or entry.crossings >= self._plan.cap else None
 
     def _announce(self) -> None:
-        self.estimate: int = self._total + self._pace.step * (self._published + self._plan.offset)
+        self.estimate: int = self._total + self._pace.step * (self._counter.value + self._plan.offset)
 
 
 class PartialDP(Calibrated[PartialDPPlan]):

@@ -251,7 +251,8 @@ class FaultyWorld:
             return
         if self._one_in(weather.disconnect):
             self._cut([host])
-        if self._one_in(weather.leave) and len(self.hosts) > 1:
+        staying = sum(not other.leaving for other in self.hosts.values())
+        if self._one_in(weather.leave) and staying > 1:
             host.leaving = True
             self._dispatch(host, "farewell", host.site.exactly())
         elif self._one_in(weather.crash):

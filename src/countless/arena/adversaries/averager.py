@@ -10,9 +10,10 @@ from countless.randomness import SeededDice
 
 @dataclass(frozen=True)
 class Averager(Adversary):
-    """Idea: noise that is drawn afresh for every answer hides nothing from one who asks often enough. The last site serves as a
-    probe: feed it a step, read answer minus truth, repeat `reads` times, take the mean. Push a group by half a step between
-    two readings: if the mean rose, the group has reported and is overestimated, so leave it; if not, push it on.
+    """Idea: noise that is drawn afresh for every answer hides nothing from one who asks often enough. The
+    last site serves as a probe: feed it a step, read answer minus truth, repeat `reads` times, take the
+    mean. Push a group by half a step between two readings: if the mean rose, the group has reported and is
+    overestimated, so leave it; if not, push it on.
 
     Sees: the answers. Must beat: `fresh-noise`, which adds new noise to every answer and thinks itself safe.
     """

@@ -10,11 +10,13 @@ from countless.randomness import SeededDice
 
 @dataclass(frozen=True)
 class Feedback(Adversary):
-    """Idea: every site works through a queue of jobs, as `trace` says or in random bursts, under a fleet-wide limit. A site
-    sends until its job is done or the answer moves: then the limiter, which reads the answer, makes it back off and lets the
-    next one go first. An honest system, and yet every site tends to stop just after it was overestimated.
+    """Idea: every site works through a queue of jobs, as `trace` says or in random bursts, under a
+    fleet-wide limit. A site sends until its job is done or the answer moves: then the limiter, which reads
+    the answer, makes it back off and lets the next one go first. An honest system, and yet every site
+    tends to stop just after it was overestimated.
 
-    `job` is the mean size of a job, as a multiple of the step (or of a thousandth of the total while there is none).
+    `job` is the mean size of a job, as a multiple of the step (or of a thousandth of the total while there
+    is none).
 
     Sees: the answers. Must beat: `lattice`.
     """

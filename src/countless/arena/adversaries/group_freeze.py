@@ -10,13 +10,13 @@ from countless.randomness import SeededDice
 
 @dataclass(frozen=True)
 class GroupFreeze(Adversary):
-    """Idea: half a step after a synchronisation, a site that has reported is overestimated by a quarter of a step on average,
-    one that has not is underestimated by as much; half a step later it is the other way round. The answer says which way
-    a whole group leans, even where single reports are hidden in phases: freeze the groups that lean the wanted way, and push
-    the others on until they do.
+    """Idea: half a step after a synchronisation, a site that has reported is overestimated by a quarter of
+    a step on average, one that has not is underestimated by as much; half a step later it is the other way
+    round. The answer says which way a whole group leans, even where single reports are hidden in phases:
+    freeze the groups that lean the wanted way, and push the others on until they do.
 
-    `group` is the number of sites pushed together; by default as many as the answer's last jump was worth in steps, so that
-    one group moves the answer about half the time.
+    `group` is the number of sites pushed together; by default as many as the answer's last jump was worth
+    in steps, so that one group moves the answer about half the time.
 
     Sees: the answers. Must beat: `lattice`.
     """

@@ -10,11 +10,13 @@ from countless.randomness import SeededDice
 
 @dataclass(frozen=True)
 class LeakChaser(Adversary):
-    """Idea: when the answer moves, the site that was just fed stands exactly on its lattice. Unless its offset is redrawn, its
-    next report is one step away, to the event. Collect such sites, then feed each of them a step less one event: the
-    tracker hears nothing at all while the truth grows by almost a step for every site collected.
+    """Idea: when the answer moves, the site that was just fed stands exactly on its lattice. Unless its
+    offset is redrawn, its next report is one step away, to the event. Collect such sites, then feed each
+    of them a step less one event: the tracker hears nothing at all while the truth grows by almost a step
+    for every site collected.
 
-    `collect` is the share of the sites to expose before cashing in. A new round makes the collection worthless.
+    `collect` is the share of the sites to expose before cashing in. A new round makes the collection
+    worthless.
 
     Sees: the answers. Must beat: `unredrawn`, secret thresholds that leave exposed offsets in force.
     """

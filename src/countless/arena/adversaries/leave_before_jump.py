@@ -13,12 +13,14 @@ SILENCE = {"hyz": 2.3, "blocks": 1.3}
 
 @dataclass(frozen=True)
 class LeaveBeforeJump(Adversary):
-    """Idea: the mirror image of stop after jump. A site that has long been silent is underestimated. Feed a site; if the
-    answer moves, start again; once it has stood still for `silence` steps, leave the site there.
+    """Idea: the mirror image of stop after jump. A site that has long been silent is underestimated. Feed
+    a site; if the answer moves, start again; once it has stood still for `silence` steps, leave the site
+    there.
 
-    On a lattice the first jump gives the offset away, and the next one is a step later to the event. In `hyz` the silence has
-    no limit, only a price: so with small alpha, where rounds have reports to spare, this side is the worse one. Without a
-    step (`deterministic`) every site is left one event before it must speak.
+    On a lattice the first jump gives the offset away, and the next one is a step later to the event. In
+    `hyz` the silence has no limit, only a price: so with small alpha, where rounds have reports to spare,
+    this side is the worse one. Without a step (`deterministic`) every site is left one event before it
+    must speak.
 
     Sees: the answers. Must beat: `lattice`, and likewise `hyz`.
     """

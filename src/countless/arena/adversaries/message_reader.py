@@ -10,12 +10,12 @@ from countless.randomness import SeededDice
 
 @dataclass(frozen=True)
 class MessageReader(Adversary):
-    """Idea: stop after jump, without waiting for the answer. A site is fed until the message counter moves: it has just
-    reported, so it is overestimated, however well the answer hides it. Leave it. This is why message counts, report times
-    and per-site counts are for operators only (SPEC section 8).
+    """Idea: stop after jump, without waiting for the answer. A site is fed until the message counter
+    moves: it has just reported, so it is overestimated, however well the answer hides it. Leave it. This
+    is why message counts, report times and per-site counts are for operators only (SPEC section 8).
 
-    Sees: everything. Must beat: `lattice` and `dithered`. Cannot beat `sampled`, whose next coin no message gives away,
-    nor `deterministic`.
+    Sees: everything. Must beat: `lattice` and `dithered`. Cannot beat `sampled`, whose next coin no
+    message gives away, nor `deterministic`.
     """
 
     name: ClassVar[str] = "message-reader"

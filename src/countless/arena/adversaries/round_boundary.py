@@ -10,11 +10,12 @@ from countless.randomness import SeededDice
 
 @dataclass(frozen=True)
 class RoundBoundary(Adversary):
-    """Idea: a synchronisation is where errors are forgotten, if it is done right. Leave every site overestimated all the
-    time, so that the round ends at its most wrong; then, in the first moments of the new round, when every site has just
-    adopted its pace, hit one site with a batch of many steps.
+    """Idea: a synchronisation is where errors are forgotten, if it is done right. Leave every site
+    overestimated all the time, so that the round ends at its most wrong; then, in the first moments of the
+    new round, when every site has just adopted its pace, hit one site with a batch of many steps.
 
-    Sees: the answers. Must beat: `drifting`, which starts a round from its own estimate instead of the exact total.
+    Sees: the answers. Must beat: `drifting`, which starts a round from its own estimate instead of the
+    exact total.
     """
 
     name: ClassVar[str] = "round-boundary"

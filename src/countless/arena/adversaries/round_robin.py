@@ -17,8 +17,8 @@ def burst(view: View, share: float) -> int:
 class RoundRobin(Adversary):
     """Idea: perfectly regular traffic. Ignores what it sees.
 
-    Sees: the answers. Must beat: `aligned`, whose sites all speak at the same counts, so that regular traffic makes all
-    errors grow together.
+    Sees: the answers. Must beat: `aligned`, whose sites all speak at the same counts, so that regular
+    traffic makes all errors grow together.
     """
 
     name: ClassVar[str] = "round-robin"

@@ -1,7 +1,9 @@
-"""Search (SPEC 7): evolve the parameters of the other adversaries against one scheme, for as long as one is told to.
+"""Search (SPEC 7): evolve the parameters of the other adversaries against one scheme, for as long as one
+is told to.
 
-A small evolution strategy: start from every adversary as it is, then mutate one of the best so far, play it, keep what is worse
-for the tracker. What it finds is then played on seeds it was not bred on, so that its luck is not mistaken for its skill.
+A small evolution strategy: start from every adversary as it is, then mutate one of the best so far, play
+it, keep what is worse for the tracker. What it finds is then played on seeds it was not bred on, so that
+its luck is not mistaken for its skill.
 """
 
 from collections.abc import Callable
@@ -38,7 +40,8 @@ def evolve(
     sees: str = "answers",
     clock: Callable[[], float] = monotonic,
 ) -> Found:
-    """The best of `tries` variants, or of what can be tried in so many seconds; the defaults are always tried.
+    """The best of `tries` variants, or of what can be tried in so many seconds; the defaults are always
+    tried.
 
     `setting.adversary` is ignored. With `tries` alone the result depends on the seed only.
     """

@@ -12,7 +12,8 @@ from countless.randomness import SeededDice
 class SingleSite(Adversary):
     """Idea: all sites but the last stay at zero for ever. Ignores what it sees.
 
-    Sees: the answers. Must beat: `clipping`, a lattice that refuses negative points and so counts idle sites as half busy.
+    Sees: the answers. Must beat: `clipping`, a lattice that refuses negative points and so counts idle
+    sites as half busy.
     """
 
     name: ClassVar[str] = "single-site"

@@ -10,13 +10,13 @@ from countless.randomness import SeededDice
 
 @dataclass(frozen=True)
 class StopAfterJump(Adversary):
-    """Idea: at the very event at which a site reports, it is overestimated: by a step in `hyz`, by half a step in
-    `lattice`, by the rest of its block in `blocks`. Leave it there, do the same with the next, and all errors add up,
-    where the proof for oblivious traffic expects them to cancel.
+    """Idea: at the very event at which a site reports, it is overestimated: by a step in `hyz`, by half a
+    step in `lattice`, by the rest of its block in `blocks`. Leave it there, do the same with the next, and
+    all errors add up, where the proof for oblivious traffic expects them to cancel.
 
-    Against `blocks` a jump is worth more the earlier in its block it comes. Blocks start where the round found the site, and
-    the adversary knows its own inputs: a site whose jump came in the later part of its block is fed on, to the next jump
-    (`early` is the part of the block that will do; 1 takes every jump).
+    Against `blocks` a jump is worth more the earlier in its block it comes. Blocks start where the round
+    found the site, and the adversary knows its own inputs: a site whose jump came in the later part of its
+    block is fed on, to the next jump (`early` is the part of the block that will do; 1 takes every jump).
 
     Sees: the answers. Must beat: `lattice`, and likewise `hyz` and `blocks`.
     """

@@ -1,9 +1,10 @@
 """The oblivious copy that all three frameworks are built from: one stretch of `hyz` (SPEC 5).
 
-A stretch starts at a known total, samples every event with probability 1/step, and estimates each site by its last report,
-as `schemes/hyz.py` does; here without rounds, because the frameworks say themselves when a copy starts and ends. `Tracker`
-strings stretches together into a tracker that synchronises when its plan says so. One message is one report, or one of the
-two that a synchronisation costs a site. Steps come from the calibration of `hyz`; nothing is computed here.
+A stretch starts at a known total, samples every event with probability 1/step, and estimates each site by
+its last report, as `schemes/hyz.py` does; here without rounds, because the frameworks say themselves when
+a copy starts and ends. `Tracker` strings stretches together into a tracker that synchronises when its plan
+says so. One message is one report, or one of the two that a synchronisation costs a site. Steps come from
+the calibration of `hyz`; nothing is computed here.
 """
 
 from countless.planning.book import PlanBook

@@ -15,11 +15,13 @@ class _Level:
 
 
 class DifferenceEstimators(Framework):
-    """While the total doubles from F to 2F it is cut into blocks of alpha F/2; level j has an estimator for each run of 2^j.
+    """While the total doubles from F to 2F it is cut into blocks of alpha F/2; level j has an estimator
+    for each run of 2^j.
 
-    Finished blocks are summed in dyadic groups, so the answer is F plus at most one frozen value per level plus the running
-    block, each within its share of the error. Every site and the coordinator must agree when a block starts: that costs 2k
-    messages for every block, so at least `2k * 2/alpha` for each doubling, which is what the paper holds against it.
+    Finished blocks are summed in dyadic groups, so the answer is F plus at most one frozen value per level
+    plus the running block, each within its share of the error. Every site and the coordinator must agree
+    when a block starts: that costs 2k messages for every block, so at least `2k * 2/alpha` for each
+    doubling, which is what the paper holds against it.
     """
 
     scheme = "difference estimators"
@@ -80,7 +82,9 @@ class DifferenceEstimators(Framework):
             self._end_block()
 
     def _end_block(self) -> None:
-        """Freeze the level whose run of blocks has just ended; all lower levels begin again with the next block."""
+        """Freeze the level whose run of blocks has just ended; all lower levels begin again with the next
+        block.
+        """
         self._block += 1
         ended = (self._block & -self._block).bit_length() - 1
         if ended >= self._levels_needed or self._block * self.alpha / 2 >= 1:

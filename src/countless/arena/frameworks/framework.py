@@ -1,7 +1,8 @@
-"""What the three frameworks share (SPEC 5): an answer that moves in factors of about 1 + alpha, and the flip number.
+"""What the three frameworks share (SPEC 5): an answer that moves in factors of about 1 + alpha, and the
+flip number.
 
-They are baselines, built to be measured beside `dithered` and `deterministic`, at few sites and up to a horizon that must be
-known beforehand. They are not products: no joins, no faults, no wire.
+They are baselines, built to be measured beside `dithered` and `deterministic`, at few sites and up to a
+horizon that must be known beforehand. They are not products: no joins, no faults, no wire.
 """
 
 from abc import ABC, abstractmethod

@@ -7,22 +7,27 @@ from countless.arena.frameworks.copies import Copy
 from countless.arena.frameworks.framework import Framework, flip_number
 from countless.privacy.noise import DiceNoise
 
-# Of the whole life, by advanced composition. A generous 8, so that it can be run at all: 1 takes eight times the copies.
+# Of the whole life, by advanced composition. A generous 8, so that it can be run at all: 1 takes eight
+# times the copies.
 EPSILON = 8
 SLACK = 1e-3
-MAJORITY = 40  # copies for each unit of noise: the noisy question is asked at every report, and none may be answered early
+MAJORITY = (
+    40  # copies for each unit of noise: the noisy question is asked at every report, and none may be answered early
+)
 
 
 class PrivateMedian(Framework):
-    """About sqrt(flip number) copies, whose dice are kept private: sparse vector says when, a noisy median says what.
+    """About sqrt(flip number) copies, whose dice are kept private: sparse vector says when, a noisy median
+    says what.
 
-    The number of copies that have outgrown the answer is compared, with Laplace noise on both sides, with half of them; when
-    it passes, a value is published below which about half of the copies lie, again by noisy counts. Each answer costs
-    `eps0 = EPSILON / sqrt(8 flips ln(1/SLACK))`, so for a majority to drown the noise there must be dozens of times
-    1/eps0 copies: the constant in front of the square root is what makes it dear.
+    The number of copies that have outgrown the answer is compared, with Laplace noise on both sides, with
+    half of them; when it passes, a value is published below which about half of the copies lie, again by
+    noisy counts. Each answer costs `eps0 = EPSILON / sqrt(8 flips ln(1/SLACK))`, so for a majority to
+    drown the noise there must be dozens of times 1/eps0 copies: the constant in front of the square root
+    is what makes it dear.
 
-    In this distributed setting the proof has a hole that the paper names: the answer can only move when a message arrives, and
-    that message gives one copy's coin away. So this is measured, not promised.
+    In this distributed setting the proof has a hole that the paper names: the answer can only move when a
+    message arrives, and that message gives one copy's coin away. So this is measured, not promised.
     """
 
     scheme = "private median"
@@ -62,7 +67,9 @@ class PrivateMedian(Framework):
         self._threshold = self.copies // 2 + self._laplace(1)
 
     def _median(self) -> float:
-        """The first point of a grid of factors 1 + alpha/8 with about half of the copies below it, by noisy counts."""
+        """The first point of a grid of factors 1 + alpha/8 with about half of the copies below it, by
+        noisy counts.
+        """
         value = max(1.0, (1 + self.alpha / 4) * self.estimate)
         for _ in range(64):
             below = sum(copy.estimate <= value for copy in self._copies)

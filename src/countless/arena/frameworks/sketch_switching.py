@@ -8,9 +8,10 @@ from countless.errors import InvalidParameter
 class SketchSwitching(Framework):
     """One fresh copy for each change of the answer. A copy whose answer has been seen is never asked again.
 
-    Every copy follows the stream from its first event, because a count cannot be learnt afterwards, so the messages are those
-    of one copy times the flip number - times a half, since a copy that has been used is switched off. Each copy is within
-    alpha/4; the answer moves when the copy in use has outgrown it by alpha/2.
+    Every copy follows the stream from its first event, because a count cannot be learnt afterwards, so the
+    messages are those of one copy times the flip number - times a half, since a copy that has been used is
+    switched off. Each copy is within alpha/4; the answer moves when the copy in use has outgrown it by
+    alpha/2.
     """
 
     scheme = "sketch switching"

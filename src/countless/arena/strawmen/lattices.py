@@ -1,4 +1,5 @@
-"""Strawmen on lattices (SPEC 7): each leaves out one thing that `lattice` or `dithered` does, and pays for it.
+"""Strawmen on lattices (SPEC 7): each leaves out one thing that `lattice` or `dithered` does, and pays for
+it.
 
 They take the plan of `lattice`, so that nothing but the omission tells them apart. None of them is for use.
 """
@@ -48,7 +49,9 @@ class Aligned(Lattice):
 
 
 class Thrifty(Lattice):
-    """Believes that the errors of many sites cancel altogether, and takes ten times the step that is proved."""
+    """Believes that the errors of many sites cancel altogether, and takes ten times the step that is
+    proved.
+    """
 
     name = "thrifty"
 
@@ -68,7 +71,9 @@ class _Clipped(LatticePoints):
 
 
 class Clipping(Lattice):
-    """Finds negative lattice points absurd and takes them for zero: every idle site then counts for half a step."""
+    """Finds negative lattice points absurd and takes them for zero: every idle site then counts for half a
+    step.
+    """
 
     name = "clipping"
 
@@ -88,7 +93,9 @@ class _Noisy(LatticePoints):
 
 
 class FreshNoise(Lattice):
-    """Adds fresh noise of about half a step to every answer, and thinks that a single report can no longer be seen."""
+    """Adds fresh noise of about half a step to every answer, and thinks that a single report can no longer
+    be seen.
+    """
 
     name = "fresh-noise"
 
@@ -114,7 +121,9 @@ class _Inheriting(LatticePoints):
 
 
 class Drifting(Lattice):
-    """Starts each round from its own last estimate instead of the exact total: errors of all rounds add up."""
+    """Starts each round from its own last estimate instead of the exact total: errors of all rounds add
+    up.
+    """
 
     name = "drifting"
 
@@ -153,7 +162,9 @@ class _ShortPhases(LatticePoints):
 
 
 class Unredrawn(Lattice):
-    """Secret thresholds as in `dithered`, at the price of `lattice`: a site that ends a phase keeps its offset."""
+    """Secret thresholds as in `dithered`, at the price of `lattice`: a site that ends a phase keeps its
+    offset.
+    """
 
     name = "unredrawn"
 

@@ -49,8 +49,8 @@ class Pollster(Scheme):
 class Classical(Hyz):
     """`hyz` with the calibration it is usually quoted with: right at any one moment with probability 3/4.
 
-    By Chebyshev: the standard deviation of the error is at most sqrt(k) steps, and two of them are allowed. It promises
-    nothing about all moments together, which is what `hyz` itself pays for.
+    By Chebyshev: the standard deviation of the error is at most sqrt(k) steps, and two of them are
+    allowed. It promises nothing about all moments together, which is what `hyz` itself pays for.
     """
 
     name = "classical"
@@ -80,7 +80,9 @@ class _Telltale(Phases):
 
 
 class Leaking(Dithered):
-    """`dithered`, but the number of reports shows in the last digits of the answer: harmless rounding, one might think."""
+    """`dithered`, but the number of reports shows in the last digits of the answer: harmless rounding, one
+    might think.
+    """
 
     name = "leaking"
 

@@ -1,5 +1,6 @@
-"""The strawmen by name: trackers with a known flaw, so that an adversary that finds nothing elsewhere can prove that it
-can find something (SPEC 7)."""
+"""The strawmen by name: trackers with a known flaw, so that an adversary that finds nothing elsewhere can
+prove that it can find something (SPEC 7).
+"""
 
 from countless.arena.strawmen.lattices import Aligned, Clipping, Drifting, FreshNoise, Thrifty, Unredrawn
 from countless.arena.strawmen.others import Classical, Leaking, Pollster

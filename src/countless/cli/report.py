@@ -1,0 +1,37 @@
+"""`countless report`: one HTML file that shows what the trackers cost and which of them hold."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from countless.arena.survey import Effort, conduct
+
+EXAMPLE = "Example:  countless report --out report --games 5"
+
+
+def report(
+    out: Annotated[Path, typer.Option(help="Directory for report.html and report.json.")] = Path(),
+    games: Annotated[int, typer.Option(help="Games for each pair of the league.", min=1)] = 2,
+    sites: Annotated[int, typer.Option(help="Sites in the league.", min=2)] = 256,
+    events: Annotated[int, typer.Option(help="Events of each game of the league.", min=100)] = 20_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same report.")] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Draw it: attacks, costs, the league, and where each scheme is the cheapest. Takes a minute or two."""
+    effort = Effort(seed=seed, games=games, jobs=jobs or os.cpu_count() or 1, sites=sites, events=events)
+    console = Console(stderr=True)
+    with console.status("playing and planning"):
+        survey = conduct(effort)
+    from countless.arena.page import render
+
+    out.mkdir(parents=True, exist_ok=True)
+    page = out / "report.html"
+    page.write_text(render(survey), encoding="utf-8")
+    numbers = json.dumps(survey.as_json(), indent=2)
+    (out / "report.json").write_text(numbers + "\n", encoding="utf-8")
+    print(numbers if as_json else f"Wrote {page}")

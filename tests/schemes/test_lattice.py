@@ -1,0 +1,91 @@
+"""`lattice`: what a lattice says of a site is off by at most half a step, and by any amount equally likely."""
+
+from collections import Counter
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.dice import ScriptedDice
+
+from countless.core.ledger import Entry
+from countless.core.messages import Address
+from countless.core.paces import Lattice
+from countless.core.publisher import OVER
+from countless.schemes.lattice import LatticePoints
+from countless.schemes.lattices import Lattices
+
+
+def publisher(step: int, offsets: list[int], reports: int = 10**9) -> LatticePoints:
+    return LatticePoints(Lattices(step, len(offsets), ScriptedDice(offsets)), reports)
+
+
+def entries(*bases: int) -> list[Entry]:
+    return [Entry(Address(slot), base, slot) for slot, base in enumerate(bases)]
+
+
+def play(made: LatticePoints, site: Entry, count: int) -> bool:
+    """The site has come to `count`: it reports its last lattice point, if that is new. True if the round is over."""
+    point = made._lattices[site.slot].floor(count)
+    before = site.known
+    if point <= before:
+        return False
+    site.known = point
+    return made.hear(site, before, 1) is OVER
+
+
+@given(st.integers(1, 60), st.integers(0, 10**40), st.integers(0, 200))
+def test_a_sites_error_is_uniform_on_half_a_step_either_way(step: int, base: int, more: int) -> None:
+    """Over all offsets, at any count: each of the `step` values from -(step-1)/2 to (step-1)/2 exactly once."""
+    errors = Counter[Fraction]()
+    for offset in range(step):
+        made, [site] = publisher(step, [offset]), entries(base)
+        made.open([site], departed=0)
+        play(made, site, base + more)
+        points = made._points  # the published number is a float: too coarse for 10^40
+        errors[points + Fraction(step - 1, 2) - (base + more)] += 1
+    assert errors == {Fraction(2 * i - (step - 1), 2): 1 for i in range(step)}
+
+
+@given(st.integers(1, 30), st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=6), st.data())
+def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
+    step: int, counts: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    offsets = data.draw(st.lists(st.integers(0, step - 1), min_size=len(counts), max_size=len(counts)))
+    made, sites = publisher(step, offsets), entries(*[base for base, _ in counts])
+    made.open(sites, departed=17)
+    for site, (base, more) in zip(sites, counts, strict=True):
+        play(made, site, base + more)
+    truth = 17 + sum(base + more for base, more in counts)
+    assert abs(made.estimate - truth) <= len(counts) * (step - 1) / 2
+
+
+def test_points_below_zero_are_not_clipped() -> None:
+    made, [site] = publisher(10, [7]), entries(2)
+    made.open([site], departed=0)
+    assert made.estimate == -3 + 4.5
+
+
+def test_a_newcomer_stands_on_its_lattice_too() -> None:
+    made, sites = publisher(10, [0, 3]), entries(20, 58)
+    made.open(sites[:1], departed=0)
+    assert made.estimate == 20 + 4.5
+    made.join(sites[1])
+    assert made.estimate == 20 + 53 + 9
+
+
+def test_a_round_ends_after_its_reports_also_inside_a_batch() -> None:
+    made, [site] = publisher(10, [0], reports=4), entries(0)
+    made.open([site], departed=0)
+    assert not play(made, site, 30)
+    assert play(made, site, 40)
+    made, [site] = publisher(10, [0], reports=4), entries(0)
+    made.open([site], departed=0)
+    assert play(made, site, 1000)
+
+
+def test_a_free_slot_moves_with_whoever_takes_it() -> None:
+    lattices = Lattices(10, 2, ScriptedDice([7, 4]))
+    lattices.shift(1, 25)
+    assert lattices[1] == Lattice(10, 9)
+    assert lattices[1].floor(25) - 25 == Lattice(10, 4).floor(0)
+    assert len(lattices) == 2

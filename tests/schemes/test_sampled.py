@@ -1,0 +1,111 @@
+"""`sampled`: a coin for each event, and nobody can tell where the event happened.
+
+One tape of coins, indexed by the global number of the event, gives the same answers after every event however the events
+are spread over the sites. With each site drawing its own gaps this is equality in law.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.schemes import Plain
+from support.worlds import COUNTER
+
+from countless.core.coordinator import Coordinator
+from countless.core.messages import Address, DownMessage, Report, Snapshot, StartRound, UpMessage
+from countless.core.paces import Sampled
+from countless.core.publisher import Scheme
+from countless.planning.sampled import plan_sampled
+from countless.randomness import SeededDice
+from countless.schemes.sampled import Sampled as SampledScheme
+
+STEP = 4
+
+
+class TapeSite:
+    """A site whose coins are on a tape that all sites share."""
+
+    def __init__(self) -> None:
+        self.count = self.round = self.crossings = 0
+        self.sampled = False
+
+    def event(self, head: bool) -> tuple[UpMessage, ...]:
+        self.count += 1
+        if self.sampled and not head:
+            return ()
+        self.crossings += 1
+        return (Report(COUNTER, self.round, self.count, self.crossings),)
+
+    def receive(self, message: DownMessage, head: bool) -> tuple[UpMessage, ...]:
+        self.round, self.crossings, self.sampled = message.round, 0, isinstance(message.pace, Sampled)
+        if isinstance(message, StartRound):
+            return (Snapshot(COUNTER, self.round, self.count),)
+        # A site that spoke before it was told of the round: the coin of that one event is looked at now.
+        if message.since < self.count and head:
+            self.crossings = 1
+            return (Report(COUNTER, self.round, self.count, 1),)
+        return ()
+
+
+def answers(scheme: Scheme, sites: list[int], tape: list[bool], known: int) -> list[float]:
+    """The published answers when event t happens at sites[t]; the coordinator starts with `known` events, exactly."""
+    coordinator = Coordinator(
+        COUNTER, scheme, SeededDice(1), alpha=0.2, delta=0.1, fleet=[Address(name) for name in range(6)]
+    )
+    world = {Address(name): TapeSite() for name in range(6)}
+    published = []
+    for number, (name, head) in enumerate(zip(sites, tape, strict=True)):
+        address = Address(name)
+        queue: list[tuple[Address, UpMessage]] = [(address, message) for message in world[address].event(head)]
+        while queue:
+            speaker, message = queue.pop(0)
+            for to, down in coordinator.receive(speaker, message):
+                queue += [(to, reply) for reply in world[to].receive(down, head)]
+        if number >= known:
+            published.append(coordinator.published)
+    return published
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 5), min_size=150, max_size=150), st.lists(st.integers(0, 5), min_size=150, max_size=150))
+def test_the_assignment_of_events_to_sites_changes_nothing(seed: int, left: list[int], right: list[int]) -> None:
+    dice = SeededDice(seed)
+    tape = [dice.below(STEP) == 0 for _ in range(150)]
+    scheme = Plain("sampled", start=20, step=STEP, reports=7)
+    assert answers(scheme, left, tape, known=0) == answers(scheme, right, tape, known=0)
+
+
+def test_the_same_for_a_round_of_the_scheme_itself() -> None:
+    """With a real plan; the first round starts from an exact total, so the step is the same for all assignments."""
+    plan = plan_sampled(6, 0.2, 0.01, least_step=2)
+    start = next(total for total in range(1, 10**6) if plan.step(total) >= 2)
+    dice, events = SeededDice(3), start + plan.reports
+    tape = [dice.below(2) == 0 for _ in range(events)]
+    spread = [dice.below(6) for _ in range(events)]
+    runs = [
+        answers(SampledScheme(plan), sites, tape, known=0)
+        for sites in ([0] * events, spread, [number % 6 for number in range(events)])
+    ]
+    assert runs[0] == runs[1] == runs[2]
+    assert runs[0][-1] > start
+
+
+@pytest.mark.parametrize("sites", [1, 3])
+def test_gaps_drawn_by_each_site_have_the_law_of_the_tape(sites: int) -> None:
+    """Heads among 12 events, 6,000 runs, against the binomial law: 8 cells, 7 degrees, P(chi-square > 70) < 2e-12."""
+    size, events, step = 6_000, 12, 3
+    seen = [0] * 8
+    for run in range(size):
+        heads = 0
+        for site in range(sites):
+            dice = SeededDice(17).split(run, site)
+            cue, mine = Sampled(step).first(0, dice), events // sites
+            if mine >= cue.next_at:
+                heads += Sampled(step).after(mine, cue, dice).crossings
+        seen[min(heads, 7)] += 1
+    law = [1.0]  # the binomial law, one coin after the other
+    for _ in range(events):
+        law = [
+            (law[i] if i < len(law) else 0) * (1 - 1 / step) + (law[i - 1] if i else 0) / step
+            for i in range(len(law) + 1)
+        ]
+    law = [*law[:7], sum(law[7:])]
+    assert sum((count - size * p) ** 2 / (size * p) for count, p in zip(seen, law, strict=True)) < 70
