@@ -16,9 +16,7 @@ settings.load_profile("countless")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--rewrite", action="store_true", help="write what the scenarios print today into their files"
-    )
+    parser.addoption("--rewrite", action="store_true", help="write what the scenarios print today into their files")
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ DELTA = 1e-7
 
 # scheme -> (sites, alpha, events); `auto` needs many sites before it leaves `deterministic` for `dithered`.
 SIZES = {
-    "sampled": (16, 0.15, 10_000),
-    "dithered": (24, 0.15, 20_000),
-    "partial_dp": (16, 0.15, 20_000),
-    "auto": (256, 0.1, 6_000),
+    "sampled": (16, 0.25, 8_000),
+    "dithered": (24, 0.2, 10_000),
+    "partial_dp": (16, 0.25, 10_000),
+    "auto": (256, 0.1, 5_000),
 }
 ANSWERS_ONLY = [name for name, kind in ADVERSARIES.items() if kind.sees == "answers"]
 

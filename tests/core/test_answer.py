@@ -34,7 +34,9 @@ def test_bounds_are_the_totals_that_the_estimate_can_stand_for() -> None:
 
 def test_str_is_a_sentence() -> None:
     assert str(ANSWER) == "1,000 (from 800 to 1,333; holding, dithered, round 3, 12 sites)"
-    assert "silent: a, 7" in str(Answer(1, 0.1, 0.1, State.DEGRADED, 1, 2, "exact", ("a", 7)))
+    assert "silent: a, 7)" in str(Answer(1, 0.1, 0.1, State.DEGRADED, 1, 2, "exact", ("a", 7)))
+    many = Answer(1, 0.1, 0.1, State.DEGRADED, 1, 2000, "exact", tuple(range(1500)))
+    assert "silent: 0, 1, 2, 3, 4 and 1,495 more)" in str(many)
 
 
 @given(st.fractions(0, 10**9), st.fractions(0, 10**6))

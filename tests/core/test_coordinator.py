@@ -1,8 +1,6 @@
 """The coordinator, message by message: rounds, newcomers, departures, silence, restarts, and what it refuses."""
 
 import pytest
-from support.schemes import Plain
-from support.worlds import COUNTER, World, asked, down, report, snapshot
 
 from countless.core.answer import State
 from countless.core.coordinator import Coordinator, Memory
@@ -11,6 +9,8 @@ from countless.errors import PlanError, ProtocolError
 from countless.randomness import SeededDice
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
+from support.schemes import Plain
+from support.worlds import COUNTER, World, asked, down, report, snapshot
 
 A, B, C, D = (Address(name) for name in "abcd")
 
@@ -396,6 +396,17 @@ class TestRestart:
         made.wake()
         made.receive(A, snapshot(480, round=4))
         assert (made.published, made.answer.state) == (500, State.HOLDING)
+
+    def test_a_plan_for_more_than_is_found_is_made_again(self) -> None:
+        """What was published says 1,000 at least; a site that is given up on leaves 410. The step must fit that."""
+        memory = Memory(round=3, published=1100, departed=0, known=((A, 400), (B, 10)))
+        made = coordinator(Plain("blocks", start=100), memory=memory)
+        assert asked(made.wake()) == ["a", "b"]
+        made.receive(A, snapshot(400, round=4))
+        assert asked(made.silence(B)) == ["a"]
+        assert made.round == 5
+        made.receive(A, snapshot(400, round=5))
+        assert (made.answer.state, made._planned_for, made.published) == (State.DEGRADED, 410, 1100)
 
     def test_a_restart_with_nobody_left(self) -> None:
         made = coordinator(Exact(), memory=Memory(2, 9, 9, ()))

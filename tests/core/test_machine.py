@@ -11,8 +11,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from support.schemes import Plain, PlainDithered
-from support.worlds import COUNTER
 
 from countless.core.coordinator import Coordinator, Memory
 from countless.core.messages import Address, DownMessage, UpMessage
@@ -26,6 +24,8 @@ from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Phases
 from countless.schemes.exact import Exact
 from countless.schemes.lattice import LatticePoints
+from support.schemes import Plain, PlainDithered
+from support.worlds import COUNTER
 
 ALPHA = 0.2
 MOST_SITES = 6
@@ -56,9 +56,7 @@ class FaultyWorld(RuleBasedStateMachine):
 
     def _coordinator(self, fleet: list[Address] | None = None, memory: Memory | None = None) -> Coordinator:
         dice = self.dice.split("coordinator")
-        return Coordinator(
-            COUNTER, self.scheme, dice, alpha=ALPHA, delta=0.1, fleet=fleet or (), memory=memory
-        )
+        return Coordinator(COUNTER, self.scheme, dice, alpha=ALPHA, delta=0.1, fleet=fleet or (), memory=memory)
 
     def _site(self, address: Address) -> Site:
         in_fleet = address in self.coordinator._ledger

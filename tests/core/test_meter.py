@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from threading import Barrier, RLock, Thread
 
 import pytest
-from support.dice import NO_DICE
 
 from countless import Tracker
 from countless.client.meter import Meter
@@ -13,6 +12,7 @@ from countless.core.messages import Address, Repace, Report, Snapshot, StartRoun
 from countless.core.paces import Every, Growth, Pace
 from countless.core.site import Site
 from countless.errors import InvalidParameter, ProtocolError
+from support.dice import NO_DICE
 
 HITS = "hits"
 THREADS = 8
@@ -48,7 +48,7 @@ def together(*jobs: Callable[[], None]) -> None:
         barrier.wait()
         try:
             job()
-        except BaseException as failure:  # noqa: BLE001 - it is raised again below
+        except BaseException as failure:
             failures.append(failure)
 
     threads = [Thread(target=run, args=(job,)) for job in jobs]

@@ -5,12 +5,12 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.dice import NO_DICE, ScriptedDice
 
 from countless.core.dice import Dice
 from countless.core.paces import Blocks, Cue, Every, Growth, Lattice, Pace, Sampled
 from countless.errors import InvalidParameter
 from countless.randomness import SeededDice
+from support.dice import NO_DICE, ScriptedDice
 
 steps = st.integers(1, 40)
 batches = st.lists(st.integers(1, 90), min_size=1, max_size=30)
@@ -171,7 +171,7 @@ def test_a_step_is_a_whole_number_of_at_least_one(kind: type[Every], step: int) 
 
 @pytest.mark.parametrize(("step", "offset"), [(5, 5), (5, -1), (5, 1.0), (5, True), (0, 0)])
 def test_an_offset_lies_within_the_step(step: int, offset: int) -> None:
-    with pytest.raises(InvalidParameter, match="offset|step"):
+    with pytest.raises(InvalidParameter, match=r"offset|step"):
         Lattice(step, offset)
 
 

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.dice import NO_DICE
 
 from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, StartRound
 from countless.core.paces import Every, Growth, Lattice, Pace
 from countless.core.site import Site
 from countless.errors import InvalidParameter, ProtocolError
 from countless.randomness import SeededDice
+from support.dice import NO_DICE
 
 HITS = "hits"
 

@@ -1,12 +1,13 @@
 """The scenario files: commands, `----`, the full output. `pytest tests/scenarios --rewrite` writes the output anew.
 
-Read them in order: they are the documentation of the protocol. The commands are explained in `tests/support/scenario.py`.
+Read them in order: they are the documentation of the protocol. Commands are explained in `tests/support/scenario.py`.
 """
 
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
+
 from support.scenario import Scenario
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))

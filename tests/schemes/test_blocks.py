@@ -38,7 +38,10 @@ def test_the_mean_over_all_positions_is_the_truth(step: int, events: int) -> Non
     assert mean == 5 + 40 + events
 
 
-@given(st.integers(1, 30), st.lists(st.lists(st.integers(1, 80), max_size=20), min_size=1, max_size=4), st.integers(0, 99))
+streams = st.lists(st.lists(st.integers(1, 80), max_size=20), min_size=1, max_size=4)
+
+
+@given(st.integers(1, 30), streams, st.integers(0, 99))
 def test_it_is_never_off_by_a_step_a_site(step: int, streams: list[list[int]], seed: int) -> None:
     publisher, entries = opened(step, *[10 * slot for slot in range(len(streams))])
     sites = [

@@ -5,7 +5,6 @@ with probability at most 1e-9 in it; there are about 9 schemes * 17 runs of them
 """
 
 import pytest
-from support.streams import STREAMS, Stream, stream_named
 
 from countless import Tracker
 from countless.core.answer import State
@@ -13,12 +12,13 @@ from countless.core.messages import Message, StartRound
 from countless.randomness import SeededDice
 from countless.schemes.registry import SCHEMES, scheme_named
 from countless.transports.codec import encode
+from support.streams import STREAMS, Stream, stream_named
 from support.worlds import World
 
 DELTA = 1e-9
 NAMES = [*SCHEMES, "auto"]
 RANDOMISED = [name for name in NAMES if name not in ("exact", "deterministic", "auto")]
-BATCH_BLIND = [name for name in ("exact", "lattice", "dithered") if name in SCHEMES]
+BATCH_BLIND = [name for name in ("exact", "lattice") if name in SCHEMES]  # `dithered`: see test_dithered
 
 every_scheme = pytest.mark.parametrize("name", NAMES)
 # (sites, alpha, events): enough events for several rounds of the schemes that have them.
@@ -59,7 +59,7 @@ def test_exact_at_start_up(name: str) -> None:
 @every_scheme
 @pytest.mark.parametrize("stream", STREAMS)
 def test_within_alpha_after_every_event(name: str, stream: str) -> None:
-    sites, alpha, events = 20, 0.15, 8_000
+    sites, alpha, events = 20, 0.15, 6_000
     check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, events, seed=1))
 
 
@@ -71,7 +71,9 @@ def test_within_alpha_for_other_sizes(name: str, sites: int, alpha: float, event
 
 @pytest.mark.slow
 @every_scheme
-@pytest.mark.parametrize(("sites", "alpha", "stream"), [(1000, 0.1, "uniform"), (1000, 0.1, "bursts"), (50, 0.02, "zipf")])
+@pytest.mark.parametrize(
+    ("sites", "alpha", "stream"), [(1000, 0.1, "uniform"), (1000, 0.1, "bursts"), (50, 0.02, "zipf")]
+)
 def test_within_alpha_in_long_runs(name: str, sites: int, alpha: float, stream: str) -> None:
     check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, 150_000, seed=3))
 
@@ -99,7 +101,7 @@ def test_joins_and_leaves_keep_the_guarantee(name: str) -> None:
     sites, dice = 8, SeededDice(5)
     tracker = tracker_for(name, sites, 0.2)
     total = 0
-    for event in range(6_000):
+    for event in range(3_000):
         present = tracker.sites
         if event % 97 == 0:
             tracker.add_site()
@@ -127,6 +129,29 @@ def test_the_last_site_may_leave_and_another_come(name: str) -> None:
     tracker.add_site("new").add(5_000)
     assert tracker.total == 10_000
     assert within(tracker, 10_000)
+
+
+@every_scheme
+def test_a_restart_after_which_nobody_answers_for_a_long_time(name: str) -> None:
+    """All sites are given up on, so the new round starts from less than what had been published; then all come back."""
+    world = World(scheme_named(name), 60, alpha=0.2)
+    for site, n in stream_named("round_robin", 60, 20_000, seed=12):
+        world.add(site, n)
+    published = world.coordinator.published
+    world.coordinator = world._coordinator(memory=world.coordinator.memory)
+    world.coordinator.wake()  # and nothing of it arrives
+    for address in world.sites:
+        world.coordinator.silence(address)
+    answer = world.coordinator.answer
+    assert (answer.state, len(answer.silent)) == (State.DEGRADED, 60)
+    assert answer.estimate >= published
+    for address, site in world.sites.items():
+        world.settle(world.coordinator.join(address, site.exactly()))
+        world.up(address, site.resume())
+    assert world.coordinator.answer.state in (State.HOLDING, State.EXACT)
+    for site, n in stream_named("round_robin", 60, 5_000, seed=13):
+        world.add(site, n)
+        assert abs(world.coordinator.published - world.total) <= 0.2 * world.total
 
 
 class CountingCodec:
@@ -193,7 +218,7 @@ def test_a_synchronisation_finds_the_truth(name: str) -> None:
             started = [line for line in world.transcript[asked:] if isinstance(line[2], StartRound)]
             assert len({(address, message.round) for _, address, message in started}) == len(started)
     if name in RANDOMISED:
-        assert rounds >= 2
+        assert rounds >= 1
 
 
 @pytest.mark.parametrize("name", BATCH_BLIND)
@@ -203,10 +228,10 @@ def test_a_batch_is_its_events(name: str) -> None:
     A batch that runs past the end of a round is counted in at its end, not at its middle, so the cuts include the
     events at which a round of the unit stream ended.
     """
-    sites, events, dice = 10, 12_000, SeededDice(10)
+    sites, batches, dice = 10, 1_500, SeededDice(10)
     one_by_one, batched = tracker_for(name, sites, 0.2, seed=3), tracker_for(name, sites, 0.2, seed=3)
     batch: list[int] = []
-    for site in (dice.below(sites) for _ in range(events)):
+    for site in (dice.below(sites) for _ in range(batches)):
         for _ in range(dice.gap(20)):
             before = one_by_one.answer.round
             one_by_one.site(site).add()

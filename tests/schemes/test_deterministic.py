@@ -30,12 +30,11 @@ def test_the_answer_is_within_alpha_with_certainty(alpha: float, stream: list[tu
 
 def test_an_adversary_that_reads_the_answers_gains_nothing() -> None:
     """It always feeds the site whose last event moved the answer least, trying to gather silence everywhere."""
-    tracker, total, dice = Tracker(sites=10, alpha=0.1, scheme="deterministic"), 0, SeededDice(1)
+    tracker, dice = Tracker(sites=10, alpha=0.1, scheme="deterministic"), SeededDice(1)
     site = 0
-    for _ in range(20_000):
+    for total in range(1, 20_001):
         before = tracker.answer.estimate
         tracker.site(site).add()
-        total += 1
         assert abs(tracker.answer.estimate - total) <= 0.1 * total * ROUNDING
         if tracker.answer.estimate != before:
             site = dice.below(10)

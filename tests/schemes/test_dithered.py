@@ -6,7 +6,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plans import dithered_plan
 
 from countless import Tracker
 from countless.core.ledger import Entry
@@ -15,6 +14,7 @@ from countless.core.site import Site
 from countless.planning.dithered import DitheredPlan
 from countless.randomness import SeededDice
 from countless.schemes.dithered import Phases
+from support.plans import dithered_plan
 
 HITS = "hits"
 SLOTS = 5
@@ -47,7 +47,7 @@ class Reference:
 
     def B(self) -> Fraction:  # noqa: N802 - the letter of the proof
         estimates = [self.last_point(slot) + Fraction(self.step - 1, 2) for slot in range(self.plan.sites)]
-        return (sum(estimates) - sum(self.bases)) / self.step
+        return (sum(estimates, Fraction(0)) - sum(self.bases)) / self.step
 
     def event(self, slot: int) -> None:
         self.counts[slot] += 1

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.dice import ScriptedDice
 
 from countless.core.ledger import Entry
 from countless.core.messages import Address
@@ -13,6 +12,7 @@ from countless.core.paces import Lattice
 from countless.core.publisher import OVER
 from countless.schemes.lattice import LatticePoints
 from countless.schemes.lattices import Lattices
+from support.dice import ScriptedDice
 
 
 def publisher(step: int, offsets: list[int], reports: int = 10**9) -> LatticePoints:
@@ -46,7 +46,10 @@ def test_a_sites_error_is_uniform_on_half_a_step_either_way(step: int, base: int
     assert errors == {Fraction(2 * i - (step - 1), 2): 1 for i in range(step)}
 
 
-@given(st.integers(1, 30), st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=6), st.data())
+bases_and_more = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=6)
+
+
+@given(st.integers(1, 30), bases_and_more, st.data())
 def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
     step: int, counts: list[tuple[int, int]], data: st.DataObject
 ) -> None:

@@ -4,7 +4,13 @@ from countless.planning.dithered import DitheredPlan, Phase
 
 
 def dithered_plan(
-    slots: int, phases: int = 4, *, length: float = 3.0, dither: float = 1.0, alpha: float = 0.1, allowance: float = 10.0
+    slots: int,
+    phases: int = 4,
+    *,
+    length: float = 3.0,
+    dither: float = 1.0,
+    alpha: float = 0.1,
+    allowance: float = 10.0,
 ) -> DitheredPlan:
     """Equal phases; the answer of each is the middle of it."""
     made = []

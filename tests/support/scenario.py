@@ -1,24 +1,21 @@
 """The little language of the scenario files: one command a line, its full output below it.
 
-    new SCHEME sites=a,b,c [start=10] [step=5] [reports=4] [phases=4] [seed=1]    a coordinator and its first sites
-    add SITE N            events happen; what the site says goes on the wire
-    event SITE N          the same, and everything is delivered until nobody says anything more
-    deliver [NUMBER ...]  deliver everything, or the messages of these numbers, in this order
-    wire                  what is under way, numbered
-    repeat NUMBER         put a copy on the wire
-    lose NUMBER           take a message off the wire
-    join SITE             a new site; with its last life over, a new life of it
-    leave SITE            a site goes for good
-    silence SITE          whoever owns the sockets has given up on it
-    reconnect SITE        a connection comes back: hello, and all that may have been lost again
-    restart               the coordinator dies; another goes on from its memory
-    answer, sites         what can be read
+new SCHEME sites=a,b,c [start=10] [step=5] [reports=4] [phases=4] [seed=1]    a coordinator and its first sites
+add SITE N            events happen; what the site says goes on the wire
+event SITE N          the same, and everything is delivered until nobody says anything more
+deliver [NUMBER ...]  deliver everything, or the messages of these numbers, in this order
+wire                  what is under way, numbered
+repeat NUMBER         put a copy on the wire
+lose NUMBER           take a message off the wire
+join SITE             a new site; with its last life over, a new life of it
+leave SITE            a site goes for good
+silence SITE          whoever owns the sockets has given up on it
+reconnect SITE        a connection comes back: hello, and all that may have been lost again
+restart               the coordinator dies; another goes on from its memory
+answer, sites         what can be read
 """
 
 from collections.abc import Callable
-
-from support.schemes import Plain, PlainDithered
-from support.worlds import COUNTER
 
 from countless.core.coordinator import Coordinator, Memory, Outbox
 from countless.core.messages import Address, Message, Report, Snapshot, StartRound, UpMessage
@@ -27,6 +24,8 @@ from countless.core.site import Site
 from countless.randomness import SeededDice
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
+from support.schemes import Plain, PlainDithered
+from support.worlds import COUNTER
 
 ALPHA = 0.1
 

@@ -1,7 +1,5 @@
 """Schemes without any calibration, whose numbers a test chooses, so that a person can follow every message."""
 
-from support.plans import dithered_plan
-
 from countless.core.dice import Dice
 from countless.core.ledger import Entry
 from countless.core.paces import Blocks, Sampled
@@ -11,6 +9,7 @@ from countless.schemes.crossings import Crossings
 from countless.schemes.dithered import Phases
 from countless.schemes.lattice import LatticePoints
 from countless.schemes.lattices import Lattices
+from support.plans import dithered_plan
 
 
 class Redrawn(LatticePoints):
@@ -22,7 +21,7 @@ class Redrawn(LatticePoints):
 
 
 class Plain(Scheme):
-    """Exact up to a total of `start`; then rounds of `reports` crossings of a pace of `step`, for at most `slots` sites."""
+    """Exact up to a total of `start`; then rounds of `reports` crossings, with `step`, for at most `slots` sites."""
 
     name = "plain"
     safe_against = "oblivious"

@@ -16,9 +16,7 @@ Line = tuple[str, Address, Message]
 class World:
     """Sites 0 .. sites-1 and a coordinator. Every message is delivered at once, in order, and written down."""
 
-    def __init__(
-        self, scheme: Scheme, sites: int, *, alpha: float = 0.1, delta: float = 1e-9, seed: int = 1
-    ) -> None:
+    def __init__(self, scheme: Scheme, sites: int, *, alpha: float = 0.1, delta: float = 1e-9, seed: int = 1) -> None:
         self.dice = SeededDice(seed)
         self.transcript: list[Line] = []
         self.sites: dict[Address, Site] = {}
@@ -104,5 +102,3 @@ def report(count: int, crossings: int, round: int = 0) -> Report:
 
 def snapshot(count: int, round: int = 0) -> Snapshot:
     return Snapshot(COUNTER, round, count)
-
-

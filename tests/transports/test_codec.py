@@ -124,8 +124,9 @@ def test_damaged_messages_are_a_message_or_a_protocol_error(message: Message, da
     decodes_or_refuses(bytes(damaged))
 
 
+numbers = st.integers(-(2**63), 2**64 - 1) | st.floats()
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5) | st.binary(max_size=9),
+    st.none() | st.booleans() | numbers | st.text(max_size=5) | st.binary(max_size=9),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=12,
 )

@@ -57,7 +57,8 @@ class Answer:
         return self.estimate / (1 - self.alpha)
 
     def __str__(self) -> str:
-        silent = f", silent: {', '.join(map(str, self.silent))}" if self.silent else ""
+        silent = f", silent: {', '.join(map(str, self.silent[:5]))}" if self.silent else ""
+        silent += f" and {len(self.silent) - 5:,} more" if len(self.silent) > 5 else ""
         return (
             f"{self.estimate:,} (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state}, {self.scheme}, "
             f"round {self.round}, {self.sites:,} sites{silent})"

@@ -65,6 +65,7 @@ class Coordinator:
         self._silent: dict[Address, None] = {}
         self._pending = 0  # sites that owe a Snapshot
         self._joined = 0  # sites that came during this round
+        self._planned_for = 0  # the total that the round's plan counts on
         for slot, address in enumerate(fleet):
             self._ledger.enter(address, 0, slot)
         for address, known in memory.known if memory else ():
@@ -244,18 +245,23 @@ class Coordinator:
 
     # From one round to the next
 
-    def _case(self, running: Opening | None) -> Case:
+    def _case(self, running: Opening | None, total: int | None = None) -> Case:
         counts = [entry.known for entry in self._ledger if entry.present]
         # As many as came during the last round may come again during the next: then that needs no other round.
         places = max(1, len(counts) + (2 * self._joined if self.round else 0))
-        total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
+        if total is None:
+            total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
         return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running)
 
-    def _ask_scheme(self, running: Opening | None) -> Opening | Stay:
-        return self.scheme.open(self._case(running), self._dice.split("round", self.round + 1))
+    def _ask_scheme(self, running: Opening | None, total: int | None = None) -> Opening | Stay:
+        case = self._case(running, total)
+        opening = self.scheme.open(case, self._dice.split("round", self.round + 1))
+        if isinstance(opening, Opening):
+            self._planned_for = case.total
+        return opening
 
-    def _fresh_opening(self) -> Opening:
-        opening = self._ask_scheme(None)
+    def _fresh_opening(self, total: int | None = None) -> Opening:
+        opening = self._ask_scheme(None, total)
         if isinstance(opening, Stay):
             raise InvariantBroken(f"scheme {self.scheme.name!r} wants to stay where nothing runs")
         return opening
@@ -315,6 +321,9 @@ class Coordinator:
 
     def _begin(self) -> Outbox:
         entries = list(self._ledger)
+        if self._ledger.departed + sum(entry.base for entry in entries) < self._planned_for:
+            # Silent sites count for less than what had been published of them: plan for what is known, and ask again.
+            return self._start(self._fresh_opening(self._ledger.known_total))
         self._publisher.open(entries, self._ledger.departed)
         self._publish()
         outbox: Outbox = []
@@ -340,7 +349,7 @@ class Coordinator:
         return self._tell(entry)
 
     def _tell(self, entry: Entry) -> Outbox:
-        """Give a site the pace in force, from the base it was given; after a change of pace, from the count that is known.
+        """Give a site the pace in force, from the base it was given; after a change of pace, from what is known.
 
         An old hello that comes late must not make a site look at the same events twice: told from the same base again,
         it takes no notice.

@@ -12,7 +12,19 @@ from countless.errors import InvariantBroken, ProtocolError
 class Entry:
     """One site, in one life."""
 
-    __slots__ = ("address", "asked", "assumed", "base", "crossings", "known", "present", "repaced", "silent", "slot", "told")
+    __slots__ = (
+        "address",
+        "asked",
+        "assumed",
+        "base",
+        "crossings",
+        "known",
+        "present",
+        "repaced",
+        "silent",
+        "slot",
+        "told",
+    )
 
     def __init__(self, address: Address, count: int, slot: int) -> None:
         self.address = address
@@ -28,7 +40,8 @@ class Entry:
         self.present = True
 
     def __repr__(self) -> str:
-        facts = [name for name in ("asked", "assumed", "silent") if getattr(self, name)] + ([] if self.present else ["gone"])
+        facts = [name for name in ("asked", "assumed", "repaced", "silent") if getattr(self, name)]
+        facts += [] if self.present else ["gone"]
         return f"<Entry {self.address} known {self.known}, base {self.base}, {self.crossings} crossings {facts}>"
 
 

@@ -1,9 +1,7 @@
 """The schemes by name. A new scheme is one file and one line here; the conformance suite picks it up by itself."""
 
-from collections.abc import Callable
-
 from countless.core.publisher import Scheme
-from countless.errors import InvalidParameter, UnknownName
+from countless.errors import UnknownName
 from countless.schemes.auto import Auto
 from countless.schemes.blocks import Blocks
 from countless.schemes.deterministic import Deterministic

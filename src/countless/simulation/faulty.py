@@ -40,9 +40,7 @@ class Host:
 class FaultyWorld:
     """Everything that can go wrong between sites and coordinator."""
 
-    def __init__(
-        self, scheme: Scheme, sites: int, weather: Weather, *, alpha: float, delta: float, seed: int
-    ) -> None:
+    def __init__(self, scheme: Scheme, sites: int, weather: Weather, *, alpha: float, delta: float, seed: int) -> None:
         self._dice = SeededDice(seed)
         self._chance = self._dice.split("faults")
         self._scheme, self._alpha, self._delta = scheme, alpha, delta
@@ -76,7 +74,7 @@ class FaultyWorld:
 
     @property
     def counted(self) -> int:
-        """All events whose count still exists: at a site that lives, or left in good order, or known of one that died."""
+        """All events whose count still exists: at sites that live or left in good order, or known of dead ones."""
         dead = sum(self.owner.known(address) for address in self._dying())
         living = sum(host.site.count for host in self.hosts.values() if not host.amnesia)
         return self.finished + self.owner.buried + dead + living

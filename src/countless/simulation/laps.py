@@ -1,9 +1,9 @@
 """Streams in laps: one long pattern of runs, repeated, each time turned by a random amount (SPEC section 6).
 
-A pattern is a list of runs (site, how many events in a row). All events of a lap are the pattern's, shifted cyclically; so
-every lap brings every site the same number of events, in a random but related order. Memory is one pattern, and
-every question is a binary search in it, however long the stream. What this is not: independent arrivals. A site's
-count never strays from its share by more than a lap. Where that matters use `streams.independent`, event by event.
+A pattern is a list of runs (site, how many events in a row). The events of a lap are the pattern's, shifted
+cyclically; so every lap brings every site the same number of events, in a random but related order. Memory is one
+pattern, and every question is a binary search in it, however long the stream. What this is not: independent arrivals.
+A site's count never strays from its share by more than a lap. Where that matters use `streams.independent`.
 """
 
 from array import array

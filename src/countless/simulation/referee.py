@@ -1,6 +1,4 @@
-"""The referee: how far the published estimate has ever been from the truth. Imports the standard library only."""
-
-from fractions import Fraction
+"""The referee: how far the published estimate has ever been from the truth. Imports nothing."""
 
 
 class Referee:
@@ -25,10 +23,10 @@ class Referee:
 
     @property
     def worst_error_over_alpha(self) -> float:
-        """1 is the edge of what is promised."""
-        return self._error / self.alpha
+        """1 is the edge of what is promised. Rounded where a float could print 1.0000000000000002 at that edge."""
+        return round(self._error / self.alpha, 12)
 
     @property
     def inside(self) -> bool:
-        """Whether the worst moment was within 1 ± alpha: decided exactly, where a float could print 1.0000000000000002."""
-        return abs(Fraction(self.estimate) - self.truth) <= Fraction(repr(self.alpha)) * self.truth
+        """Whether the estimate was within 1 ± alpha of the truth at every moment."""
+        return self.worst_error_over_alpha <= 1

@@ -7,8 +7,8 @@ ways to read the same sequence make the two engines possible:
 - backwards, `when(site, count)` and `count(site, number)`: the fast engine asks at which event a site will speak next
   and what the others have counted by then, and never looks at the events in between.
 
-All of it is integers, so both engines agree to the last event. Streams do not react to the answers: adversaries, which do,
-live in the arena. Imports nothing but the standard library.
+All of it is integers, so both engines agree to the last event. Streams do not react to the answers: adversaries, which
+do, live in the arena. Imports nothing but the standard library.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class Stream(ABC):
 
     @abstractmethod
     def when(self, site: int, count: int) -> int | None:
-        """The number of the event that brings this site to `count` (from 1), or None if the site never counts so far."""
+        """The number of the event that brings this site to `count` (from 1); None if it never counts so far."""
 
     @abstractmethod
     def count(self, site: int, number: int) -> int:

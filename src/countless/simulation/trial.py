@@ -46,14 +46,16 @@ class Trial(NamedTuple):
         return world
 
     def _storm(self, world: FaultyWorld) -> None:
-        published, round = 0.0, 0
+        before = world.owner.coordinator.memory
         for _ in range(self.ticks):
             world.tick()
-            coordinator = world.owner.coordinator
-            _require(coordinator.known_total <= world.counted, "more is known than has happened")
-            _require(coordinator.published >= published, "the answer fell")
-            _require(coordinator.round >= round, "the round fell")
-            published, round = coordinator.published, coordinator.round
+            now = world.owner.coordinator.memory
+            _require(world.owner.coordinator.known_total <= world.counted, "more is known than has happened")
+            _require(now.published >= before.published, "the answer fell")
+            _require(now.round >= before.round, "the round fell")
+            known = dict(now.known)
+            _require(all(known.get(site, count) >= count for site, count in before.known), "a count fell")
+            before = now
 
     def _healed(self, world: FaultyWorld) -> None:
         world.heal()
@@ -79,7 +81,7 @@ class Trial(NamedTuple):
         # An answer published before may stand for events that died with a site: then the truth has to catch up first.
         coordinator, truth = world.owner.coordinator, world.counted
         off = abs(coordinator.published - truth) / truth / self.alpha
-        catching_up = world.lost and coordinator.published > truth
+        catching_up = world.lost > 0 and coordinator.published > truth
         _require(off <= 1 + 1e-9 or catching_up, f"off by {off:.3f} alpha")
 
     def _accounted(self, world: FaultyWorld) -> None:

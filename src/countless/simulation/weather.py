@@ -38,7 +38,7 @@ WEATHERS: dict[str, Weather] = {
     "restarts": Weather(coordinator_crash=60, outage=20),
     "crashes": Weather(crash=40),
     "amnesia": Weather(crash=60, amnesia=2),
-    "churn": Weather(join=60, leave=70, disconnect=60),
+    "churn": Weather(join=30, leave=25, disconnect=6, outage=20),
     "rough": ROUGH,
     "worst": replace(ROUGH, amnesia=3, delay=30),
     "unordered": Weather(ordered=False, delay=40, lose=10, repeat=10),

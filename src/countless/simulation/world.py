@@ -1,8 +1,8 @@
 """The reference world: the production Site and Coordinator, and a network without delay (SPEC section 6).
 
 Everything is delivered before the next event, and the truth is known. From the same seed a `Tracker` gives the same
-transcript: the dice are split in the same way. There are no locks here; a world belongs to one thread. Uses the rooms from
-`transports` down.
+transcript: the dice are split in the same way. There are no locks here; a world belongs to one thread. Uses the rooms
+from `transports` down.
 """
 
 from collections.abc import Sequence
@@ -151,7 +151,7 @@ class World:
 
 def site_names(sites: int | Sequence[SiteName]) -> list[SiteName]:
     """The names of a fleet: those given, or 0, 1, 2, ..."""
-    if isinstance(sites, bool) or isinstance(sites, str) or not isinstance(sites, int | Sequence):
+    if isinstance(sites, bool | str) or not isinstance(sites, int | Sequence):
         raise InvalidParameter("sites", sites, "a number of sites or a sequence of their names")
     if isinstance(sites, int):
         if sites < 0:

@@ -26,7 +26,7 @@ class Found:
     """The adversary that did best, on the seeds it was bred on."""
 
     adversary: Adversary
-    fitness: float  # mean over games of worst error / alpha
+    fitness: float  # mean over games of the worst error / alpha above plus that below
     tried: int
 
 
@@ -80,4 +80,7 @@ def mutate(adversary: Adversary, dice: SeededDice) -> Adversary:
 
 
 def _fitness(setting: Setting, seed: int, games: int) -> float:
-    return sum(play(setting, seed + i).worst for i in range(games)) / games
+    # Both sides count: some schemes start a round on the very edge of one side, by design, and that would
+    # hide all progress on the other.
+    scores = [play(setting, seed + i) for i in range(games)]
+    return sum(score.over + score.under for score in scores) / games

@@ -36,6 +36,8 @@ class StopAfterJump(Adversary):
                 fed_on = True
                 while fed_on:
                     yield Move(site, 1 + view.total, Until.ANSWER)
+                    if early >= 1:
+                        break
                     if view.round != round:
                         base, round = list(view.counts), view.round
                     inside = (view.counts[site] - base[site] - 1) % (view.step or 1) + 1

@@ -1,0 +1,180 @@
+"""`countless simulate`: what a fleet would cost and how wrong it would be, without deploying anything."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from countless.errors import InvalidParameter
+from countless.simulation.flushes import flush_messages
+from countless.simulation.run import Outcome, fast_run
+from countless.simulation.stream import Stream
+from countless.simulation.streams import STREAMS, stream_named
+from countless.simulation.traces import Trace, read_trace
+
+EXAMPLE = "Example:  countless simulate --sites 1000 --alpha 0.01 --events 1e9 --stream zipf --rate 10000/s"
+FLUSHES = (1, 15, 60)  # seconds
+MOST_EVENTS = 10**15
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def simulate(
+    scheme: Annotated[str, typer.Option(help="Which scheme counts; `auto` picks the cheapest with a proof.")] = "auto",
+    sites: Annotated[int, typer.Option(help="How many sites count.")] = 1000,
+    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
+    delta: Annotated[float, typer.Option(help="Probability, over the counter's life, of ever being wrong.")] = 0.05,
+    events: Annotated[str | None, typer.Option(help="How many events, such as 1e9 (a trace: all of it).")] = None,
+    stream: Annotated[str, typer.Option(help="What happens: " + ", ".join(STREAMS) + ".")] = "uniform",
+    trace: Annotated[Path | None, typer.Option(help="Recorded traffic instead: CSV or CSV.gz with t,site.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Events of the whole fleet, such as 10000/s (a trace: its own clock).")
+    ] = None,
+    adversary: Annotated[
+        str, typer.Option(help="What `auto` must stand against: adaptive, oblivious or sees-everything.")
+    ] = "adaptive",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same run.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write simulate.json and course.csv into this folder.")] = None,
+) -> None:
+    """Play a stream of events through the production sites and coordinator, and count every message."""
+    per_second = _events_per_second(rate) if rate is not None or trace is None else None
+    source = _source(stream, trace, sites, events, seed)
+    total = _events(events, source)
+    begin = time.perf_counter()
+    with _progress() as progress:
+        outcome = fast_run(
+            scheme, source, total, alpha=alpha, delta=delta, seed=seed, adversary=adversary, progress=progress
+        )
+    seconds = time.perf_counter() - begin
+    request = {
+        "scheme": scheme,
+        "stream": trace.name if trace else stream,
+        "sites": source.sites,
+        "alpha": alpha,
+        "delta": delta,
+    }
+    result = {**request, "seed": seed, **_measured(outcome), "seconds": round(seconds, 3)}
+    result["alternatives"] = _alternatives(source, total, per_second)
+    if out is not None:
+        _write(out, result, outcome)
+    if as_json:
+        print(json.dumps(result, indent=2))
+    else:
+        _print(Console(), result, per_second)
+
+
+def _source(name: str, trace: Path | None, sites: int, events: str | None, seed: int) -> Stream:
+    if trace is not None:
+        return read_trace(trace)
+    return stream_named(name, sites, _number(events or "1e9"), seed)
+
+
+def _events(events: str | None, source: Stream) -> int:
+    if not isinstance(source, Trace):
+        return _number(events or "1e9")
+    number = source.length if events is None else _number(events)
+    if number > source.length:
+        raise InvalidParameter("events", events, f"at most {source.length:,}, the length of the trace")
+    return number
+
+
+def _number(events: str) -> int:
+    try:
+        number = float(events)
+    except ValueError:
+        number = 0
+    if not (1 <= number <= MOST_EVENTS and number == int(number)):
+        raise InvalidParameter("events", events, f"a whole number from 1 to {MOST_EVENTS:.0e}, such as 1e9")
+    return int(number)
+
+
+def _events_per_second(rate: str | None) -> float:
+    text = "10000/s" if rate is None else rate
+    number, _, unit = text.partition("/")
+    allowed = "a positive number of events per s, m, h or d, such as 10000/s"
+    try:
+        value = float(number) / _UNITS[unit or "s"]
+    except (ValueError, KeyError):
+        raise InvalidParameter("rate", rate, allowed) from None
+    if not 0 < value < float("inf"):
+        raise InvalidParameter("rate", rate, allowed)
+    return value
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[float], None] | None]:
+    """A bar for people; nothing where the output goes into a pipe or a file."""
+    console = Console(stderr=True)
+    if not (console.is_terminal and sys.stdout.isatty()):
+        yield None
+        return
+    columns = (TextColumn("simulating"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda part: bar.update(task, completed=part)
+
+
+def _measured(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "events": outcome.events,
+        "messages": outcome.messages.total,
+        "messages_up": outcome.messages.up,
+        "messages_down": outcome.messages.down,
+        "bytes": outcome.messages.bytes,
+        "rounds": outcome.rounds,
+        "estimate": outcome.estimate,
+        "worst_error_over_alpha": outcome.worst_error_over_alpha,
+        "inside": outcome.inside,
+    }
+
+
+def _alternatives(source: Stream, events: int, per_second: float | None) -> dict[str, int]:
+    """Messages of the usual ways; at a flush only sites that have counted something send."""
+    costs = {"per_event": events}
+    for seconds in FLUSHES:
+        if per_second is not None:
+            costs[f"flush_{seconds}s"] = flush_messages(source, events, per_second * seconds)
+        elif isinstance(source, Trace):
+            costs[f"flush_{seconds}s"] = source.flushes(events, seconds)
+    return costs
+
+
+def _write(out: Path, result: dict[str, Any], outcome: Outcome) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "simulate.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        lines = [",".join(map(str, asdict(point).values())) for point in outcome.course]
+        header = "events,estimate,messages,round,scheme"
+        (out / "course.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidParameter("out", str(out), f"a folder that can be written ({error})") from error
+
+
+def _print(console: Console, result: dict[str, Any], per_second: float | None) -> None:
+    title = f"{result['scheme']}, {result['sites']:,} sites, {result['stream']}, alpha = {result['alpha']:g}"
+    table = Table("", "", title=title, show_header=False)
+    table.columns[1].justify = "right"
+    table.add_row("events", f"{result['events']:,}")
+    messages = f"{result['messages']:,} ({result['messages_up']:,} up, {result['messages_down']:,} down)"
+    table.add_row("messages", messages, style="bold")
+    table.add_row("bytes", f"{result['bytes']:,}")
+    table.add_row("rounds", f"{result['rounds']:,}")
+    verdict = "held" if result["inside"] else "broken"
+    table.add_row("worst error / alpha", f"{result['worst_error_over_alpha']:.3f} ({verdict})")
+    table.add_row("seconds", f"{result['seconds']:.1f}")
+    table.add_section()
+    for name, cost in result["alternatives"].items():
+        factor = cost / max(1, result["messages"])
+        table.add_row(f"messages, {name.replace('_', ' ')}", f"{cost:,} ({factor:,.1f} x)")
+    console.print(table)
+    clock = "the trace's own clock" if per_second is None else f"{per_second:,g} events/s"
+    console.print(f"Flushes at {clock}; at a flush only sites that counted something send a message.")

@@ -1,0 +1,95 @@
+"""`countless attack`, as a person or a script would use it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from countless.cli.attack import EXAMPLE, attack
+from countless.errors import InvalidParameter, UnknownName
+
+SMALL = ["--sites", "64", "--alpha", "0.1", "--events", "5e3", "--trials", "2", "--jobs", "1"]
+
+app = typer.Typer()
+app.command()(attack)
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, [*arguments, *SMALL])
+
+
+def test_json_says_what_the_issue_asks_for() -> None:
+    result = invoke("--scheme", "lattice", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["trials"] == 2
+    assert found["failures"] == 2
+    assert found["failure_rate_upper"] == 1
+    assert found["worst_error_over_alpha"] > 1
+    assert found["messages"] > 0
+    assert found["adversary"] == "stop-after-jump"
+    assert found["claimed"] is False
+    assert invoke("--scheme", "lattice", "--json").stdout == result.stdout
+
+
+def test_a_table_for_people() -> None:
+    result = invoke("--scheme", "lattice")
+    assert result.exit_code == 0
+    assert "2/2" in result.stdout
+    assert "not proved" in result.stdout
+
+
+def test_the_league() -> None:
+    result = invoke("--scheme", "deterministic,lattice", "--adversary", "all")
+    assert result.exit_code == 0
+    for name in ("deterministic", "lattice", "round-robin", "feedback", "message-reader"):
+        assert name in result.stdout
+
+
+def test_search_breeds_an_adversary() -> None:
+    result = invoke("--scheme", "lattice", "--adversary", "search", "--tries", "12", "--json")
+    assert json.loads(result.stdout)["failures"] == 2
+
+
+def test_files(tmp_path: Path) -> None:
+    invoke("--scheme", "lattice,sampled", "--out", str(tmp_path / "here"))
+    assert len(json.loads((tmp_path / "here" / "attack.json").read_text())["matches"]) == 2
+    rows = list(csv.DictReader((tmp_path / "here" / "games.csv").read_text().splitlines()))
+    assert [row["seed"] for row in rows] == ["1", "2", "1", "2"]
+    assert rows[0]["scheme"] == "lattice"
+    assert float(rows[0]["worst"]) > 1
+
+
+def test_a_broken_promise_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countless.arena.league.claimed", lambda setting: True)
+    assert invoke("--scheme", "lattice").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--events", "0"], "events"),
+        (["--events", "1.5"], "events"),
+        (["--events", "many"], "events"),
+        (["--events", "inf"], "events"),
+        (["--alpha", "0.5"], "alpha"),
+        (["--delta", "0"], "delta"),
+        (["--trials", "0"], "trials"),
+        (["--scheme", "nobody"], "scheme"),
+        (["--adversary", "nobody"], "adversary"),
+        (["--backend", "abacus"], "backend"),
+        (["--against", "nobody"], "adversary"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(arguments: list[str], word: str) -> None:
+    result = CliRunner().invoke(app, [*SMALL, *arguments])
+    assert isinstance(result.exception, InvalidParameter | UnknownName)
+    assert word in str(result.exception)
+
+
+def test_the_example_names_the_command() -> None:
+    assert "countless attack" in EXAMPLE

@@ -1,0 +1,78 @@
+"""`countless report`: one file that needs nothing else, with everything the issue asks for in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from countless.arena import survey as surveys
+from countless.arena.page import render
+from countless.arena.survey import Attacked, Effort, Survey
+from countless.cli.report import report
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same report over fewer plans and shorter games."""
+    monkeypatch.setattr(surveys, "MAP_SITES", (16, 256))
+    monkeypatch.setattr(surveys, "MAP_ALPHAS", (0.05, 0.1))
+    monkeypatch.setattr("countless.arena.figures.MAP_SITES", (16, 256))
+    monkeypatch.setattr("countless.arena.figures.MAP_ALPHAS", (0.05, 0.1))
+    for module in ("survey", "figures"):
+        monkeypatch.setattr(f"countless.arena.{module}.SITES", (16, 256))
+        monkeypatch.setattr(f"countless.arena.{module}.ALPHAS", (0.01, 0.1))
+    monkeypatch.setattr(surveys, "TYPICAL_SITES", 256)
+    monkeypatch.setattr(surveys, "ADVERSARY_NAMES", ("uniform", "stop-after-jump"))
+    monkeypatch.setattr("countless.cli.report.Effort", _small_effort)
+
+
+def _small_effort(**asked: int) -> Effort:
+    return Effort(**{**asked, "jobs": 1}, path_sites=64, path_alpha=0.1, path_events=3000)
+
+
+@pytest.mark.usefixtures("small")
+def test_one_self_contained_file(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(report)
+    arguments = ["--out", str(tmp_path), "--games", "1", "--sites", "32", "--events", "500"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.exception
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "https://cdn" not in page.split("<body>")[1]
+    assert '<script src="' not in page
+    assert "Plotly.newPlot" in page
+    for heading in ("An attack, event by event", "The league", "Messages against sites", "Messages against alpha"):
+        assert heading in page
+    for heading in ("Messages against the total", "Which plan is the cheapest", "The frameworks the paper argues"):
+        assert heading in page
+    numbers = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert {match["scheme"] for match in numbers["league"]} >= {"hyz", "dithered", "auto"}
+
+
+def test_a_broken_promise_would_be_seen() -> None:
+    def match(claimed: bool, failures: int) -> dict[str, object]:
+        facts = {"sites": 4, "alpha": 0.1, "delta": 0.05, "events": 10, "trials": 20, "claimed": claimed}
+        worst = {"worst_error_over_alpha": 2.0, "failures": failures, "failure_rate_lower": failures / 30}
+        return {"scheme": "s<1>", "adversary": f"a{claimed}{failures}", **facts, **worst}
+
+    league = [match(True, 0), match(False, 20), match(True, 20)]
+    two = {name: [1.0, 2.0] for name in surveys.SHOWN}
+    survey = Survey(
+        attacked=[Attacked("hyz", [1, 2], [0.0, 2.0])],
+        attack={"sites": 4, "alpha": 0.1, "adversary": "x"},
+        by_sites=two,
+        lower_bound=[1.0, 2.0],
+        by_alpha=two,
+        by_total=two,
+        totals=[1.0, 2.0],
+        cheapest=[["sampled"]],
+        ratio=[[1.0]],
+        league=league,
+        frameworks=[],
+    )
+    body = render(survey).split("<body>")[1]
+    for kind in ("held", "fell", "breach"):
+        assert body.count(f'<td class="{kind}">') == 1
+    assert "s&lt;1&gt;" in body

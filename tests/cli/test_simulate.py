@@ -1,0 +1,137 @@
+"""`countless simulate`, as a person or a script would use it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from countless.cli.simulate import EXAMPLE, simulate
+from countless.errors import InvalidParameter, UnknownName
+from countless.simulation.streams import STREAMS
+
+SMALL = ["--sites", "20", "--alpha", "0.1"]
+
+app = typer.Typer()
+app.command()(simulate)
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, [*SMALL, *arguments])
+
+
+def found(*arguments: str) -> dict[str, Any]:
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_json_says_what_a_fleet_would_cost() -> None:
+    result = found("--events", "1e6", "--rate", "1000/s")
+    assert result["events"] == 1_000_000
+    assert result["messages"] == result["messages_up"] + result["messages_down"]
+    assert 0 < result["messages"] < 5_000
+    assert result["bytes"] > 4 * result["messages"]
+    assert result["worst_error_over_alpha"] <= 1
+    assert result["inside"] is True
+    assert result["rounds"] >= 0
+    assert result["seconds"] >= 0
+    assert result["alternatives"] == {
+        "per_event": 1_000_000,
+        "flush_1s": 20_000,
+        "flush_15s": pytest.approx(1_333, abs=20),
+        "flush_60s": pytest.approx(333, abs=20),
+    }
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_every_stream(stream: str) -> None:
+    result = found("--events", "20000", "--stream", stream, "--scheme", "deterministic")
+    assert (result["events"], result["inside"]) == (20_000, True)
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    first, again, other = (found("--events", "1e5", "--scheme", "lattice", "--seed", seed) for seed in "778")
+    for result in (first, again, other):
+        del result["seconds"]
+    assert first == again
+    assert first["messages"] != other["messages"]
+
+
+def test_a_table_for_people_and_no_bar_in_a_pipe() -> None:
+    result = invoke("--events", "1e5")
+    assert result.exit_code == 0
+    assert "worst error / alpha" in result.stdout
+    assert "only sites that counted something" in result.stdout.replace("\n", " ")
+    assert "simulating" not in result.output
+
+
+def test_files(tmp_path: Path) -> None:
+    result = found("--events", "1e5", "--out", str(tmp_path / "new" / "folder"))
+    folder = tmp_path / "new" / "folder"
+    assert json.loads((folder / "simulate.json").read_text()) == result
+    with (folder / "course.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[-1]["events"] == "100000"
+    assert int(rows[-1]["messages"]) == result["messages"]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    file = tmp_path / "trace.csv"
+    lines = [f"{event // 10},{'abc'[event % 7 % 3]}" for event in range(1000)]
+    file.write_text("\n".join(["t,site", *lines]) + "\n")
+    return str(file)
+
+
+def test_a_trace_brings_its_own_sites_and_clock(trace: str) -> None:
+    result = found("--trace", trace)
+    assert (result["events"], result["sites"], result["stream"]) == (1000, 3, "trace.csv")
+    assert result["alternatives"] == {"per_event": 1000, "flush_1s": 300, "flush_15s": 21, "flush_60s": 6}
+    at_a_rate = found("--trace", trace, "--rate", "1000/s", "--events", "500")
+    assert (at_a_rate["events"], at_a_rate["alternatives"]["flush_1s"]) == (500, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parameter"),
+    [
+        (["--events", "1.5"], "events"),
+        (["--events", "0"], "events"),
+        (["--events", "many"], "events"),
+        (["--events", "1e16"], "events"),
+        (["--sites", "0"], "sites"),
+        (["--alpha", "0.5"], "alpha"),
+        (["--delta", "0"], "delta"),
+        (["--rate", "10/y"], "rate"),
+        (["--rate", "-1/s"], "rate"),
+        (["--stream", "nonsense"], "stream"),
+        (["--scheme", "nonsense"], "scheme"),
+        (["--adversary", "nonsense"], "adversary"),
+        (["--trace", "nowhere.csv"], "trace"),
+    ],
+)
+def test_bad_input_names_field_and_limit(arguments: list[str], parameter: str) -> None:
+    result = invoke("--events", "1000", *arguments)
+    assert isinstance(result.exception, InvalidParameter | UnknownName)
+    assert result.exception.parameter == parameter
+    assert "must be" in str(result.exception)
+
+
+def test_a_trace_is_not_longer_than_it_is(trace: str) -> None:
+    result = invoke("--trace", trace, "--events", "1001")
+    assert "at most 1,000" in str(result.exception)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = invoke("--events", "100", "--out", str(tmp_path / "file" / "folder"))
+    assert isinstance(result.exception, InvalidParameter)
+    assert result.exception.parameter == "out"
+
+
+def test_the_example_works() -> None:
+    assert EXAMPLE.startswith("Example:  countless simulate --sites 1000")

@@ -1,0 +1,127 @@
+"""`auto`: the cheapest proven scheme at every round start, never a weaker one, never more failure than delta."""
+
+from fractions import Fraction
+
+import pytest
+
+from countless import Tracker
+from countless.core.dice import Dice
+from countless.core.publisher import Case, Opening, Stay
+from countless.schemes.auto import AGAINST, Auto
+from countless.schemes.deterministic import Growing
+from countless.schemes.registry import ADVERSARIES, SCHEMES, stands_against
+from support.streams import stream_named
+
+DELTA = 1e-9
+
+
+class Watched(Auto):
+    """Remembers what it opened."""
+
+    def __init__(self, adversary: str = "adaptive") -> None:
+        super().__init__(adversary)
+        self.opened: list[tuple[Case, Opening]] = []
+
+    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+        opening = super().open(case, dice)
+        if isinstance(opening, Opening):
+            self.opened.append((case, opening))
+        return opening
+
+
+def run(scheme: Auto, sites: int, alpha: float, *parts: tuple[str, int, int]) -> Tracker:
+    """Each part is a stream, how many events, and in batches of how many."""
+    tracker, total = Tracker(sites=sites, alpha=alpha, delta=DELTA, scheme=scheme, seed=1), 0
+    for name, events, batch in parts:
+        for site, n in stream_named(name, sites, events, seed=1):
+            tracker.site(site).add(n * batch)
+            total += n * batch
+            assert abs(tracker.answer.estimate - total) <= alpha * total * (1 + 1e-12)
+    return tracker
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_it_never_considers_a_weaker_scheme(adversary: str) -> None:
+    assert all(stands_against(scheme.name, adversary) for scheme in AGAINST[adversary])
+    assert stands_against("deterministic", adversary)
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_it_never_picks_one(adversary: str) -> None:
+    scheme = Watched(adversary)
+    run(scheme, 300, 0.1, ("uniform", 40_000, 1), ("uniform", 5_000, 50))
+    picked = {opening.scheme for _, opening in scheme.opened}
+    assert len(picked) > 1 or adversary == "sees-everything"  # where `sampled` pays only for more sites
+    assert all(stands_against(name, adversary) for name in picked)
+
+
+def test_the_failures_of_all_rounds_sum_to_less_than_delta() -> None:
+    """Whatever their schemes: a plan's eta for its round, nothing for deterministic rounds, and no round twice."""
+    scheme = Watched()
+    run(scheme, 300, 0.1, ("uniform", 30_000, 1), ("single_site", 2_000, 200), ("uniform", 20_000, 100))
+    planned = [(case.round, opening.plan) for case, opening in scheme.opened if opening.scheme != "deterministic"]
+    assert len(planned) >= 3
+    numbers = [number for number, _ in planned]
+    assert len(set(numbers)) == len(numbers)
+    etas = [Fraction(getattr(plan, "eta")) for _, plan in planned]  # noqa: B009 - plans are of several kinds
+    assert sum(etas) <= Fraction(DELTA)
+    for (number, _), eta in zip(planned, etas, strict=True):
+        assert eta <= Fraction(DELTA) / (number * (number + 1))
+
+
+def test_one_busy_site_stays_deterministic() -> None:
+    """One site's reports tell the total by themselves; asking the other 299 would only cost."""
+    scheme = Watched()
+    tracker = run(scheme, 300, 0.1, ("single_site", 20_000, 50))
+    assert {opening.scheme for _, opening in scheme.opened} == {"deterministic"}
+    assert (tracker.answer.round, tracker.messages.down) == (0, 0)
+
+
+def test_few_sites_stay_deterministic() -> None:
+    scheme = Watched()
+    run(scheme, 5, 0.1, ("uniform", 20_000, 50))
+    assert {opening.scheme for _, opening in scheme.opened} == {"deterministic"}
+
+
+def test_many_busy_sites_leave_it() -> None:
+    scheme = Watched()
+    tracker = run(scheme, 300, 0.1, ("uniform", 50_000, 1))
+    assert tracker.answer.scheme == "dithered"
+
+
+def test_from_one_busy_site_to_many() -> None:
+    scheme = Watched()
+    run(scheme, 300, 0.1, ("single_site", 1_000, 10), ("uniform", 40_000, 20))
+    assert scheme.opened[0][1].scheme == "deterministic"
+    assert scheme.opened[-1][1].scheme == "dithered"
+
+
+def test_where_many_sites_are_busy_it_costs_less_than_deterministic() -> None:
+    costs = {}
+    for name in ("auto", "deterministic"):
+        tracker = Tracker(sites=300, alpha=0.1, scheme=name, seed=1)
+        for site, n in stream_named("uniform", 300, 60_000, seed=2):
+            tracker.site(site).add(20 * n)
+        costs[name] = tracker.messages.total
+    assert costs["auto"] < costs["deterministic"]
+
+
+def test_while_it_stays_it_says_nothing() -> None:
+    """More of the same is decided without a message: the publisher only learns when to ask again."""
+    tracker = Tracker(sites=5, alpha=0.1, scheme=Auto(), seed=1)
+    publisher = tracker._coordinator._publisher
+    assert isinstance(publisher, Growing)
+    until = publisher.until
+    for event in range(20_000):
+        tracker.site(event % 5).add()
+    assert tracker._coordinator._publisher is publisher
+    assert publisher.until is not None
+    assert until is not None
+    assert publisher.until > until
+    assert tracker.messages.down == 0
+
+
+def test_every_scheme_has_its_place_in_the_order_of_adversaries() -> None:
+    for name in SCHEMES:
+        assert stands_against(name, "oblivious")
+        assert not (stands_against(name, "sees-everything") and not stands_against(name, "adaptive"))
