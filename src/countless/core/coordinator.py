@@ -114,6 +114,10 @@ class Coordinator:
         gone = sum(entry.known for entry in self._ledger if not entry.present)
         return Memory(self.round, self.published, self._ledger.departed + gone, known)
 
+    def known_of(self, address: Address) -> int:
+        """The largest count heard of a site: what an owner saves who does not want to write down all of `memory`."""
+        return self._ledger[address].known
+
     def pace_of(self, address: Address) -> Pace:
         """The pace of a site in the present round."""
         return self._publisher.pace(self._ledger[address].slot)
@@ -122,7 +126,12 @@ class Coordinator:
 
     def prepare(self) -> None:
         """Let the scheme plan ahead. The owner calls this when no message waits: it may take a second."""
-        self.scheme.prepare(self._case(self._opening))
+        self.scheme.prepare(self.outlook)
+
+    @property
+    def outlook(self) -> Case:
+        """What the scheme would be asked now. An owner who plans ahead in another thread takes it there."""
+        return self._case(self._opening)
 
     def wake(self) -> Outbox:
         """After a restart: ask every known site. The answer is `learning` until all have answered."""

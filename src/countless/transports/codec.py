@@ -31,15 +31,29 @@ def encode(message: Message) -> bytes:
             return _encode((0, *message))
         except OverflowError:
             pass
-    return _encode((_KIND[type(message)], *map(_pack, message)))
+    return _encode(to_plain(message))
 
 
 def decode(data: bytes) -> Message:
     """The message back, checked field by field; anything else is a ProtocolError."""
     try:
-        kind, *fields = _decode(data)
+        plain = _decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a message: {error}") from error
+    return from_plain(plain)
+
+
+def to_plain(message: Message) -> list[Any]:
+    """A message as the array that travels, for whoever sends many at once."""
+    return [_KIND[type(message)], *map(_pack, message)]
+
+
+def from_plain(plain: list[Any]) -> Message:
+    """The message that such an array stands for; anything else is a ProtocolError."""
+    try:
+        kind, *fields = plain
         message = _MESSAGES[_natural(kind, "kind")](*map(_unpack, fields))
-    except (msgspec.DecodeError, TypeError, ValueError, IndexError, RecursionError, CountlessError) as error:
+    except (TypeError, ValueError, IndexError, CountlessError) as error:
         raise ProtocolError(f"not a message: {error}") from error
     _check(message)
     return message
