@@ -1,27 +1,30 @@
 """Countless: a global count over many machines that knows how wrong it can be.
 
-    >>> import countless
-    >>> tracker = countless.Tracker(sites=3, alpha=0.01)
-    >>> tracker.site(1).add(5)
-    >>> tracker.answer.estimate
-    5
+>>> import countless
+>>> tracker = countless.Tracker(sites=3, alpha=0.01)
+>>> tracker.site(1).add(5)
+>>> tracker.answer.estimate
+5
 """
 
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "CountlessError", "InvalidParameter", "Tracker", "__version__"]
+__all__ = ["Answer", "Client", "CountlessError", "InvalidParameter", "Tracker", "__version__", "connect"]
 
 if TYPE_CHECKING:
+    from countless.client.client import Client, connect
     from countless.core.answer import Answer
     from countless.errors import CountlessError, InvalidParameter
     from countless.tracker import Tracker
 
 _HOMES = {
     "Answer": "countless.core.answer",
+    "Client": "countless.client.client",
     "CountlessError": "countless.errors",
     "InvalidParameter": "countless.errors",
     "Tracker": "countless.tracker",
+    "connect": "countless.client.client",
 }
 
 

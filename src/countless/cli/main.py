@@ -13,7 +13,7 @@ def main() -> None:
     except ImportError:
         sys.exit("countless: the command line needs: pip install 'countless[server]'")
 
-    from countless.cli import attack, audit, demo, plan, report
+    from countless.cli import add, attack, audit, counters, demo, get, plan, report, serve, sites, token, watch
     from countless.errors import CountlessError
 
     app = typer.Typer(
@@ -29,6 +29,13 @@ def main() -> None:
     app.command(epilog=attack.EXAMPLE)(attack.attack)
     app.command(epilog=audit.EXAMPLE)(audit.audit)
     app.command(epilog=demo.EXAMPLE)(demo.demo)
+    app.command(epilog=serve.EXAMPLE)(serve.serve)
+    app.command(epilog=add.EXAMPLE)(add.add)
+    app.command(epilog=get.EXAMPLE)(get.get)
+    app.command(epilog=watch.EXAMPLE)(watch.watch)
+    app.command(epilog=counters.EXAMPLE)(counters.counters)
+    app.command(epilog=sites.EXAMPLE)(sites.sites)
+    app.command(epilog=token.EXAMPLE)(token.token)
     try:
         app()
     except CountlessError as error:

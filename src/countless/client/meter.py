@@ -66,6 +66,11 @@ class Meter:
             self._arm(now)
         return now
 
+    @property
+    def open(self) -> bool:
+        """Whether it still counts."""
+        return self._deliver is not None
+
     # For the owner, under the lock
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
@@ -75,6 +80,21 @@ class Meter:
             return self._site.receive(message)
         finally:
             self._arm(now)
+
+    def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
+        """What to say on a new connection: the exact count, and all that may have been lost with the last one."""
+        if self._deliver is not None:
+            self._site.count = now = self._observe()
+            self._arm(now)
+        return self._site.exactly(), self._site.resume()
+
+    def reborn(self, site_with: "Callable[[int], Site]", settled: int | None) -> None:
+        """Another life, which begins with what the earlier one counted beyond `settled`; None: with nothing."""
+        now = self._site.count if self._deliver is None else self._observe()
+        rest = 0 if settled is None else max(0, now - settled)
+        self._batched -= now - rest
+        self._site = site_with(rest)
+        self._arm(rest)
 
     def close(self) -> Snapshot:
         """The site's last words; whoever adds from now on is told that it is gone."""

@@ -1,8 +1,9 @@
 """Frames: what travels between a site and the coordinator in one piece, for all counters of the site together.
 
-A frame is an array of items, each an array [kind, fields...] (MessagePack): the four messages of the protocol as the codec
-writes them, kinds 0 to 3, and beside them the few words that a connection needs. A connection opens with `Hello`, which
-carries the version of the protocol, and the coordinator answers `Welcome` or `Buried`; who speaks is known from then on.
+A frame is an array of items, each an array [kind, fields...] (MessagePack): the four messages of the protocol as the
+codec writes them, kinds 0 to 3, and beside them the few words that a connection needs. A connection opens with `Hello`,
+which carries the version of the protocol, and the coordinator answers `Welcome` or `Buried`; who speaks is known from
+then on.
 
 Everything here has a limit, because the peer may be anybody: the bytes of a frame, the length of a name, the size of a
 number (bounds are computed in floating point, which ends at 2^1024). Whatever is not a frame is a `ProtocolError`.
@@ -199,7 +200,7 @@ def _word(plain: list[Any]) -> Item:
     word = _WORDS[plain[0] - len(_MESSAGES)]
     if len(plain) != len(word._fields) + 1:
         raise ProtocolError(f"a {word.__name__} has {len(word._fields)} fields, not {len(plain) - 1}")
-    return word(*(_CHECKS[name](value, name) for name, value in zip(word._fields, plain[1:], strict=True)))  # type: ignore[return-value]
+    return word(*(_CHECKS[name](value, name) for name, value in zip(word._fields, plain[1:], strict=True)))
 
 
 def _number(value: object, name: str) -> int:

@@ -1,0 +1,17 @@
+"""`countless counters`: every counter of a coordinator."""
+
+import json
+
+from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
+
+EXAMPLE = "Example:  countless counters --json"
+
+
+def counters(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
+    """List the counters with their answers."""
+    answers = list(reader(url, token).counters())
+    if as_json:
+        print(json.dumps(answers))
+        return
+    for answer in answers:
+        print(describe(answer))

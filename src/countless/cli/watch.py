@@ -1,0 +1,33 @@
+"""`countless watch`: answers as they change; with `--over`, until the total has certainly passed a mark."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
+
+EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
+
+
+def watch(
+    name: Annotated[str, typer.Argument(help="The counter.")],
+    over: Annotated[int | None, typer.Option(help="Stop when the total has certainly passed this.")] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Print every new answer. With --over, exit 0 when the truth is certainly over the mark."""
+    possibly = False
+    for answer in reader(url, token).watch(name):
+        print(json.dumps(answer) if as_json else describe(answer), flush=True)
+        if over is None:
+            continue
+        if answer["upper"] > over and not possibly:
+            possibly = True
+            typer.echo(f"possibly over {over:,}", err=True)
+        if answer["lower"] > over:
+            typer.echo(f"certainly over {over:,}", err=True)
+            return
+    typer.echo("countless: the coordinator has ended the watch", err=True)
+    raise typer.Exit(1)

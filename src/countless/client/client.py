@@ -1,0 +1,230 @@
+"""The client: what a program uses to count towards totals that a coordinator keeps.
+
+    client = countless.connect("http://127.0.0.1:2686")
+    client.counter("requests").add(5)
+    client.counter("requests").labels(route="/a").inc()
+
+Counting is local: `add` raises a number and sometimes queues a message. One thread in the background talks to the
+coordinator, and goes on trying when there is none; what was counted meanwhile is delivered later, exactly once, because
+everything that is sent is cumulative.
+"""
+
+import logging
+import os
+import socket
+from pathlib import Path
+from threading import Condition, Event, RLock, Thread
+from time import time
+
+from countless.client import forks
+from countless.client.link import Link, LinkError, Place
+from countless.client.meter import Meter
+from countless.client.series import LABEL_CAP, Series, valid_name
+from countless.client.talk import Reborn, Talk
+from countless.core.messages import Address, UpMessage
+from countless.core.paces import Every
+from countless.core.site import Site
+from countless.errors import ProtocolError
+from countless.randomness import SystemDice
+
+log = logging.getLogger("countless")
+
+_NEVER = Every(1 << 62)  # the pace of a client that is switched off
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 15.0  # seconds between attempts to connect, before jitter
+_DICE = SystemDice()
+
+
+def connect(url: str | None = None, token: str | None = None, site: str | None = None) -> "Client":
+    """A client of the coordinator at `url`; never waits for it.
+
+    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`) and
+    `COUNTLESS_SITE`; the site's name is the host's name otherwise. Processes may share a name. With
+    `COUNTLESS_DISABLE=1` nothing is ever sent.
+    """
+    environment = os.environ
+    file = environment.get("COUNTLESS_TOKEN_FILE")
+    if token is None:
+        token = environment.get("COUNTLESS_TOKEN") or (Path(file).read_text(encoding="utf-8").strip() if file else None)
+    return Client(
+        Place.of(url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"),
+        token,
+        valid_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
+        disabled=environment.get("COUNTLESS_DISABLE") == "1",
+    )
+
+
+class Client:
+    """Counts of one process on their way to one coordinator. Use `connect` to make one."""
+
+    def __init__(self, place: Place, token: str | None, site: str, *, disabled: bool = False) -> None:
+        self.place = place
+        self.site = site
+        self.trouble: str | None = None  # why there is no connection, if there is none
+        self._token = token
+        self._disabled = disabled
+        self._lock = RLock()
+        self._meters: dict[str, Meter] = {}
+        self._series: dict[str, Series] = {}
+        self._begin_life()
+        if not disabled:
+            forks.look_after(self)
+
+    def _begin_life(self) -> None:
+        self.address = Address(self.site, new_incarnation())
+        self._thread: Thread | None = None
+        self._hurry = Event()  # connect now, do not wait
+        self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
+        self._talk = Talk(self._meters, self._lock)
+        self._link: Link | None = None
+        self._closing = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing else f"trouble: {self.trouble}" if self.trouble else "open"
+        return f"<Client of {self.place.base}, site {self.site!r}: {len(self._meters)} counters, {state}>"
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # For programs
+
+    def counter(self, name: str, *, label_cap: int = LABEL_CAP) -> Series:
+        """The counter of this name; asking again gives the same one."""
+        series = self._series.get(name)
+        if series is None:
+            valid_name(name)
+            with self._lock:
+                series = self._series.setdefault(name, Series(name, self._meter, label_cap))
+        return series
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until all that was due so far is on the coordinator's disk; False if it took longer.
+
+        Not everything is due: a site speaks when its pace says so, and that is what the bounds of the answer are for.
+        """
+        with self._lock:
+            if self._disabled or self._thread is None:
+                return True
+            number = self._talk.ask()
+            self._hurry.set()
+            return self._change.wait_for(lambda: self._talk.confirmed >= number or self._thread is None, timeout) and (
+                self._talk.confirmed >= number
+            )
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Deliver the exact counts and go. False: not delivered in time, and what was not reported is lost."""
+        forks.forget(self)
+        with self._lock:
+            thread, self._closing = self._thread, True
+            if thread is None:
+                for meter in self._meters.values():
+                    if meter.open:
+                        meter.close()
+                return True
+            self._talk.leave()
+            self._hurry.set()
+        thread.join(timeout)
+        with self._lock:
+            self._talk.stop()
+            self._hurry.set()
+            return self._talk.delivered
+
+    # Under the lock
+
+    def _meter(self, name: str) -> Meter:
+        with self._lock:
+            if name not in self._meters:
+                pace = _NEVER if self._disabled else None
+                site = Site(name, self.address, _DICE, pace=pace)
+                self._meters[name] = Meter(site, self._lock, self._deliver)
+            return self._meters[name]
+
+    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
+        self._talk.queue(site.counter, messages)
+        if self._thread is None and not self._closing:
+            thread = Thread(target=self._run, name="countless", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
+                return
+            self._thread = thread
+
+    # Around a fork
+
+    def hold(self) -> None:
+        """Before a fork: let nobody be in the middle of something."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """After it."""
+        self._lock.release()
+
+    def reborn_in_child(self) -> None:
+        """In the child: another life, and nothing counted yet. The parent's connection is not ours to speak on."""
+        if self._link is not None:
+            self._link.drop()
+        self._talk.drop()
+        closing = self._closing
+        self._begin_life()
+        self._closing = closing
+        if not closing:
+            self._all_reborn(None)
+
+    def _all_reborn(self, known: dict[str, int] | None) -> None:
+        for name, meter in self._meters.items():
+
+            def site_with(count: int, name: str = name) -> Site:
+                return Site(name, self.address, _DICE, count=count)
+
+            meter.reborn(site_with, None if known is None else known.get(name, 0))
+
+    # The thread
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._talk.over:
+            self._hurry.clear()
+            try:
+                self._connect_and_talk()
+                pause = _FIRST_PAUSE
+            except (LinkError, ProtocolError) as error:
+                if self._talk.heard:
+                    pause = _FIRST_PAUSE
+                self._note(str(error))
+            if not self._talk.over:
+                self._hurry.wait(pause * (0.5 + _DICE.fraction()))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        with self._lock:
+            self._thread = None
+            self._change.notify_all()
+
+    def _connect_and_talk(self) -> None:
+        self._talk.heard = False
+        self._link = Link(self.place, self._token)
+        try:
+            self._talk.converse(self._link, self.address, self._confirmed)
+        except Reborn as news:
+            with self._lock:
+                self.address = Address(self.site, new_incarnation())
+                self._all_reborn(news.known)
+            self._hurry.set()
+        finally:
+            self._link.close()
+            self._link = None
+
+    def _confirmed(self) -> None:
+        self.trouble = None
+        with self._lock:
+            self._change.notify_all()
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            log.warning("%s; counting goes on and is delivered later", trouble)
+        self.trouble = trouble
+
+
+def new_incarnation() -> int:
+    """Later lives have higher numbers, and nobody can guess one."""
+    return (int(time()) << 30) | _DICE.below(1 << 30)

@@ -1,0 +1,84 @@
+"""The ASGI application: one port for sites, readers, operators and probes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+
+from countless.service.access import Access
+from countless.service.api import ROUTES, json, needs
+from countless.service.host import Host
+from countless.service.metrics import exposition
+from countless.service.settings import Settings
+from countless.service.socket import site_socket
+from countless.service.store import Store
+
+STATE_FILE = "countless.sqlite"
+_TICK = 0.25  # at most, in seconds: how often the host looks at the clock
+
+
+def build_app(settings: Settings) -> Starlette:
+    """The application of one coordinator; its state lives in the settings' directory."""
+    routes = [
+        *ROUTES,
+        WebSocketRoute("/api/v1/site", site_socket),
+        Route("/metrics", metrics),
+        Route("/livez", live),
+        Route("/readyz", ready),
+        Route("/healthz", ready),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        path = Path(settings.state_dir) / STATE_FILE
+        store = Store(path)
+        # Tokens are read beside the host: a caller must not wait for a transaction that is being written.
+        tokens = Store(path)
+        host = Host(store, settings)
+        app.state.host, app.state.access = host, Access(tokens)
+        tasks = [asyncio.create_task(host.run()), asyncio.create_task(_tick(host))]
+        try:
+            yield
+        finally:
+            host.drain()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await host.stop()
+            tokens.close()
+            store.close()
+
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+async def _tick(host: Host) -> None:
+    while True:
+        await asyncio.sleep(min(_TICK, host.settings.silent_after / 4))
+        host.tick()
+
+
+async def live(request: Request) -> Response:
+    """The process answers."""
+    return json({"live": True})
+
+
+async def ready(request: Request) -> Response:
+    """Whether totals can be read with confidence: not while learning after a restart, not while going down."""
+    host: Host = request.app.state.host
+    learning = sum(counter.waking for counter in host.counters.values())
+    problems = [f"{learning} counters are learning"] if learning else []
+    problems += ["going down"] if host.draining else []
+    problems += ["the state cannot be saved"] if host.failing else []
+    return json({"ready": not problems, "problems": problems}, 503 if problems else 200)
+
+
+@needs("operator")
+async def metrics(request: Request) -> Response:
+    """Prometheus text, or OpenMetrics for whoever accepts it."""
+    page, content_type = exposition(request.app.state.host, request.headers.get("accept", ""))
+    return Response(page, headers={"content-type": content_type})

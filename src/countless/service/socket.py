@@ -1,0 +1,171 @@
+"""The WebSocket of a site: bytes to items, items to bytes, and a word of explanation for whoever is cut off."""
+
+import asyncio
+import logging
+from collections import deque
+from itertools import islice
+from time import monotonic
+
+from starlette.responses import PlainTextResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from countless.errors import ProtocolError
+from countless.service.access import Access, Grant
+from countless.service.host import Host
+from countless.service.lives import Life
+from countless.transports.frames import DownItem, Hello, UpItem, decode_up, encode_frames
+
+log = logging.getLogger("countless.socket")
+
+_MOST_WAITING = 100_000  # items for a site that does not read: beyond this it is cut off, and asks again later
+_HANDSHAKE = 10.0  # seconds until a connection has said who it is
+
+
+class SocketLine:
+    """An open connection, as the host sees it: sending only queues; a task writes."""
+
+    def __init__(self, websocket: WebSocket, host: Host) -> None:
+        self.heard = monotonic()
+        self.void: set[str] = set()
+        self._websocket = websocket
+        self._host = host
+        self._waiting: deque[DownItem] = deque()
+        self._closing: tuple[int, str] | None = None
+        self._wake = asyncio.Event()
+
+    def send(self, items: list[DownItem]) -> None:
+        """Queue what is to be sent."""
+        self._waiting += items
+        if len(self._waiting) > _MOST_WAITING:
+            self._waiting.clear()
+            self.close(1008, "does not read what it is sent")
+        self._wake.set()
+
+    def close(self, code: int, reason: str) -> None:
+        """Hang up, once what is queued has been sent."""
+        self._closing = self._closing or (code, reason)
+        self._wake.set()
+
+    async def write(self) -> None:
+        """Send what is queued, all that is due in one frame, until it is time to hang up."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                items = list(islice(self._waiting, 1000))
+                for _ in items:
+                    self._waiting.popleft()
+                for frame in encode_frames(items):
+                    await self._websocket.send_bytes(frame)
+                    self._host.sent(items, len(frame))
+            if self._closing is not None:
+                code, reason = self._closing
+                await self._websocket.close(code, reason[:120])
+                return
+
+
+class Budget:
+    """How many messages a site may send. Whoever sends more is not cut off but kept waiting: TCP holds it back."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._left = 4.0 * per_second  # a site that comes back says a few words on each of its counters
+        self._then = monotonic()
+
+    def spend(self, messages: int) -> float:
+        """How long to wait, in seconds, before more is read."""
+        now = monotonic()
+        self._left = min(4.0 * self._per_second, self._left + (now - self._then) * self._per_second) - messages
+        self._then = now
+        return max(0.0, -self._left / self._per_second)
+
+
+async def site_socket(websocket: WebSocket) -> None:
+    """`/api/v1/site`: the connection of one life of one site."""
+    host: Host = websocket.app.state.host
+    access: Access = websocket.app.state.access
+    grant = access.of(websocket)
+    if not grant.allows("site"):
+        host.dropped["not allowed"] += 1
+        return await websocket.send_denial_response(PlainTextResponse("a token of scope site is needed\n", 401))
+    if host.connections >= host.settings.max_connections or host.draining:
+        host.dropped["too many connections"] += 1
+        return await websocket.send_denial_response(PlainTextResponse("no more connections (max_connections)\n", 503))
+    host.connections += 1
+    try:
+        await websocket.accept()
+        await _converse(websocket, host, grant)
+    finally:
+        host.connections -= 1
+
+
+async def _converse(websocket: WebSocket, host: Host, grant: Grant) -> None:
+    line = SocketLine(websocket, host)
+    writer = asyncio.create_task(line.write())
+    try:
+        await _read(websocket, host, grant, line)
+    except WebSocketDisconnect:
+        pass
+    except Exception as error:
+        await _hang_up(host, line, writer, error)
+    finally:
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+
+
+async def _hang_up(host: Host, line: SocketLine, writer: asyncio.Task[None], error: Exception) -> None:
+    if isinstance(error, ProtocolError):
+        host.dropped["protocol"] += 1
+        line.close(1008, str(error))
+    elif isinstance(error, TimeoutError):
+        host.dropped["no hello"] += 1
+        line.close(1008, "a connection begins with a hello")
+    else:  # a bug of ours: this site is cut off and will come back; the others go on
+        host.dropped["internal"] += 1
+        log.error("a site's message could not be handled", exc_info=error)
+        line.close(1011, "internal error")
+    await asyncio.wait([writer], timeout=_HANDSHAKE)
+
+
+async def _read(websocket: WebSocket, host: Host, grant: Grant, line: SocketLine) -> None:
+    async with asyncio.timeout(_HANDSHAKE):
+        items, size = await _frame(websocket, host)
+        life = await _introduce(host, grant, line, items)
+    if life is None:
+        await websocket.receive()  # it has been told that its life is over, and will hang up
+        return
+    budget = Budget(host.settings.max_messages_per_second)
+    try:
+        host.hear(life, line, items[1:], size)
+        while True:
+            await _pause(line, budget.spend(len(items)), host.settings.silent_after)
+            items, size = await _frame(websocket, host)
+            host.hear(life, line, items, size)
+    finally:
+        host.lost(life, line)
+
+
+async def _pause(line: SocketLine, seconds: float, patience: float) -> None:
+    while seconds > 0:  # it is our doing that the site is not heard
+        await asyncio.sleep(min(seconds, patience / 4))
+        seconds -= patience / 4
+        line.heard = monotonic()
+
+
+async def _introduce(host: Host, grant: Grant, line: SocketLine, items: list[UpItem]) -> Life | None:
+    if not items or not isinstance(items[0], Hello):
+        raise ProtocolError("a connection begins with a hello")
+    if grant.site is not None and grant.site != items[0].site:
+        raise ProtocolError(f"this token is for site {grant.site!r}")
+    return await host.hello(line, items[0])
+
+
+async def _frame(websocket: WebSocket, host: Host) -> tuple[list[UpItem], int]:
+    message = await websocket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1000))
+    data = message.get("bytes")
+    if data is None:
+        raise ProtocolError("frames are binary")
+    host.frame_bytes["up"] += len(data)
+    return decode_up(data), len(data)
