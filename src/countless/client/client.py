@@ -142,14 +142,18 @@ class Client:
             return self._meters[name]
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self._talk.queue(site.counter, messages)
         if self._thread is None and not self._closing:
-            thread = Thread(target=self._run, name="countless", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
-                return
-            self._thread = thread
+            self._start()
+        self._talk.queue(site.counter, messages)
+
+    def _start(self) -> None:
+        self._talk.open()
+        self._thread = Thread(target=self._run, name="countless", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
+            self._closing, self._thread = True, None
+            self._talk.drop()
 
     # Around a fork
 
@@ -165,7 +169,8 @@ class Client:
         """In the child: another life, and nothing counted yet. The parent's connection is not ours to speak on."""
         if self._link is not None:
             self._link.drop()
-        self._talk.drop()
+        if self._thread is not None:
+            self._talk.drop()
         closing = self._closing
         self._begin_life()
         self._closing = closing
@@ -197,6 +202,7 @@ class Client:
                 self._hurry.wait(pause * (0.5 + _DICE.fraction()))
                 pause = min(2 * pause, _LONGEST_PAUSE)
         with self._lock:
+            self._talk.drop()
             self._thread = None
             self._change.notify_all()
 

@@ -117,7 +117,8 @@ class Link:
                 raise LinkError("the coordinator sent something that is no frame")
         self._write()
         if not frames and self._protocol.state is not State.OPEN:
-            raise LinkError(f"the coordinator has hung up: {self._protocol.close_reason or self._protocol.close_code}")
+            last = self._protocol.close_rcvd or self._protocol.close_sent
+            raise LinkError(f"the coordinator has hung up: {last and (last.reason or last.code)}")
         return frames
 
     def close(self) -> None:
@@ -157,8 +158,9 @@ class Link:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, InvalidStatus):
-        body = (error.response.body or b"").decode(errors="replace").strip()
-        return f"the coordinator refuses: {error.response.status_code} {body}"
+        status = error.response.status_code
+        why = "a token of scope site is needed" if status in (401, 403) else "is there a coordinator behind it?"
+        return f"the coordinator refuses ({status}): {why}"
     if isinstance(error, InvalidHandshake):
         return f"not a coordinator of Countless: {error}"
     return f"the connection broke: {error}"

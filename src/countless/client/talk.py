@@ -65,10 +65,13 @@ class Talk:
         self._due: dict[tuple[str, type[UpMessage]], UpMessage] = {}
         self._joined: set[str] = set()  # on this connection
         self._left: set[str] = set()
+        self._rung = False
+
+    def open(self) -> None:
+        """The thread begins to listen."""
         self._ears, self._bell = socket.socketpair()
         self._bell.setblocking(False)
         self._ears.setblocking(False)
-        self._rung = False
 
     # For the program's threads, under the lock
 
@@ -95,7 +98,7 @@ class Talk:
         """Wake the thread."""
         if not self._rung:
             self._rung = True
-            with suppress(OSError):  # full, so the thread will wake up anyway; or dropped, and there is no thread
+            with suppress(OSError):  # the thread has ended
                 self._bell.send(b"!")
 
     def stop(self) -> None:
@@ -104,7 +107,7 @@ class Talk:
         self.poke()
 
     def drop(self) -> None:
-        """Close what a fork has inherited."""
+        """The thread has ended, or was left behind by a fork."""
         self._ears.close()
         self._bell.close()
 

@@ -151,7 +151,7 @@ class Host:
             if quiet > self.settings.silent_after and not life.silent:
                 self._silence(life)
             expired = 0 < self.settings.forget_after < quiet
-            if life.silent and (expired or self.lives.superseded(life)):
+            if life.silent and life.counters and (expired or self.lives.superseded(life)):
                 self._bury(life)
         for counter in self.counters.values():
             self._plan_ahead(counter)

@@ -91,4 +91,6 @@ class Lives:
 
     def superseded(self, life: Life) -> bool:
         """Whether another life of the same name is connected."""
-        return any(self._all[other].line is not None for other in self._named[life.address.site] - {life.address})
+        return any(
+            self._all[other].line is not None for other in self._named.get(life.address.site, set()) - {life.address}
+        )

@@ -6,7 +6,6 @@ from collections import deque
 from itertools import islice
 from time import monotonic
 
-from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import ProtocolError
@@ -87,10 +86,11 @@ async def site_socket(websocket: WebSocket) -> None:
     grant = access.of(websocket)
     if not grant.allows("site"):
         host.dropped["not allowed"] += 1
-        return await websocket.send_denial_response(PlainTextResponse("a token of scope site is needed\n", 401))
+        return await websocket.close()  # before it was accepted: the answer is 403
     if host.connections >= host.settings.max_connections or host.draining:
         host.dropped["too many connections"] += 1
-        return await websocket.send_denial_response(PlainTextResponse("no more connections (max_connections)\n", 503))
+        await websocket.accept()
+        return await websocket.close(1013, "no more connections (max_connections)")
     host.connections += 1
     try:
         await websocket.accept()

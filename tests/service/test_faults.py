@@ -1,0 +1,245 @@
+"""Real processes on loopback, killed and started again: nothing is lost, nothing doubled, no total ever falls."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from support.service import Server, python, until
+
+import countless
+
+COUNTING = """
+import countless, sys
+client = countless.connect(site=sys.argv[1] if len(sys.argv) > 1 else "child")
+hits = client.counter("hits")
+for line in sys.stdin:
+    hits.add(int(line))
+    print(client.flush(20), flush=True)
+client.close(20)
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path, "--silent-after", "1s") as server:
+        yield server
+
+
+class Watcher:
+    """Follows the published total, across restarts too, and remembers whether it ever fell."""
+
+    def __init__(self, server: Server, counter: str) -> None:
+        self.seen: list[float] = []
+        self._server, self._counter = server, counter
+        self._done = False
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done:
+            try:
+                for answer in self._server.reader.watch(self._counter):
+                    self.seen.append(answer["estimate"])
+            except countless.CountlessError:
+                continue
+
+    def stop(self) -> None:
+        self._done = True
+        assert self.seen == sorted(self.seen)
+
+
+def test_two_clients_and_a_label(server: Server) -> None:
+    with countless.connect(server.url, site="a") as a, countless.connect(server.url, site="b") as b:
+        a.counter("hits").add(30)
+        b.counter("hits").inc()
+        b.counter("hits").labels(route="/a").inc(5)
+        assert a.flush()
+        assert b.flush()
+        assert {site["site"]: site["state"] for site in server.sites()} == {"a": "connected", "b": "connected"}
+        for _ in range(5_000):
+            a.counter("hits").add()
+        assert a.flush()
+        answer = server.answer("hits")
+        assert answer["lower"] <= 5_031 <= answer["upper"]
+    assert server.inspect("hits")["known"] == 5_031
+    assert server.answer('hits{route="/a"}')["estimate"] == 5
+    assert server.sites() == []
+
+
+def test_the_coordinator_is_killed_and_comes_back(server: Server) -> None:
+    with countless.connect(server.url, site="a") as a, countless.connect(server.url, site="b") as b:
+        a.counter("hits").add(1_000)
+        b.counter("hits").add(500)
+        assert a.flush()
+        assert b.flush()
+        watcher = Watcher(server, "hits")
+        until(lambda: watcher.seen, "the first answer")
+        total = 1_500
+        for round_ in range(3):
+            a.counter("hits").add(100)  # some of it may be under way when the coordinator dies
+            server.kill()
+            for _ in range(1_000):
+                b.counter("hits").add()
+            total += 1_100
+            server.start()
+            published = watcher.seen[-1]
+            assert server.answer("hits")["estimate"] >= published
+            assert a.flush(20)
+            assert b.flush(20)
+            until(lambda: server.answer("hits")["state"] in ("holding", "exact"), "holding")
+            answer = server.answer("hits")
+            assert answer["lower"] <= total <= answer["upper"], round_
+        watcher.stop()
+    assert server.inspect("hits")["known"] == total
+
+
+def test_learning_until_everybody_has_answered(server: Server) -> None:
+    with countless.connect(server.url, site="a") as a:
+        a.counter("hits").add(10)
+        child = python(COUNTING, server.url)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        print(7, file=child.stdin, flush=True)
+        assert child.stdout.readline() == "True\n"
+        assert a.flush()
+        child.send_signal(signal.SIGSTOP)  # it lives, and cannot answer
+        server.kill()
+        server.start()
+        assert server.answer("hits")["state"] == "learning"
+        assert server.answer("hits")["estimate"] >= 17
+        assert server.inspect("hits")["known"] >= 17
+        with pytest.raises(countless.CountlessError, match="503"):
+            server.reader.ask("GET", "/readyz")
+        until(lambda: server.answer("hits")["state"] == "degraded", "degraded")  # it has been waited for long enough
+        assert server.inspect("hits")["silent"] == ["child"]
+        assert server.reader.ask("GET", "/readyz")["ready"]
+        child.send_signal(signal.SIGCONT)
+        until(lambda: server.answer("hits")["state"] in ("holding", "exact"), "holding")
+        child.communicate("3\n", 20)
+        assert child.returncode == 0
+    assert server.inspect("hits")["known"] == 20
+
+
+def test_a_client_that_is_killed_is_named_and_its_count_kept(server: Server) -> None:
+    child = python(COUNTING, server.url)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    print(41, file=child.stdin, flush=True)
+    assert child.stdout.readline() == "True\n"
+    child.kill()
+    child.communicate()
+    until(lambda: server.answer("hits")["state"] == "degraded", "degraded")
+    assert server.inspect("hits")["silent"] == ["child"]
+    assert server.inspect("hits")["known"] == 41
+    with countless.connect(server.url, site="child") as again:  # the same name: the life before is over
+        again.counter("hits").add(1)
+        assert again.flush()
+        until(lambda: server.inspect("hits")["silent"] == [], "nobody silent")
+    assert server.inspect("hits")["known"] == 42
+    assert server.sites() == []
+
+
+def test_a_site_that_will_not_come_back_is_forgotten_by_a_command(server: Server) -> None:
+    child = python(COUNTING, server.url)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    print(41, file=child.stdin, flush=True)
+    assert child.stdout.readline() == "True\n"
+    child.send_signal(signal.SIGSTOP)
+    until(lambda: server.answer("hits")["state"] == "degraded", "degraded")
+    assert server.reader.ask("DELETE", "/api/v1/sites/child") == {"forgotten": 1}
+    assert server.inspect("hits")["silent"] == []
+    child.send_signal(signal.SIGCONT)  # a mistake: it was only asleep, and counts on
+    child.communicate("9\n", 20)
+    assert server.inspect("hits")["known"] == 50
+
+
+FORKING = """
+import countless, os, sys
+from multiprocessing import get_context
+client = countless.connect(site="prefork")
+hits = client.counter("hits")
+hits.add(10)
+if sys.argv[-1] == "flushed":
+    client.flush(20)
+
+def work(n):
+    hits.add(n)
+    hits.labels(worker="w").inc()
+
+workers = [get_context("fork").Process(target=work, args=(n,)) for n in (100, 200)]
+for worker in workers: worker.start()
+hits.add(1)
+for worker in workers: worker.join()
+pid = os.fork()
+if not pid:
+    hits.add(1000)
+    sys.exit(0)
+os.waitpid(pid, 0)
+hits.add(1)
+"""
+
+
+@pytest.mark.parametrize("when", ["flushed", "at once"])
+def test_children_count_for_themselves(server: Server, when: str) -> None:
+    parent = python(FORKING + f"\nsys.argv.append({when!r})\n" if when == "at once" else FORKING, server.url)
+    parent.communicate(timeout=60)
+    assert parent.returncode == 0
+    assert server.inspect("hits")["known"] == 1_312
+    assert server.answer('hits{worker="w"}')["estimate"] == 2
+    assert server.sites() == []
+
+
+def test_a_coordinator_that_comes_late_gets_everything(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        server.kill()
+        with countless.connect(server.url) as client:
+            for _ in range(1_000):
+                client.counter("hits").add()
+            assert not client.flush(0.05)
+            assert "no coordinator" in str(client.trouble)
+            server.start()
+            assert client.flush(20)
+        assert server.inspect("hits")["known"] == 1_000
+
+
+def test_a_coordinator_that_lost_its_state_is_told_everything_again(tmp_path: Path) -> None:
+    with Server(tmp_path / "one") as server, countless.connect(server.url) as client:
+        client.counter("hits").add(30)
+        assert client.flush()
+        server.reader.ask("PATCH", "/api/v1/counters/hits", {"delta": 0.01})  # sites are in a later round now
+        until(lambda: server.inspect("hits")["state"] == "holding" or server.inspect("hits")["state"] == "exact")
+        server.kill()
+        server.directory = tmp_path / "two"
+        server.start()
+        client.counter("hits").add(1)
+        assert client.flush(20)
+        until(lambda: server.inspect("hits")["known"] == 31, "all that was ever counted")
+
+
+def test_a_deleted_counter_begins_again(server: Server) -> None:
+    with countless.connect(server.url) as client:
+        client.counter("hits").add(30)
+        assert client.flush()
+        server.reader.ask("DELETE", "/api/v1/counters/hits")
+        assert client.flush()
+        client.counter("hits").add(2)
+        assert client.flush()
+        until(lambda: server.inspect("hits")["known"] == 2, "the new counter")
+    assert server.inspect("hits")["known"] == 2
+
+
+def test_sigterm_lets_go_of_watchers_and_keeps_everything(server: Server) -> None:
+    with countless.connect(server.url) as client:
+        client.counter("hits").add(30)
+        assert client.flush()
+        watch = server.reader.watch("hits")
+        assert next(watch)["estimate"] == 30
+        assert server.stop() == 0
+        assert list(watch) == []
+        client.counter("hits").add(1)
+        server.start()
+        assert client.flush(20)
+    assert server.inspect("hits")["known"] == 31

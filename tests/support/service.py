@@ -1,0 +1,152 @@
+"""A real coordinator in a process of its own, that tests may kill; and a host without sockets, disk or clock."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+from countless.client.reader import Reader, ServiceError
+from countless.service.host import Host
+from countless.service.lives import Life
+from countless.service.settings import Settings
+from countless.service.store import Store
+from countless.transports.frames import DownItem, Hello, UpItem
+
+PATIENCE = 20.0  # seconds until a test gives up; nothing here takes a tenth of it on an idle machine
+
+
+def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
+    """Ask again and again, until the answer is true."""
+    deadline = monotonic() + PATIENCE
+    while True:
+        try:
+            result = condition()
+        except ServiceError:  # not there yet
+            result = None
+        if result:
+            return result
+        if monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {PATIENCE:.0f} seconds")
+
+
+class Server:
+    """`countless serve` on loopback; `kill` and `start` again at will, on the same port and the same state."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self._options = options
+        self._port = "0"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", self._port]
+        command += ["--state-dir", str(self.directory), *self._options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert "listening on" in line, line
+        self.url = line.split()[-1]
+        self._port = self.url.rpartition(":")[2]
+        self.reader = Reader(self.url)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def answer(self, counter: str) -> dict[str, Any]:
+        return self.reader.answer(counter)
+
+    def inspect(self, counter: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self.reader.ask("GET", f"/api/v1/operator/{counter}")
+        return answer
+
+    def sites(self) -> list[dict[str, Any]]:
+        sites: list[dict[str, Any]] = self.reader.ask("GET", "/api/v1/sites")["sites"]
+        return sites
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
+
+def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":
+    """A program with a client, in a process of its own. It can be spoken to, line by line."""
+    environment = {**os.environ, "COUNTLESS_URL": url, **variables}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code], text=True, env=environment, **pipes)
+
+
+class FakeLine:
+    """A connection that only remembers."""
+
+    def __init__(self) -> None:
+        self.heard = 0.0
+        self.void: set[str] = set()
+        self.got: list[DownItem] = []
+        self.closed: str | None = None
+
+    def send(self, items: list[DownItem]) -> None:
+        self.got += items
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed = reason
+
+
+class Bench:
+    """A host on a table: the clock is a number, the disk is memory, connections are lists."""
+
+    def __init__(self, store: Store, **settings: Any) -> None:
+        self.time = 0.0
+        self.store = store
+        self.host = Host(store, Settings(**settings), clock=lambda: self.time)
+
+    async def connect(self, site: str, incarnation: int = 1) -> tuple[Life, FakeLine]:
+        line = FakeLine()
+        life = await self.host.hello(line, Hello(1, site, incarnation))
+        assert life is not None
+        return life, line
+
+    async def say(self, life: Life, line: FakeLine, *items: UpItem) -> list[DownItem]:
+        """What is answered once it is on the disk."""
+        line.got.clear()
+        self.host.hear(life, line, list(items), 10)
+        await self.host.settled()
+        return list(line.got)
+
+    async def wait(self, seconds: float) -> None:
+        self.time += seconds
+        self.host.tick()
+        await self.host.settled()
+
+
+@asynccontextmanager
+async def bench(store: Store | None = None, **settings: Any) -> AsyncIterator[Bench]:
+    table = Bench(store or Store(None), **settings)
+    task = asyncio.create_task(table.host.run())
+    try:
+        yield table
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await table.host.stop()
