@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.service import FakeLine, bench
 
 from countless.core.answer import State
 from countless.core.messages import Address, Repace, Report, Snapshot, StartRound
 from countless.errors import InvalidParameter, ProtocolError
 from countless.service.store import Changes, Config, Store
 from countless.transports.frames import Again, Buried, Hello, Join, Leave, Left, Refused, Sync, Synced, Welcome
+from support.service import FakeLine, bench
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
@@ -67,16 +67,14 @@ def test_a_restart_asks_everybody_and_the_total_does_not_fall() -> None:
         async with bench(store) as table:
             await table.host.settled()
             counter = table.host.counter("hits")
-            assert counter.waking
-            assert (counter.visible.state, counter.visible.estimate) == (State.LEARNING, 40)
+            assert (counter.waking, counter.visible.state, counter.visible.estimate) == (True, State.LEARNING, 40)
             for site, count in (("a", 35), ("b", 11)):
                 life, line = await table.connect(site)
                 told = await table.say(life, line, Join("hits", 0, count))
                 question = next(item for item in told if isinstance(item, StartRound))
                 assert counter.visible.estimate >= 40
                 await table.say(life, line, Snapshot("hits", question.round, count))
-            assert not counter.waking
-            assert (counter.visible.estimate, counter.coordinator.known_total) == (46, 46)
+            assert (counter.waking, counter.visible.estimate, counter.coordinator.known_total) == (False, 46, 46)
 
     play(story())
 

@@ -53,7 +53,7 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str) -> None:
         load_settings({}, {}, file)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+@pytest.mark.parametrize("host", ["192.0.2.1", "::", "192.168.1.5", "example.org"])
 def test_nobody_listens_beyond_loopback_by_accident(host: str) -> None:
     with pytest.raises(InvalidParameter, match="--allow-plaintext"):
         Settings(host=host).require_safe()

@@ -93,8 +93,8 @@ class Server:
 def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":
     """A program with a client, in a process of its own. It can be spoken to, line by line."""
     environment = {**os.environ, "COUNTLESS_URL": url, **variables}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code], text=True, env=environment, **pipes)
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, text=True, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 class FakeLine:

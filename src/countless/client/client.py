@@ -118,10 +118,10 @@ class Client:
         forks.forget(self)
         with self._lock:
             thread, self._closing = self._thread, True
+            for meter in self._meters.values():
+                if meter.open:
+                    meter.close()
             if thread is None:
-                for meter in self._meters.values():
-                    if meter.open:
-                        meter.close()
                 return True
             self._talk.leave()
             self._hurry.set()

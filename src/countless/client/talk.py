@@ -201,7 +201,7 @@ class Talk:
     def _last_words(self) -> list[UpItem]:
         items: list[UpItem] = []
         for name, meter in self._meters.items():
-            farewell = meter.close() if meter.open else meter.hello()[0]
+            farewell = meter.hello()[0]
             if name in self._left:
                 continue
             if not farewell.count:  # it never said a word
