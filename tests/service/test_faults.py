@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from urllib.parse import quote
 
 import pytest
 
@@ -21,10 +22,20 @@ client.close(20)
 """
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path, "--silent-after", "1s") as server:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("state"), "--silent-after", "1s") as server:
         yield server
+
+
+@pytest.fixture
+def server(shared: Server) -> Iterator[Server]:
+    """One for all, because a start takes a while; every test finds it without counters."""
+    yield shared
+    if shared.process.poll() is not None:
+        shared.start()
+    for counter in list(shared.reader.counters()):
+        shared.reader.ask("DELETE", f"/api/v1/counters/{quote(counter['counter'])}")
 
 
 class Watcher:
@@ -77,7 +88,7 @@ def test_the_coordinator_is_killed_and_comes_back(server: Server) -> None:
         watcher = Watcher(server, "hits")
         until(lambda: watcher.seen, "the first answer")
         total = 1_500
-        for round_ in range(3):
+        for round_ in range(2):
             a.counter("hits").add(100)  # some of it may be under way when the coordinator dies
             server.kill()
             for _ in range(1_000):
@@ -162,7 +173,7 @@ from multiprocessing import get_context
 client = countless.connect(site="prefork")
 hits = client.counter("hits")
 hits.add(10)
-if sys.argv[-1] == "flushed":
+if os.environ["WHEN"] == "flushed":
     client.flush(20)
 
 def work(n):
@@ -184,7 +195,7 @@ hits.add(1)
 
 @pytest.mark.parametrize("when", ["flushed", "at once"])
 def test_children_count_for_themselves(server: Server, when: str) -> None:
-    parent = python(FORKING + f"\nsys.argv.append({when!r})\n" if when == "at once" else FORKING, server.url)
+    parent = python(FORKING, server.url, WHEN=when)
     parent.communicate(timeout=60)
     assert parent.returncode == 0
     assert server.inspect("hits")["known"] == 1_312
@@ -192,17 +203,16 @@ def test_children_count_for_themselves(server: Server, when: str) -> None:
     assert server.sites() == []
 
 
-def test_a_coordinator_that_comes_late_gets_everything(tmp_path: Path) -> None:
-    with Server(tmp_path) as server:
-        server.kill()
-        with countless.connect(server.url) as client:
-            for _ in range(1_000):
-                client.counter("hits").add()
-            assert not client.flush(0.05)
-            assert "no coordinator" in str(client.trouble)
-            server.start()
-            assert client.flush(20)
-        assert server.inspect("hits")["known"] == 1_000
+def test_a_coordinator_that_comes_late_gets_everything(server: Server) -> None:
+    server.kill()
+    with countless.connect(server.url) as client:
+        for _ in range(1_000):
+            client.counter("hits").add()
+        assert not client.flush(0.05)
+        until(lambda: "no coordinator" in str(client.trouble), "trouble")
+        server.start()
+        assert client.flush(20)
+    assert server.inspect("hits")["known"] == 1_000
 
 
 def test_a_coordinator_that_lost_its_state_is_told_everything_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +37,13 @@ def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
             raise AssertionError(f"{what} did not come true within {PATIENCE:.0f} seconds")
 
 
+def environment(**variables: str) -> dict[str, str]:
+    """Of the processes that tests start. They start often: what was compiled once is kept, outside of the sources."""
+    kept = Path(tempfile.gettempdir()) / f"countless-tests-{os.getuid()}"
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, "PYTHONPYCACHEPREFIX": str(kept), **variables}
+
+
 class Server:
     """`countless serve` on loopback; `kill` and `start` again at will, on the same port and the same state."""
 
@@ -48,7 +56,7 @@ class Server:
     def start(self) -> None:
         command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", self._port]
         command += ["--state-dir", str(self.directory), *self._options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert "listening on" in line, line
@@ -92,9 +100,8 @@ class Server:
 
 def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":
     """A program with a client, in a process of its own. It can be spoken to, line by line."""
-    environment = {**os.environ, "COUNTLESS_URL": url, **variables}
-    command = [sys.executable, "-c", code]
-    return subprocess.Popen(command, text=True, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    command, variables = [sys.executable, "-c", code], environment(COUNTLESS_URL=url, **variables)
+    return subprocess.Popen(command, text=True, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 class FakeLine:
