@@ -13,7 +13,21 @@ def main() -> None:
     except ImportError:
         sys.exit("countless: the command line needs: pip install 'countless[server]'")
 
-    from countless.cli import add, attack, audit, counters, demo, get, plan, report, serve, sites, token, watch
+    from countless.cli import (
+        add,
+        attack,
+        audit,
+        counters,
+        demo,
+        get,
+        plan,
+        report,
+        serve,
+        sites,
+        token,
+        validate,
+        watch,
+    )
     from countless.errors import CountlessError
 
     app = typer.Typer(
@@ -36,6 +50,7 @@ def main() -> None:
     app.command(epilog=counters.EXAMPLE)(counters.counters)
     app.command(epilog=sites.EXAMPLE)(sites.sites)
     app.command(epilog=token.EXAMPLE)(token.token)
+    app.command(epilog=validate.EXAMPLE)(validate.validate)
     try:
         app()
     except CountlessError as error:

@@ -15,9 +15,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from countless import __version__
 from countless.errors import InvalidParameter
-from countless.transports.frames import MOST_BYTES
+from countless.transports.frames import MOST_BYTES, VERSION
 
 PORT = 2686
 PATH = "/api/v1/site"
@@ -85,7 +84,7 @@ class Link:
 
     def _shake_hands(self, token: str | None) -> None:
         request = self._protocol.connect()
-        request.headers["User-Agent"] = f"countless/{__version__}"
+        request.headers["User-Agent"] = f"countless-site/{VERSION}"
         if token:
             request.headers["Authorization"] = f"Bearer {token}"
         self._protocol.send_request(request)

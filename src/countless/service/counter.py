@@ -131,10 +131,10 @@ def build_scheme(config: Config) -> Scheme:
 
 
 def rounded_up(sites: int) -> int:
-    """The next number with three significant bits: at most a quarter more.
+    """The next number with four significant bits: at most an eighth more.
 
-    >>> [rounded_up(sites) for sites in (1, 7, 9, 100, 1000)]
-    [1, 7, 10, 112, 1024]
+    >>> [rounded_up(sites) for sites in (1, 15, 17, 100, 1000)]
+    [1, 15, 18, 104, 1024]
     """
-    unit = 1 << max(0, sites.bit_length() - 3)
+    unit = 1 << max(0, sites.bit_length() - 4)
     return -(-sites // unit) * unit

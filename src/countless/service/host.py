@@ -11,7 +11,7 @@ import logging
 import sqlite3
 from collections import Counter as Tally
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic
 
 from countless.core.answer import Answer
@@ -170,6 +170,10 @@ class Host:
                 log.info("no plan for %s", ahead[0])  # the counter goes on deterministically
 
         self._planner.submit(work)
+
+    def planned(self) -> "Future[None]":
+        """Done when all plans that were asked for so far are made."""
+        return self._planner.submit(lambda: None)
 
     # What connections bring
 

@@ -1,0 +1,19 @@
+"""`countless validate`: is this configuration good?"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLE = "Example:  countless validate /etc/countless.toml"
+
+
+def validate(config: Annotated[Path, typer.Argument(help="A TOML file with settings.")]) -> None:
+    """Check a configuration file, and print the settings it leads to. Exit 2 names the first mistake."""
+    from countless.service.settings import load_settings
+
+    settings = load_settings({}, {}, config)
+    settings.require_safe()
+    for name, value in asdict(settings).items():
+        print(f"{name} = {value!r}")

@@ -1,0 +1,133 @@
+"""The verbs of the service, as a person would try them: serve, add, get, watch, counters, sites, token, validate."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import countless
+from countless.client.link import Link, Place
+from countless.core.messages import Report
+from countless.service.store import SCHEMA
+from countless.transports.frames import Hello, Join, UpItem, encode_frames
+from support.service import PATIENCE, Server, environment
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("state")) as server:
+        yield server
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "countless.cli.main", *arguments]
+
+
+def run(*arguments: str, url: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=environment(COUNTLESS_URL=url, **variables),
+    )
+
+
+def test_add_then_get_from_two_shells(server: Server) -> None:
+    assert run("add", "shell", "5", url=server.url).returncode == 0
+    assert run("add", "shell", url=server.url).returncode == 0
+    assert run("get", "shell", url=server.url).stdout == "shell: 6 (from 6 to 6; exact)\n"
+    answer = json.loads(run("get", "shell", "--json", url=server.url).stdout)
+    assert set(answer) == {"counter", "estimate", "lower", "upper", "state", "as_of"}
+    listed = json.loads(run("counters", "--json", url=server.url).stdout)
+    assert [each["counter"] for each in listed] == ["shell"]
+    assert run("get", "nothing", url=server.url).stderr == "countless: there is no counter 'nothing'\n"
+
+
+def test_watch_says_possibly_then_certainly_then_ends(server: Server) -> None:
+    with countless.connect(server.url, site="web-1") as client:
+        client.counter("marked").add(900)
+        assert client.flush()
+        assert "web-1: connected, 1 counters" in run("sites", url=server.url).stdout
+        watch = subprocess.Popen(
+            command("watch", "marked", "--over", "1000", "--url", server.url),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        assert watch.stdout is not None
+        assert "marked: " in watch.stdout.readline()
+        client.counter("marked").add(100)
+        assert client.flush()
+        client.counter("marked").add(100)
+        _, errors = watch.communicate(timeout=PATIENCE)
+    assert errors == "possibly over 1,000\ncertainly over 1,000\n"
+    assert watch.returncode == 0
+
+
+def test_watchers_see_answers_that_moved_and_nothing_else(server: Server) -> None:
+    link = Link(Place.of(server.url), None)
+    server.reader.ask("POST", "/api/v1/counters", {"name": "quiet"})
+    watch = server.reader.watch("quiet")
+    assert next(watch)["estimate"] == 0
+    words: list[list[UpItem]] = [
+        [Hello(1, "x", 1), Join("quiet", 0, 0)],  # somebody has come, with nothing
+        [Report("quiet", 0, 0, 1)],  # and speaks, without news
+        [Report("quiet", 0, 3, 2)],
+    ]
+    for items in words:
+        link.send(next(encode_frames(items)))
+    seen = next(watch)
+    assert (seen["estimate"], set(seen)) == (3, {"counter", "estimate", "lower", "upper", "state", "as_of"})
+    watch.close()  # type: ignore[attr-defined]
+    link.close()
+
+
+def test_nobody_there_is_one_line_and_a_code() -> None:
+    nowhere = "http://127.0.0.1:9"
+    added = run("add", "x", "--timeout", "0.1", url=nowhere)
+    assert (added.returncode, added.stdout) == (1, "")
+    assert "not delivered" in added.stderr
+    got = run("get", "x", url=nowhere)
+    assert got.returncode == 2
+    assert got.stderr.startswith("countless: no coordinator at http://127.0.0.1:9: ")
+
+
+def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    state = ("--state-dir", str(tmp_path))
+    token = run("token", "site", "--label", "fleet", "--site", "web", *state).stdout.strip()
+    assert token.startswith("countless-site-")
+    listed = run("token", *state).stdout
+    assert listed.startswith("site\tfleet\tweb\t")
+    assert token not in listed
+    assert run("token", "--revoke", "fleet", *state).stdout == "1 revoked\n"
+    assert run("token", *state).stdout == ""
+    assert "scope = 'everything'" in run("token", "everything", *state).stderr
+
+
+def test_serve_refuses_before_it_listens(tmp_path: Path) -> None:
+    state = ("--state-dir", str(tmp_path), "--port", "0")
+    beyond = run("serve", "--host", "192.0.2.1", *state)
+    assert (beyond.returncode, "--allow-plaintext" in beyond.stderr) == (2, True)
+    import sqlite3
+
+    run("token", *state[:2])
+    database = sqlite3.connect(tmp_path / "countless.sqlite")
+    database.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    database.close()
+    newer = run("serve", *state)
+    assert (newer.returncode, "newer Countless" in newer.stderr) == (2, True)
+
+
+def test_validate_names_the_first_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "countless.toml"
+    file.write_text('alpha = 0.02\nsilent_after = "5s"\n')
+    assert "silent_after = 5.0\n" in run("validate", str(file)).stdout
+    file.write_text("alpha = 7\n")
+    wrong = run("validate", str(file))
+    assert (wrong.returncode, "alpha = 7" in wrong.stderr) == (2, True)
