@@ -3,12 +3,13 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from urllib.parse import quote
 
 import pytest
 
 import countless
+from countless.randomness import SeededDice
 from support.service import Server, python, until
 
 COUNTING = """
@@ -201,6 +202,81 @@ def test_children_count_for_themselves(server: Server, when: str) -> None:
     assert server.inspect("hits")["known"] == 1_312
     assert server.answer('hits{worker="w"}')["estimate"] == 2
     assert server.sites() == []
+
+
+STORM = """
+import countless, os, sys, threading
+client = countless.connect(site="storm")
+hits = client.counter("hits")
+done = threading.Event()
+counted = [0, 0]
+
+def count(n):
+    while not done.is_set():
+        hits.add()
+        counted[n] += 1
+
+def fork(results):
+    pids = []
+    for n in range(10):
+        pid = os.fork()
+        if not pid:
+            for _ in range(7): hits.add()
+            sys.exit(0)
+        pids.append(pid)
+    results += [os.waitpid(pid, 0)[1] for pid in pids]
+
+threads = [threading.Thread(target=count, args=(n,)) for n in range(2)]
+for thread in threads: thread.start()
+results = []
+fork(results)
+done.set()
+for thread in threads: thread.join()
+print(client.close(30), sum(counted) + 7 * len(results), results)
+"""
+
+
+@pytest.mark.slow
+def test_forks_in_the_middle_of_counting(server: Server) -> None:
+    storm = python(STORM, server.url)
+    output, _ = storm.communicate(timeout=100)
+    delivered, total, codes = output.split(maxsplit=2)
+    assert (delivered, codes) == ("True", f"{[0] * 10}\n")
+    assert server.inspect("hits")["known"] == int(total)
+
+
+@pytest.mark.slow
+def test_the_coordinator_is_killed_again_and_again_while_everybody_counts(server: Server) -> None:
+    """The dice choose the moment: after so many answers to a reader who asks without pause."""
+    dice, done, counted = SeededDice(6), Event(), [0, 0, 0]
+    clients = [countless.connect(server.url, site=f"site-{number}") for number in range(3)]
+
+    def count(number: int) -> None:
+        hits = clients[number].counter("hits")
+        while not done.wait(0.0005):
+            hits.add(1 + number)
+            counted[number] += 1 + number
+
+    threads = [Thread(target=count, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: server.answer("hits"), "the first answer")
+    watcher = Watcher(server, "hits")
+    for _ in range(8):
+        for _ in range(dice.below(40)):
+            until(lambda: server.answer("hits"), "an answer")
+        server.kill()
+        server.start()
+        assert all(client.flush(20) for client in clients)
+        until(lambda: server.answer("hits")["state"] in ("holding", "exact"), "holding")
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert all(client.close(20) for client in clients)
+    watcher.stop()
+    assert server.inspect("hits")["known"] == sum(counted)
+    answer = server.answer("hits")
+    assert answer["lower"] <= sum(counted) <= answer["upper"]
 
 
 def test_a_coordinator_that_comes_late_gets_everything(server: Server) -> None:

@@ -8,6 +8,7 @@ without `atexit`: they get a finaliser of their own.
 import atexit
 import os
 import sys
+from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
@@ -30,6 +31,7 @@ class Forkable(Protocol):
 
 _clients: "WeakSet[Forkable]" = WeakSet()
 _held: list[Forkable] = []
+_one_fork = Lock()  # at a time: two threads may fork at once
 AT_EXIT = 2.0  # seconds that a process may wait for the delivery of its last counts
 
 
@@ -50,6 +52,7 @@ def close_all() -> None:
 
 
 def _before() -> None:
+    _one_fork.acquire()
     _held[:] = list(_clients)
     for client in _held:
         client.hold()
@@ -59,6 +62,7 @@ def _in_parent() -> None:
     for client in reversed(_held):
         client.release()
     _held.clear()
+    _one_fork.release()
 
 
 def _in_child() -> None:
@@ -69,6 +73,7 @@ def _in_child() -> None:
         if util is not None:
             util.register_after_fork(client, _finalise)  # called once multiprocessing has cleared its finalisers
     _held.clear()
+    _one_fork.release()
 
 
 def _finalise(client: Forkable) -> None:
