@@ -207,15 +207,17 @@ class Host:
         if life.line is not line:
             return
         line.heard = self._clock()
+        share = size / max(1, len(items))
         for item in items:
-            if isinstance(item, Sync):
-                self._send(line, Synced(item.number))
-            elif isinstance(item, Hello):
-                raise ProtocolError("a second hello")
+            if isinstance(item, Report | Snapshot | Leave):
+                if item.counter not in line.void:
+                    self._message(life, line, item, share)
             elif isinstance(item, Join):
-                self._join(life, line, item, size / len(items))
-            elif item.counter not in line.void:
-                self._message(life, line, item, size / len(items))
+                self._join(life, line, item, share)
+            elif isinstance(item, Sync):
+                self._send(line, Synced(item.number))
+            else:
+                raise ProtocolError("a second hello")
 
     def sent(self, items: list[DownItem], size: int) -> None:
         """A frame has gone out."""

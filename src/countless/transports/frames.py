@@ -174,7 +174,16 @@ def _items(data: bytes) -> Iterator[Item]:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a frame: {error}") from error
     for item in plain:
-        yield _word(item) if item and _is_word(item[0]) else _message(item)
+        yield _report(item) or (_word(item) if item and _is_word(item[0]) else _message(item))
+
+
+def _report(plain: list[Any]) -> Report | None:
+    """The item that comes all the time, by a shorter way: the same checks, at a third of the price."""
+    if len(plain) == 5 and plain[0] == 0 and type(plain[0]) is int:
+        _, counter, number, count, crossings = plain
+        if type(number) is type(count) is type(crossings) is int and min(number, count, crossings) >= 0:
+            return Report(require_name(counter, "counter"), number, count, crossings)
+    return None
 
 
 def _is_word(kind: object) -> bool:
