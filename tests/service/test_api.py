@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from starlette.testclient import TestClient
 
+from countless.errors import InvariantBroken
 from countless.service.access import SCOPES, new_token
 from countless.service.app import STATE_FILE, build_app
+from countless.service.host import Host
 from countless.service.settings import Settings
 from countless.service.store import Store
 from countless.transports.frames import Hello, Join, decode_down, encode_frames
@@ -135,6 +138,19 @@ def test_the_public_learns_nothing_from_reports_that_do_not_move_the_answer(loca
         assert "web" not in str(read) + str(listed)
         watched = local.get("/api/v1/operator/hits").json()
         assert {"round", "sites", "messages", "bytes", "messages_to_double"} < set(watched)
+
+
+def test_a_host_that_fails_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Event()
+
+    def fail(host: Host) -> None:
+        raise InvariantBroken("a bug")
+
+    monkeypatch.setattr(Host, "tick", fail)
+    monkeypatch.setattr("countless.service.app.raise_signal", lambda number: ended.set())
+    with client_of(tmp_path) as client:
+        assert ended.wait(20)
+        assert client.get("/readyz").status_code == 503
 
 
 def test_metrics_have_the_agreed_names(local: TestClient) -> None:

@@ -15,6 +15,9 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="A TOML file with settings.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Error allowed to counters nobody configured.")] = None,
     silent_after: Annotated[str | None, typer.Option(help="How long a site may be silent, such as 10s.")] = None,
+    tls_cert: Annotated[str | None, typer.Option(help="PEM file with the certificate: speak TLS.")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="PEM file with its key.")] = None,
+    tls_client_ca: Annotated[str | None, typer.Option(help="PEM file: demand certificates signed by it.")] = None,
     allow_plaintext: Annotated[
         bool | None, typer.Option("--allow-plaintext", help="Listen beyond loopback without TLS.")
     ] = None,
@@ -30,6 +33,9 @@ def serve(
         "state_dir": state_dir,
         "alpha": alpha,
         "silent_after": silent_after,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "tls_client_ca": tls_client_ca,
         "allow_plaintext": allow_plaintext,
     }
     run(load_settings(flags, file=config), log_level)

@@ -3,6 +3,7 @@
 The protocol itself is the sans-IO part of `websockets`; here are the socket, the time-outs and the handshake.
 """
 
+import os
 import socket
 import ssl
 from time import monotonic
@@ -58,6 +59,15 @@ class Place(NamedTuple):
         return f"{'https' if self.secure else 'http'}://{self.netloc}"
 
 
+def tls_context() -> ssl.SSLContext:
+    """Whom to trust: the system's authorities, or `COUNTLESS_CA`; who we are: `COUNTLESS_CERT` (PEM, with its key)."""
+    context = ssl.create_default_context(cafile=os.environ.get("COUNTLESS_CA") or None)
+    certificate = os.environ.get("COUNTLESS_CERT")
+    if certificate:
+        context.load_cert_chain(certificate)
+    return context
+
+
 class Link:
     """An open connection. Everything that goes wrong is a `LinkError`."""
 
@@ -76,9 +86,7 @@ class Link:
         try:
             plain = socket.create_connection((place.host, place.port), self._timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return (
-                ssl.create_default_context().wrap_socket(plain, server_hostname=place.host) if place.secure else plain
-            )
+            return tls_context().wrap_socket(plain, server_hostname=place.host) if place.secure else plain
         except OSError as error:
             raise LinkError(f"no coordinator at {place.netloc}: {error}") from error
 

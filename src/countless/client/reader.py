@@ -6,7 +6,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote
 
-from countless.client.link import Place
+from countless.client.link import Place, tls_context
 from countless.errors import CountlessError
 
 
@@ -59,9 +59,12 @@ class Reader:
         return json.loads(data) if data else None
 
     def _request(self, method: str, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
-        kind = HTTPSConnection if self._place.secure else HTTPConnection
+        host, port = self._place.host, self._place.port
+        if self._place.secure:
+            connection: HTTPConnection = HTTPSConnection(host, port, timeout=self._timeout, context=tls_context())
+        else:
+            connection = HTTPConnection(host, port, timeout=self._timeout)
         waits_for_ever = path.startswith("/api/v1/watch/")
-        connection = kind(self._place.host, self._place.port, timeout=self._timeout)
         headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._token}"} if self._token else {})
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)

@@ -1,9 +1,12 @@
 """The ASGI application: one port for sites, readers, operators and probes."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from signal import SIGTERM, raise_signal
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,6 +20,8 @@ from countless.service.metrics import exposition
 from countless.service.settings import Settings
 from countless.service.socket import site_socket
 from countless.service.store import Store
+
+log = logging.getLogger("countless.app")
 
 STATE_FILE = "countless.sqlite"
 _TICK = 0.25  # at most, in seconds: how often the host looks at the clock
@@ -42,6 +47,8 @@ def build_app(settings: Settings) -> Starlette:
         host = Host(store, settings)
         app.state.host, app.state.access = host, Access(tokens)
         tasks = [asyncio.create_task(host.run()), asyncio.create_task(_tick(host))]
+        for task in tasks:
+            task.add_done_callback(partial(_fail_fast, host))
         try:
             yield
         finally:
@@ -54,6 +61,14 @@ def build_app(settings: Settings) -> Starlette:
             store.close()
 
     return Starlette(routes=routes, lifespan=lifespan)
+
+
+def _fail_fast(host: Host, task: "asyncio.Task[None]") -> None:
+    """A coordinator whose loop has died must not look alive: it ends, and the next one goes on from the disk."""
+    if not task.cancelled() and task.exception() is not None:
+        host.failing = f"failed: {task.exception()}"
+        log.critical("the host has failed: please report this", exc_info=task.exception())
+        raise_signal(SIGTERM)
 
 
 async def _tick(host: Host) -> None:

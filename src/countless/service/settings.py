@@ -25,6 +25,9 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = PORT
     state_dir: str = "countless-state"
+    tls_cert: str = ""  # PEM files: with them the port speaks TLS only
+    tls_key: str = ""
+    tls_client_ca: str = ""  # and with this one, only to clients whose certificate it has signed
     allow_plaintext: bool = False  # beyond loopback, tokens and counts would travel for everybody to read
     silent_after: float = 10.0  # seconds without a sign of life until an answer says that a site is silent
     forget_after: float = 0.0  # seconds of silence after which a site is given up, its last known count kept; 0: never
@@ -65,12 +68,14 @@ class Settings:
 
     def require_safe(self) -> None:
         """Refuse to speak plainly to the world by accident."""
-        if not (self.is_loopback or self.allow_plaintext):
+        if bool(self.tls_cert) is not bool(self.tls_key) or (self.tls_client_ca and not self.tls_cert):
+            raise InvalidParameter("tls_cert", self.tls_cert, "given together with tls_key")
+        if not (self.is_loopback or self.allow_plaintext or self.tls_cert):
             raise InvalidParameter(
                 "host",
                 self.host,
-                "a loopback address, because tokens and counts would travel unencrypted (--allow-plaintext says that "
-                "something else, such as a proxy with TLS or a private network, protects them)",
+                "a loopback address, because tokens and counts would travel unencrypted (use --tls-cert and --tls-key; "
+                "--allow-plaintext says that something else, such as a proxy or a private network, protects them)",
             )
 
 
