@@ -51,7 +51,8 @@ def test_a_large_fleet_comes_to_run_a_randomised_scheme_and_stays_within_its_bou
                 fleet.sites.append((site, life, line))
             await settle()
             host.tick()
-            await asyncio.wrap_future(host.planned())
+            host.tick()
+            await asyncio.wrap_future(host.planning)
             seen = set()
             for lap in range(60):
                 for site, life, line in fleet.sites:

@@ -17,6 +17,7 @@ from time import monotonic
 from countless.core.answer import Answer
 from countless.core.coordinator import Outbox
 from countless.core.messages import Address, DownMessage, Report, Snapshot
+from countless.core.publisher import Case, Scheme
 from countless.errors import InvalidParameter, PlanError, ProtocolError, UnknownName
 from countless.service.counter import Counter, Outlook
 from countless.service.lives import Life, Line, Lives
@@ -65,8 +66,10 @@ class Host:
         self._work = asyncio.Event()
         self._settled = asyncio.Event()
         self._planned: set[Outlook] = set()
+        self._outlooks: dict[str, Outlook] = {}  # not planned yet, as of the last look
         self._disk = ThreadPoolExecutor(1, "countless-disk")
         self._planner = ThreadPoolExecutor(1, "countless-planner")
+        self.planning: Future[None] = self._planner.submit(lambda: None)
         self._load()
 
     def _load(self) -> None:
@@ -153,27 +156,21 @@ class Host:
             expired = 0 < self.settings.forget_after < quiet
             if life.silent and life.counters and (expired or self.lives.superseded(life)):
                 self._bury(life)
+        if self.planning.done():
+            self._plan_ahead()
+
+    def _plan_ahead(self) -> None:
+        """One plan at a time, for an outlook that has not changed since the last look: fleets come up site by site."""
+        before, self._outlooks = self._outlooks, {}
         for counter in self.counters.values():
-            self._plan_ahead(counter)
-
-    def _plan_ahead(self, counter: Counter) -> None:
-        ahead = counter.outlook()
-        if ahead is None or ahead[0] in self._planned:
-            return
-        self._planned.add(ahead[0])
-        scheme, case = counter.coordinator.scheme, ahead[1]
-
-        def work() -> None:
-            try:
-                scheme.prepare(case)
-            except PlanError:
-                log.info("no plan for %s", ahead[0])  # the counter goes on deterministically
-
-        self._planner.submit(work)
-
-    def planned(self) -> "Future[None]":
-        """Done when all plans that were asked for so far are made."""
-        return self._planner.submit(lambda: None)
+            ahead = counter.outlook()
+            if ahead is None or ahead[0] in self._planned:
+                continue
+            self._outlooks[counter.name] = ahead[0]
+            if before.get(counter.name) == ahead[0]:
+                self._planned.add(ahead[0])
+                self.planning = self._planner.submit(_prepare, counter.coordinator.scheme, ahead[1])
+                return
 
     # What connections bring
 
@@ -385,3 +382,10 @@ class Host:
     def _send(self, line: Line, item: DownItem) -> None:
         self._outgoing.setdefault(line, []).append(item)
         self._work.set()
+
+
+def _prepare(scheme: Scheme, case: Case) -> None:
+    try:
+        scheme.prepare(case)
+    except PlanError:
+        log.info("no plan for %d sites at alpha %s: deterministic until there is one", case.sites, case.alpha)
