@@ -52,7 +52,7 @@ def test_a_large_fleet_comes_to_run_a_randomised_scheme_and_stays_within_its_bou
             await settle()
             host.tick()
             host.tick()
-            await asyncio.wrap_future(host.planning)
+            await asyncio.wrap_future(host.planner.busy)
             seen = set()
             for lap in range(60):
                 for site, life, line in fleet.sites:

@@ -66,7 +66,7 @@ def build_app(settings: Settings) -> Starlette:
 def _fail_fast(host: Host, task: "asyncio.Task[None]") -> None:
     """A coordinator whose loop has died must not look alive: it ends, and the next one goes on from the disk."""
     if not task.cancelled() and task.exception() is not None:
-        host.failing = f"failed: {task.exception()}"
+        host.fail(f"failed: {task.exception()}")
         log.critical("the host has failed: please report this", exc_info=task.exception())
         raise_signal(SIGTERM)
 

@@ -54,6 +54,7 @@ class Counter:
         )
         self.departed = memory.departed if memory else 0
         self.waking = memory is not None  # restarted, and not everybody has answered yet
+        self.planned_for: tuple[int, int] | None = None  # the shape for which plans have been thought of
         self.traffic = Traffic()
         self.visible = self.coordinator.answer
         self.news = asyncio.Event()
@@ -81,6 +82,11 @@ class Counter:
     def line(self) -> tuple[Config, int, float, int]:
         """What the store keeps, beside a line for each site."""
         return self.config, self.coordinator.round, self.coordinator.published, self.departed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Round and sites: while these are the same, so is the outlook."""
+        return self.coordinator.round, self.coordinator.answer.sites
 
     def outlook(self) -> tuple[Outlook, Case] | None:
         """What to plan ahead, if any plan would be of use. Sites are rounded up, so that a few more change nothing."""

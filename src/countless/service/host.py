@@ -1,28 +1,23 @@
 """The host: one asyncio loop around the core. It has the connections, the clock and the disk that the core has not.
 
 Everything here runs in the loop's thread except two things that take time: the disk and the planner have a thread each.
-An input goes to the core at once; what the core returns waits until all that changed is on the disk. While one
-transaction is written, the next one collects: under load, hundreds of inputs share a commit, and nobody waits for
-more than two of them.
+An input goes to the core at once; what the core returns goes to the post, which saves before it sends.
 """
 
 import asyncio
-import logging
-import sqlite3
 from collections import Counter as Tally
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic
 
-from countless.core.answer import Answer
 from countless.core.coordinator import Outbox
 from countless.core.messages import Address, DownMessage, Report, Snapshot
-from countless.core.publisher import Case, Scheme
 from countless.errors import InvalidParameter, PlanError, ProtocolError, UnknownName
-from countless.service.counter import Counter, Outlook
+from countless.service.counter import Counter
 from countless.service.lives import Life, Line, Lives
+from countless.service.planner import Planner
+from countless.service.post import Post
 from countless.service.settings import Settings, require_config
-from countless.service.store import Changes, Config, Store
+from countless.service.store import Config, Store
 from countless.transports.frames import (
     VERSION,
     Again,
@@ -40,8 +35,6 @@ from countless.transports.frames import (
     require_name,
 )
 
-log = logging.getLogger("countless.host")
-
 _LARGEST_INCARNATION = 1 << 63
 
 
@@ -55,21 +48,11 @@ class Host:
         self.dropped: Tally[str] = Tally()  # connections and counters refused, by reason
         self.frame_bytes: Tally[str] = Tally(up=0, down=0)
         self.connections = 0
-        self.failing: str | None = None  # why nothing can be saved at present
         self.draining = False
         self._store = store
         self._clock = clock
-        self._changes = Changes()
-        self._dirty: set[tuple[str, Address]] = set()
-        self._touched: set[str] = set()
-        self._outgoing: dict[Line, list[DownItem]] = {}
-        self._work = asyncio.Event()
-        self._settled = asyncio.Event()
-        self._planned: set[Outlook] = set()
-        self._outlooks: dict[str, Outlook] = {}  # not planned yet, as of the last look
-        self._disk = ThreadPoolExecutor(1, "countless-disk")
-        self._planner = ThreadPoolExecutor(1, "countless-planner")
-        self.planning: Future[None] = self._planner.submit(lambda: None)
+        self._post = Post(store, self.counters)
+        self.planner = Planner()
         self._load()
 
     def _load(self) -> None:
@@ -82,22 +65,24 @@ class Host:
         for address, name, _ in self._store.half_gone():
             self.lives.enter(address, now).left.add(name)
 
-    # The loop
+    # Time
 
     async def run(self) -> None:
         """Save and send, until cancelled."""
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            settled, self._settled = self._settled, asyncio.Event()
-            await self._flush()
-            settled.set()
+        await self._post.run()
 
     async def settled(self) -> None:
         """Wait until everything that has happened so far is on the disk and can be seen."""
-        settled = self._settled
-        self._work.set()
-        await settled.wait()
+        await self._post.settled()
+
+    @property
+    def failing(self) -> str | None:
+        """Why nothing can be saved at present, if so."""
+        return self._post.failing
+
+    def fail(self, reason: str) -> None:
+        """For good."""
+        self._post.failing = reason
 
     def now(self) -> float:
         """The host's clock."""
@@ -111,40 +96,8 @@ class Host:
 
     async def stop(self) -> None:
         """The last save."""
-        await self._flush()
-        self._planner.shutdown(wait=False, cancel_futures=True)
-        self._disk.shutdown()
-
-    async def _flush(self) -> None:
-        changes, answers = self._take_changes()
-        outgoing, self._outgoing = self._outgoing, {}
-        while changes:
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._disk, self._store.save, changes)
-                self.failing = None
-                break
-            except sqlite3.Error as error:  # a full disk, most likely: nothing is sent until there is room again
-                if self.failing is None:
-                    log.exception("cannot save the state; nothing is sent until it can be saved")
-                self.failing = str(error)
-                await asyncio.sleep(1)
-        for counter, answer in answers:
-            counter.show(answer)
-        for line, items in outgoing.items():
-            line.send(items)
-
-    def _take_changes(self) -> tuple[Changes, list[tuple[Counter, Answer]]]:
-        changes, self._changes = self._changes, Changes()
-        answers = []
-        for name in self._touched & self.counters.keys():
-            counter = self.counters[name]
-            changes.counters[name] = counter.line
-            answers.append((counter, counter.coordinator.answer))
-        for name, address in self._dirty:
-            changes.known[name, address] = self.counters[name].coordinator.known_of(address)
-        self._dirty.clear()
-        self._touched.clear()
-        return changes, answers
+        await self._post.stop()
+        self.planner.stop()
 
     def tick(self) -> None:
         """Now and then: who has fallen silent, and what should be planned ahead?"""
@@ -156,21 +109,7 @@ class Host:
             expired = 0 < self.settings.forget_after < quiet
             if life.silent and life.counters and (expired or self.lives.superseded(life)):
                 self._bury(life)
-        if self.planning.done():
-            self._plan_ahead()
-
-    def _plan_ahead(self) -> None:
-        """One plan at a time, for an outlook that has not changed since the last look: fleets come up site by site."""
-        before, self._outlooks = self._outlooks, {}
-        for counter in self.counters.values():
-            ahead = counter.outlook()
-            if ahead is None or ahead[0] in self._planned:
-                continue
-            self._outlooks[counter.name] = ahead[0]
-            if before.get(counter.name) == ahead[0]:
-                self._planned.add(ahead[0])
-                self.planning = self._planner.submit(_prepare, counter.coordinator.scheme, ahead[1])
-                return
+        self.planner.look(self.counters.values())
 
     # What connections bring
 
@@ -196,7 +135,7 @@ class Host:
         for other in self.lives.named(hello.site):
             if other.silent and other is not life:
                 self._bury(other)
-        self._send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 / 3)))
+        self._post.send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 / 3)))
         return life
 
     def hear(self, life: Life, line: Line, items: list[UpItem], size: int) -> None:
@@ -212,7 +151,7 @@ class Host:
             elif isinstance(item, Join):
                 self._join(life, line, item, share)
             elif isinstance(item, Sync):
-                self._send(line, Synced(item.number))
+                self._post.send(line, Synced(item.number))
             else:
                 raise ProtocolError("a second hello")
 
@@ -225,7 +164,7 @@ class Host:
 
     def lost(self, life: Life, line: Line) -> None:
         """A connection has gone; the life may come back on another."""
-        self._outgoing.pop(line, None)
+        self._post.lost(line)
         if life.line is line:
             life.heard, life.line = life.last_heard(), None
             if not life.counters:
@@ -234,19 +173,19 @@ class Host:
     def _join(self, life: Life, line: Line, join: Join, size: float) -> None:
         if join.counter in life.left:  # it did not hear that its last word had arrived
             line.void.add(join.counter)
-            return self._send(line, Left(join.counter))
+            return self._post.send(line, Left(join.counter))
         try:
             counter = self._counter_for(life, join.counter)
             if (
                 join.round > counter.coordinator.round
-            ):  # of a coordinator that has lost its memory, or a deleted counter
+            ):  # this coordinator has lost its memory, or the counter was deleted
                 line.void.add(join.counter)
-                return self._send(line, Again(join.counter, keep=True))
+                return self._post.send(line, Again(join.counter, keep=True))
             outbox = counter.coordinator.join(life.address, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self.dropped["counter refused"] += 1
             line.void.add(join.counter)
-            return self._send(line, Refused(join.counter, str(error)))
+            return self._post.send(line, Refused(join.counter, str(error)))
         line.void.discard(join.counter)
         life.counters.add(join.counter)
         self._heard(counter, life, size)
@@ -259,7 +198,7 @@ class Host:
 
     def _message(self, life: Life, line: Line, message: Report | Snapshot | Leave, size: float) -> None:
         if message.counter in life.left:
-            return self._send(line, Left(message.counter))
+            return self._post.send(line, Left(message.counter))
         if message.counter not in life.counters:
             raise ProtocolError(f"site {life.address.site!r} has not joined {message.counter!r}")
         counter = self.counters[message.counter]
@@ -273,12 +212,12 @@ class Host:
         life.left.add(message.counter)
         self._gone(counter, life, known)
         self._do(counter, outbox)
-        return self._send(line, Left(message.counter))
+        return self._post.send(line, Left(message.counter))
 
     def _heard(self, counter: Counter, life: Life, size: float) -> None:
         counter.traffic.up += 1
         counter.traffic.up_bytes += size
-        self._dirty.add((counter.name, life.address))
+        self._post.heard(counter.name, life.address)
 
     # Silence, and the end of a life
 
@@ -302,8 +241,7 @@ class Host:
     def _gone(self, counter: Counter, life: Life, known: int) -> None:
         life.counters.discard(counter.name)
         counter.departed += known
-        self._changes.gone[counter.name, life.address] = known
-        self._dirty.discard((counter.name, life.address))
+        self._post.gone(counter.name, life.address, known)
 
     # What operators ask for
 
@@ -348,18 +286,15 @@ class Host:
         """Forget a counter. Sites that are connected begin again from nothing."""
         counter = self.counter(name)
         del self.counters[name]
-        self._changes.deleted.append(name)
-        self._changes.gone = {key: known for key, known in self._changes.gone.items() if key[0] != name}
-        self._dirty = {key for key in self._dirty if key[0] != name}
+        self._post.deleted(name)
         for life in self.lives:
             life.left.discard(name)
             if name in life.counters:
                 life.counters.discard(name)
                 if life.line is not None:
                     life.line.void.add(name)
-                    self._send(life.line, Again(name, keep=False))
+                    self._post.send(life.line, Again(name, keep=False))
         counter.news.set()
-        self._work.set()
 
     def forget(self, site: str) -> int:
         """Give up the lives of a site that are not connected; how many there were."""
@@ -371,21 +306,9 @@ class Host:
     # To be saved, then sent
 
     def _do(self, counter: Counter, outbox: Outbox) -> None:
-        self._touched.add(counter.name)
-        self._work.set()
+        self._post.touched(counter.name)
         for address, message in outbox:
             life = self.lives.get(address)
             if life is not None and life.line is not None and counter.name not in life.line.void:
                 counter.traffic.down += 1
-                self._send(life.line, message)
-
-    def _send(self, line: Line, item: DownItem) -> None:
-        self._outgoing.setdefault(line, []).append(item)
-        self._work.set()
-
-
-def _prepare(scheme: Scheme, case: Case) -> None:
-    try:
-        scheme.prepare(case)
-    except PlanError:
-        log.info("no plan for %d sites at alpha %s: deterministic until there is one", case.sites, case.alpha)
+                self._post.send(life.line, message)

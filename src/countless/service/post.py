@@ -1,0 +1,120 @@
+"""The post: what an input changed is saved, then what it caused is shown and sent. In this order, always.
+
+Inputs go to the core at once; their consequences collect here. While one transaction is written, in the disk's own
+thread, the next one collects: under load hundreds of inputs share a commit, and nobody waits for more than two of them.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+
+from countless.core.answer import Answer
+from countless.core.messages import Address
+from countless.service.counter import Counter
+from countless.service.lives import Line
+from countless.service.store import Changes, Store
+from countless.transports.frames import DownItem
+
+log = logging.getLogger("countless.post")
+
+
+class Post:
+    """Belongs to the loop's thread; only the saving itself is done elsewhere."""
+
+    def __init__(self, store: Store, counters: dict[str, Counter]) -> None:
+        self.failing: str | None = None  # why nothing can be saved at present
+        self._store = store
+        self._counters = counters
+        self._changes = Changes()
+        self._dirty: set[tuple[str, Address]] = set()
+        self._touched: set[str] = set()
+        self._outgoing: dict[Line, list[DownItem]] = {}
+        self._work = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._disk = ThreadPoolExecutor(1, "countless-disk")
+
+    # What has happened
+
+    def touched(self, name: str) -> None:
+        """A counter may have another round or another answer."""
+        self._touched.add(name)
+        self._work.set()
+
+    def heard(self, name: str, address: Address) -> None:
+        """More may be known of a site."""
+        self._dirty.add((name, address))
+
+    def gone(self, name: str, address: Address, known: int) -> None:
+        """A site is gone, and this is what it brought."""
+        self._changes.gone[name, address] = known
+        self._dirty.discard((name, address))
+
+    def deleted(self, name: str) -> None:
+        """A counter is no more."""
+        self._changes.deleted.append(name)
+        self._changes.gone = {key: known for key, known in self._changes.gone.items() if key[0] != name}
+        self._dirty = {key for key in self._dirty if key[0] != name}
+        self._work.set()
+
+    def send(self, line: Line, item: DownItem) -> None:
+        """To be sent, once all that has happened so far is saved."""
+        self._outgoing.setdefault(line, []).append(item)
+        self._work.set()
+
+    def lost(self, line: Line) -> None:
+        """Nobody is there to send it to."""
+        self._outgoing.pop(line, None)
+
+    # The loop
+
+    async def run(self) -> None:
+        """Save and send, until cancelled."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            settled, self._settled = self._settled, asyncio.Event()
+            await self._deliver()
+            settled.set()
+
+    async def settled(self) -> None:
+        """Wait until everything that has happened so far is on the disk and can be seen."""
+        settled = self._settled
+        self._work.set()
+        await settled.wait()
+
+    async def stop(self) -> None:
+        """The last delivery."""
+        await self._deliver()
+        self._disk.shutdown()
+
+    async def _deliver(self) -> None:
+        changes, answers = self._take()
+        outgoing, self._outgoing = self._outgoing, {}
+        while changes:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._disk, self._store.save, changes)
+                self.failing = None
+                break
+            except sqlite3.Error as error:  # a full disk, most likely: nothing is sent until there is room again
+                if self.failing is None:
+                    log.exception("cannot save the state; nothing is sent until it can be saved")
+                self.failing = str(error)
+                await asyncio.sleep(1)
+        for counter, answer in answers:
+            counter.show(answer)
+        for line, items in outgoing.items():
+            line.send(items)
+
+    def _take(self) -> tuple[Changes, list[tuple[Counter, Answer]]]:
+        changes, self._changes = self._changes, Changes()
+        answers = []
+        for name in self._touched & self._counters.keys():
+            counter = self._counters[name]
+            changes.counters[name] = counter.line
+            answers.append((counter, counter.coordinator.answer))
+        for name, address in self._dirty:
+            changes.known[name, address] = self._counters[name].coordinator.known_of(address)
+        self._dirty.clear()
+        self._touched.clear()
+        return changes, answers
