@@ -1,10 +1,10 @@
 """Countless: a global count over many machines that knows how wrong it can be.
 
-    >>> import countless
-    >>> tracker = countless.Tracker(sites=3, alpha=0.01)
-    >>> tracker.site(1).add(5)
-    >>> tracker.answer.estimate
-    5
+>>> import countless
+>>> tracker = countless.Tracker(sites=3, alpha=0.01)
+>>> tracker.site(1).add(5)
+>>> tracker.answer.estimate
+5
 """
 
 from typing import TYPE_CHECKING, Any

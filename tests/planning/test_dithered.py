@@ -51,9 +51,7 @@ def test_the_cost_is_the_formula() -> None:
     reach = sum(phase.length for phase in plan.phases)
     assert isclose(plan.messages_per_round, reach + 1.5 * len(plan.phases) + 2 * 64)
     assert isclose(plan.messages_per_efold, plan.messages_per_round / plan.growth)
-    assert isclose(
-        plan.messages_per_efold, messages_per_efold(64, 0.01, plan.allowance, reach, len(plan.phases))
-    )
+    assert isclose(plan.messages_per_efold, messages_per_efold(64, 0.01, plan.allowance, reach, len(plan.phases)))
     assert (plan.scheme, plan.sites, plan.alpha, plan.eta, plan.least_step) == ("dithered", 64, 0.01, 1e-4, 2)
     assert {reason.number for reason in plan.reasons} >= {"allowance", "phases", "dither", "slack", "risk"}
 

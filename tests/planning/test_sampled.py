@@ -95,9 +95,7 @@ def test_coupling_path_by_path(
     for _ in range(300):
         gaps = dice.exponential(size=reports)
         times, points = np.cumsum(np.ceil(gaps / mu)), np.cumsum(gaps)
-        few = times - 1 > step * (allowance + shift + j) / (
-            1 - alpha
-        )  # the last silent event after j reports
+        few = times - 1 > step * (allowance + shift + j) / (1 - alpha)  # the last silent event after j reports
         many = j[1:] + shift - times[:-1] / step > allowance + alpha * times[:-1] / step
         if few.any():
             assert (points > lines.late_scale * (allowance + shift) + lines.late_slope * j).any()
@@ -108,9 +106,7 @@ def test_coupling_path_by_path(
 
 
 @pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
-def test_lines_tighten_to_the_truth_as_steps_grow(
-    alpha: float, allowance: float, shift: int, reports: int
-) -> None:
+def test_lines_tighten_to_the_truth_as_steps_grow(alpha: float, allowance: float, shift: int, reports: int) -> None:
     limit = failure_bound(lines_for(alpha, LIMIT), allowance, shift, reports)
     before = 2.0
     for least_step in TIERS:

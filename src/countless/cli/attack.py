@@ -126,12 +126,14 @@ def _style(match: Match) -> str:
 
 
 def _list(matches: list[Match]) -> Table:
-    table = Table("scheme", "adversary", title=_title(matches[0].setting))
-    for column in ("broken", "rate (95 %)", "error/alpha", "messages"):
-        table.add_column(column, justify="right")
-    table.add_column("promised")
+    table = Table(title=_title(matches[0].setting), caption="worst: error / alpha; rate: at most, 95 %")
+    for column in ("scheme", "adversary"):
+        table.add_column(column, no_wrap=True)
+    for column in ("broken", "rate", "worst", "messages"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("claim", no_wrap=True)
     for match in matches:
-        rate = f"{match.failure_rate[0]:.2f}-{match.failure_rate[1]:.2f}"
+        rate = f"{match.failure_rate[1]:.3f}"
         cells = [match.setting.scheme, match.setting.adversary.name, f"{match.failures}/{match.trials}"]
         cells += [rate, f"{match.worst:.2f}", f"{match.messages:,.0f}"]
         table.add_row(*cells, "yes" if claimed(match.setting) else "no", style=_style(match))

@@ -57,8 +57,8 @@ def deterministic_cost(counts: Counter[int], alpha: float, growth: float) -> flo
 class Auto(Scheme):
     """Deterministic while that is cheapest - at the start, for few sites, for one busy site - else the best plan.
 
-    It looks at the sites there are, the total, the failure budget of the round and the counts of the sites, and prices a
-    round of every scheme that stands against the adversary. A change of scheme costs the sites nothing: they do not
+    It looks at the sites there are, the total, the failure budget of the round and the counts of the sites, and prices
+    a round of every scheme that stands against the adversary. A change of scheme costs the sites nothing: they do not
     know which one they run.
 
     Formal guarantees: those of the schemes it picks, all of which are safe against the adversary named; the failure

@@ -248,7 +248,8 @@ class FaultyWorld:
         if host is None:
             return
         if self._one_in(weather.disconnect):
-            self._cut([host])
+            hosts = list(self.hosts.values())
+            self._cut([hosts[self._chance.below(len(hosts))]])
         staying = sum(not other.leaving for other in self.hosts.values())
         if self._one_in(weather.leave) and staying > 1:
             host.leaving = True
