@@ -13,7 +13,7 @@ def main() -> None:
     except ImportError:
         sys.exit("countless: the command line needs: pip install 'countless[server]'")
 
-    from countless.cli import attack, audit, demo, plan, report
+    from countless.cli import attack, audit, demo, plan, report, simulate
     from countless.errors import CountlessError
 
     app = typer.Typer(
@@ -25,8 +25,9 @@ def main() -> None:
     )
     app.callback(invoke_without_command=False)(_version_option)
     app.command(epilog=plan.EXAMPLE)(plan.plan)
-    app.command(epilog=report.EXAMPLE)(report.report)
+    app.command(epilog=simulate.EXAMPLE)(simulate.simulate)
     app.command(epilog=attack.EXAMPLE)(attack.attack)
+    app.command(epilog=report.EXAMPLE)(report.report)
     app.command(epilog=audit.EXAMPLE)(audit.audit)
     app.command(epilog=demo.EXAMPLE)(demo.demo)
     try:
