@@ -8,9 +8,8 @@ ALPHA = 0.01
 
 
 def main(fleets: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 100_000)) -> None:
-    print(
-        "messages of auto / best of exact, deterministic, dithered, sampled in hindsight; and beyond exact, at the worst"
-    )
+    print("messages of auto / best of exact, deterministic, dithered, sampled in hindsight, at the worst moment;")
+    print("settled: the same with one message a site allowed for telling it its pace")
     for sites in fleets:
         for stream in ("uniform", "zipf", "single", "hot_spots"):
             start = process_time()
@@ -18,7 +17,8 @@ def main(fleets: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 100_000)) -> None
             at_end = ", ".join(f"{name} {count:,}" for name, count in found.messages.items())
             print(
                 f"{sites:>7,} sites, {stream:9} worst {found.ratio:.3f} of {found.best} at {found.events:,}; "
-                f"beyond exact {found.over_exact:+.1%}; after {10_000 * sites:,}: {at_end} "
+                f"settled {found.settled:.3f}; beyond exact {found.over_exact:.2f} a site; "
+                f"after {10_000 * sites:,}: {at_end} "
                 f"[{process_time() - start:.0f} s]",
                 flush=True,
             )

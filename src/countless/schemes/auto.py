@@ -21,7 +21,7 @@ AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
 }
 
 PATIENCE = 1.1  # while deterministic, think again when the total has grown by this factor
-TRANSIENT = 0.09  # by how much `auto` may exceed one message for each event while sites are told a new pace, for no gain
+TRANSIENT = 0.1  # by how much `auto` may exceed one message for each event while sites are told a new pace, for no gain
 
 
 class Offer(NamedTuple):
