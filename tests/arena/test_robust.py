@@ -22,7 +22,7 @@ SIZES = {
     "sampled": (16, 0.25, 8_000),
     "dithered": (24, 0.2, 10_000),
     "partial_dp": (16, 0.25, 10_000),
-    "auto": (64, 0.2, 5_000),
+    "auto": (64, 0.2, 2_000),
 }
 ANSWERS_ONLY = [name for name, kind in ADVERSARIES.items() if kind.sees == "answers"]
 
@@ -63,8 +63,8 @@ def test_larger_fleets_where_there_is_more_to_hide(
 def test_auto_where_it_has_left_deterministic(adversary: str) -> None:
     sites, alpha, events = 1024, 0.05, 20_000
     games("auto", adversary, sites, alpha, events, 10)
-    # One site that does everything is cheapest to follow without dice, and so is the averager's probe.
-    if adversary not in ("single-site", "averager"):
+    # One site that does everything, a probe, or a few busy sites are cheapest to follow without dice.
+    if adversary not in ("single-site", "averager", "zipf"):
         game = game_of(Setting("auto", adversary_named(adversary), sites, alpha, DELTA, events), 1)
         game.play(events)
         assert game.score(1).rounds > 0

@@ -20,6 +20,7 @@ AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
     "sees-everything": (Sampled,),
 }
 
+HORIZON = 5.0  # e-folds of the total within which a change of scheme must have paid
 PATIENCE = 1.1  # while deterministic, think again when the total has grown by this factor
 TRANSIENT = 0.1  # by how much `auto` may exceed one message for each event while sites are told a new pace, for no gain
 
@@ -114,16 +115,19 @@ class Auto(Scheme):
         return offers
 
     def _deterministic_is_cheaper(self, case: Case, counts: Counter[int], best: Offer) -> bool:
-        cost = deterministic_cost(counts, case.alpha, best.growth)
+        # A change of scheme takes a synchronisation more than staying does; it must pay within a few e-folds.
+        change = 2 * case.sites if not self._is_deterministic(case) else 2 * best.speaking
+        rate = deterministic_cost(counts, case.alpha, HORIZON) / HORIZON
         if not self._is_deterministic(case):
-            # Going back takes a synchronisation of its own; it must pay within an e-fold.
-            return cost / best.growth + 2 * case.sites <= best.rate
-        # Leaving takes one as well, at the end of the round. And at its next event each site still reports, is told its
-        # pace, and reports again if a point of that lies behind it: 1 + 1/step messages that nothing has earned yet.
-        # The more the round will save, the larger this advance on it may be.
-        gain = cost / (best.messages + 2 * best.speaking)
+            return rate + change / HORIZON <= best.rate
+        if rate <= best.rate + change / HORIZON:
+            return True
+        # At its next event each site still reports, is told its pace, and reports again if a point of that lies behind
+        # it: 1 + 1/step messages that nothing has earned yet. The more the round will save, the larger this advance
+        # on it may be.
+        gain = deterministic_cost(counts, case.alpha, best.growth) / (best.messages + change)
         advance = (1 + 1 / best.step) * best.speaking / (case.total + best.speaking)
-        return gain <= 1 or advance > TRANSIENT * gain**2
+        return advance > TRANSIENT * max(1.0, gain) ** 2
 
     def _is_deterministic(self, case: Case) -> bool:
         return case.running is not None and isinstance(case.running.publisher, Growing)
