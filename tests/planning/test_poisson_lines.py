@@ -91,6 +91,7 @@ def direct_early(c: float, s: float, m: int) -> float:
     return float(poisson.sf(end - 1, (end - c) / s) + np.sum(poisson.pmf(j, (j - c) / s) * below))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "alpha", "m"),
     [(600.0, 1e-3, 21_000), (500.0, 1e-2, 300_000), (3000.0, 1e-4, 400_000), (1200.0, 1e-5, 100_000)],

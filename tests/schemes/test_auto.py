@@ -46,6 +46,7 @@ def test_it_never_considers_a_weaker_scheme(adversary: str) -> None:
     assert stands_against("deterministic", adversary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_it_never_picks_one(adversary: str) -> None:
     scheme = Watched(adversary)
@@ -55,6 +56,7 @@ def test_it_never_picks_one(adversary: str) -> None:
     assert all(stands_against(name, adversary) for name in picked)
 
 
+@pytest.mark.slow
 def test_the_failures_of_all_rounds_sum_to_less_than_delta() -> None:
     """Whatever their schemes: a plan's eta for its round, nothing for deterministic rounds, and no round twice."""
     scheme = Watched()
@@ -89,6 +91,7 @@ def test_many_busy_sites_leave_it() -> None:
     assert tracker.answer.scheme == "dithered"
 
 
+@pytest.mark.slow
 def test_from_one_busy_site_to_many() -> None:
     scheme = Watched()
     run(scheme, 300, 0.03, ("single_site", 1_000, 10), ("uniform", 40_000, 20))
@@ -96,6 +99,7 @@ def test_from_one_busy_site_to_many() -> None:
     assert scheme.opened[-1][1].scheme == "dithered"
 
 
+@pytest.mark.slow
 def test_where_many_sites_are_busy_it_costs_less_than_deterministic() -> None:
     costs = {}
     for name in ("auto", "deterministic"):

@@ -41,6 +41,7 @@ def compare(scheme: str, name: str, sites: int, alpha: float, events: int, seed:
     return len(slow_tape.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("scheme", SCHEME_NAMES)
 def test_every_scheme_on_every_stream(scheme: str, name: str) -> None:

@@ -28,11 +28,13 @@ def kept() -> Iterator[Trial]:
             yield Trial(int(seed), scheme, weather, int(sites), float(alpha), int(ticks))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial", list(kept()), ids=lambda trial: f"{trial.seed}-{trial.scheme}")
 def test_seeds_that_once_failed(trial: Trial) -> None:
     trial.run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weather", WEATHERS)
 @pytest.mark.parametrize("scheme", ["exact", "deterministic", "lattice", "dithered"])
 def test_every_weather(scheme: str, weather: str) -> None:
@@ -44,6 +46,7 @@ def test_every_scheme(scheme: str) -> None:
     Trial(2, scheme, "rough", sites=3, alpha=0.3, ticks=250).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weather", ["unordered", "unordered_rough"])
 @pytest.mark.parametrize("scheme", ["hyz", "blocks", "sampled"])
 def test_paces_that_draw_for_themselves_out_of_order(scheme: str, weather: str) -> None:

@@ -7,6 +7,7 @@ from countless.simulation.hindsight import regret
 STREAMS = ("uniform", "zipf", "single", "hot_spots", "bursts")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("sites", [1, 7, 40])
 def test_few_sites(sites: int, stream: str) -> None:
