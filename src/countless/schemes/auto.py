@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from countless.core.dice import Dice
 from countless.core.publisher import Case, Opening, Scheme, Stay
-from countless.schemes.calibrated import Calibrated, least_total, worth_having
+from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
 from countless.schemes.deterministic import Deterministic, Growing
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
@@ -136,5 +136,5 @@ class Auto(Scheme):
         until = ceil(case.total * PATIENCE) + 1
         plans = [plan for scheme in self._schemes for plan in scheme.plans(case, self._patient)]
         if plans:
-            until = max(until, min(least_total(plan) for plan in plans))
+            until = max(until, min(map(worth_having_from, plans)))
         return Stay(until) if self._is_deterministic(case) else Opening(Deterministic.name, Growing(case.alpha, until))
