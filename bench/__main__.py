@@ -1,7 +1,7 @@
 """`make bench`: every number the docs quote, measured side by side in one run. Read the ratios, not the seconds.
 
-    python -m bench              everything
-    python -m bench plans auto   some sections
+python -m bench              everything
+python -m bench plans auto   some sections
 """
 
 import sys

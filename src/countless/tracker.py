@@ -170,7 +170,7 @@ class Tracker:
     def on_change(self, listener: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """Call `listener` with the answer whenever the published estimate moves. Usable as a decorator.
 
-        A listener may add events: that is what an adaptive stream is. It is called in the thread that caused the change.
+        A listener may add events: that is what reacting traffic is. It is called in the thread that caused the change.
         """
         with self._lock:
             self._listeners.append(listener)
@@ -207,7 +207,7 @@ class Tracker:
 
 
 def _site_names(sites: int | Iterable[SiteName]) -> list[SiteName]:
-    if isinstance(sites, bool) or isinstance(sites, str) or not isinstance(sites, int | Iterable):
+    if isinstance(sites, bool | str) or not isinstance(sites, int | Iterable):
         raise InvalidParameter("sites", sites, "a number of sites or a collection of their names")
     if isinstance(sites, int):
         if sites < 0:

@@ -49,6 +49,7 @@ def test_it_does_not_beat_deterministic(name: str) -> None:
 
 # What the strawman is a strawman of holds where the strawman falls: the flaw, and nothing else, was beaten.
 # Each guarantee fails with probability at most delta = 1e-4: false alarm at most 2 * 4e-4.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("adversary", "whole", "strawman"),
     [

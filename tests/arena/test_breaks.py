@@ -25,10 +25,10 @@ JUMP = adversary_named("stop-after-jump")
 @pytest.mark.parametrize(
     ("scheme", "alpha", "events", "factor"),
     [
-        ("lattice", 0.01, 10**6, sqrt(SITES) / 4),
-        ("blocks", 0.005, 2 * 10**6, sqrt(SITES) / 4),
-        ("classical", 0.01, 10**6, sqrt(SITES) / 4),
-        ("hyz", 0.01, 10**6, sqrt(SITES) / 8),
+        ("lattice", 0.01, 300_000, sqrt(SITES) / 4),
+        ("blocks", 0.005, 600_000, sqrt(SITES) / 4),
+        ("classical", 0.01, 500_000, sqrt(SITES) / 4),
+        ("hyz", 0.01, 600_000, sqrt(SITES) / 8),
     ],
 )
 def test_stop_after_jump(scheme: str, alpha: float, events: int, factor: float) -> None:
@@ -37,7 +37,7 @@ def test_stop_after_jump(scheme: str, alpha: float, events: int, factor: float) 
 
 @pytest.mark.slow
 def test_hyz_from_below() -> None:
-    setting = Setting("hyz", LeaveBeforeJump(silence=3.1), SITES, 0.001, 0.05, 2 * 10**6)
+    setting = Setting("hyz", LeaveBeforeJump(silence=3.1), SITES, 0.001, 0.05, 10**6)
     assert play(setting, 1).under > sqrt(SITES) / 4
 
 
@@ -49,7 +49,7 @@ def test_hyz_cannot_fall_so_far_from_above(alpha: float) -> None:
 
 def test_they_break_at_small_sizes_too() -> None:
     for scheme in ("hyz", "blocks", "lattice"):
-        assert play(Setting(scheme, JUMP, 256, 0.05, 0.05, 50_000), 1).violated_at is not None, scheme
+        assert play(Setting(scheme, JUMP, 256, 0.05, 0.05, 100_000), 1).violated_at is not None, scheme
 
 
 # The sharp edge of SPEC section 8: the same adversary, told the message counter.

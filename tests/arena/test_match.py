@@ -79,12 +79,12 @@ def test_a_breach_is_a_broken_promise_and_not_bad_luck() -> None:
 
 def test_all_means_all() -> None:
     base = {"sites": 4, "alpha": 0.1, "delta": 0.1, "events": 10}
-    pairs = settings("all", "all", base, seed=1, tries=1, seconds=float("inf"))
+    pairs = settings("all", "all", base)
     assert len(pairs) == len({(pair.scheme, pair.adversary.name) for pair in pairs}) == 9 * 12
     with pytest.raises(UnknownName):
-        settings("lattice", "nobody", base, seed=1, tries=1, seconds=float("inf"))
+        settings("lattice", "nobody", base)
     with pytest.raises(UnknownName, match="all"):
-        settings("nothing", "all", base, seed=1, tries=1, seconds=float("inf"))
+        settings("nothing", "all", base)
 
 
 def test_a_path_ends_where_the_game_ends() -> None:

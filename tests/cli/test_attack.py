@@ -55,6 +55,14 @@ def test_search_breeds_an_adversary() -> None:
     assert json.loads(result.stdout)["failures"] == 2
 
 
+def test_feedback_follows_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("t,site\n" + "".join(f"{i},{'abc'[i % 3]}\n" for i in range(30)))
+    result = invoke("--scheme", "deterministic", "--adversary", "feedback", "--trace", str(trace), "--json")
+    assert json.loads(result.stdout)["failures"] == 0
+    assert "trace" not in json.loads(result.stdout)["parameters"]  # thousands of runs are no parameter to print
+
+
 def test_files(tmp_path: Path) -> None:
     invoke("--scheme", "lattice,sampled", "--out", str(tmp_path / "here"))
     assert len(json.loads((tmp_path / "here" / "attack.json").read_text())["matches"]) == 2

@@ -25,6 +25,7 @@ def test_json_has_the_agreed_shape() -> None:
         assert candidate["safe_against"] in ("oblivious", "adaptive", "sees-everything")
 
 
+@pytest.mark.slow
 def test_table_names_the_choice_and_the_reason() -> None:
     result = run("--sites", "64", "--alpha", "0.05", "--rate", "10000/s")
     assert result.returncode == 0

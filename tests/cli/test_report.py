@@ -32,6 +32,7 @@ def _small_effort(**asked: int) -> Effort:
     return Effort(**{**asked, "jobs": 1}, path_sites=64, path_alpha=0.1, path_events=3000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_one_self_contained_file(tmp_path: Path) -> None:
     app = typer.Typer()

@@ -54,6 +54,10 @@ def test_every_stream(stream: str) -> None:
     assert (result["events"], result["inside"]) == (20_000, True)
 
 
+def test_a_dash_is_as_good_as_an_underscore() -> None:
+    assert found("--events", "1000", "--stream", "hot-spots")["events"] == 1000
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     first, again, other = (found("--events", "1e5", "--scheme", "lattice", "--seed", seed) for seed in "778")
     for result in (first, again, other):

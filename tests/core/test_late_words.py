@@ -12,20 +12,20 @@ from support.worlds import COUNTER, World, asked
 def test_a_site_may_join_in_the_middle_of_a_synchronisation() -> None:
     """The publisher has not begun then: it meets the newcomer, like everybody else, when it does."""
     world = World(Dithered(), 2, alpha=0.2)
-    while world.coordinator.answer.state is not State.HOLDING or world.sites[Address(1)].round == 0:
+    while world.coordinator.answer.state is not State.HOLDING or world.total < 3000:
         world.add(0)
         world.add(1)
     before = world.total
-    outbox = world.coordinator.wake()
-    assert asked(outbox) == [0, 1]
-    newcomer = Site(COUNTER, Address("new"), SeededDice(2), count=7)
-    ((address, message),) = world.coordinator.join(newcomer.address, newcomer.exactly())
+    first, second = (Site(COUNTER, Address(name), SeededDice(2), count=7) for name in ("first", "second"))
+    outbox = world.coordinator.join(first.address, first.exactly())  # no place is left: a round with more opens
+    assert asked(outbox) == [0, 1, "first"]
+    ((address, message),) = told = world.coordinator.join(second.address, second.exactly())
     assert isinstance(message, Repace)
-    assert (address, message.since) == (newcomer.address, 7)
-    world.sites[newcomer.address] = newcomer
-    world.settle(outbox)
-    assert world.coordinator.answer.sites == 3
-    assert world.coordinator.known_total == world.total == before + 7
+    assert (address, message.since) == (second.address, 7)
+    world.sites |= {first.address: first, second.address: second}
+    world.settle(outbox + told)
+    assert world.coordinator.answer.sites == 4
+    assert world.coordinator.known_total == world.total == before + 14
 
 
 def test_an_old_hello_does_not_make_a_site_look_twice() -> None:

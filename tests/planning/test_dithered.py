@@ -51,13 +51,12 @@ def test_the_cost_is_the_formula() -> None:
     reach = sum(phase.length for phase in plan.phases)
     assert isclose(plan.messages_per_round, reach + 1.5 * len(plan.phases) + 2 * 64)
     assert isclose(plan.messages_per_efold, plan.messages_per_round / plan.growth)
-    assert isclose(
-        plan.messages_per_efold, messages_per_efold(64, 0.01, plan.allowance, reach, len(plan.phases))
-    )
+    assert isclose(plan.messages_per_efold, messages_per_efold(64, 0.01, plan.allowance, reach, len(plan.phases)))
     assert (plan.scheme, plan.sites, plan.alpha, plan.eta, plan.least_step) == ("dithered", 64, 0.01, 1e-4, 2)
     assert {reason.number for reason in plan.reasons} >= {"allowance", "phases", "dither", "slack", "risk"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sites", [1, 2, 7, 40, 300])
 @pytest.mark.parametrize("alpha", [1e-5, 0.02, 0.49])
 @pytest.mark.parametrize("eta", [0.5, 1e-30])
@@ -80,11 +79,13 @@ def test_few_sites_need_no_luck() -> None:
     assert plan.thresholds([0.3] * len(plan.phases))[0] == plan.phases[0].length
 
 
+@pytest.mark.slow
 def test_more_safety_costs_more() -> None:
     costs = [plan_dithered(300, 0.01, eta).messages_per_efold for eta in (0.1, 1e-4, 1e-10, 1e-20)]
     assert costs == sorted(costs)
 
 
+@pytest.mark.slow
 def test_never_dearer_than_certainty() -> None:
     for sites in (1, 5, 30, 100):
         allowance, phases = settle_sure(sites, 0.02)

@@ -71,9 +71,7 @@ TIGHTEST = max(
 
 @pytest.mark.parametrize("index", [TIGHTEST])
 def test_a_longer_phase_is_refused(index: int) -> None:
-    refused(
-        changed(index, length=lambda t: t * (1 + NUDGE)), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)"
-    )
+    refused(changed(index, length=lambda t: t * (1 + NUDGE)), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
 @pytest.mark.parametrize("index", [0, 1, MIDDLE, len(GOOD.phases) - 1])
@@ -85,8 +83,7 @@ def test_a_smaller_slack_is_refused(index: int) -> None:
 
 def test_all_slacks_smaller_are_refused() -> None:
     smaller = [
-        replace(p, slack_early=p.slack_early * (1 - NUDGE), slack_late=p.slack_late * (1 - NUDGE))
-        for p in GOOD.phases
+        replace(p, slack_early=p.slack_early * (1 - NUDGE), slack_late=p.slack_late * (1 - NUDGE)) for p in GOOD.phases
     ]
     refused(rebuilt(GOOD, smaller), "transcripts x density x tails <= risk")
 
@@ -94,9 +91,7 @@ def test_all_slacks_smaller_are_refused() -> None:
 def test_a_wider_dither_is_refused() -> None:
     wider = [replace(phase, dither=phase.dither * (1 + NUDGE)) for phase in GOOD.phases]
     refused(rebuilt(GOOD, wider), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
-    refused(
-        changed(TIGHTEST or 1, dither=lambda w: w * 1.01), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)"
-    )
+    refused(changed(TIGHTEST or 1, dither=lambda w: w * 1.01), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
 def test_a_narrower_dither_is_refused() -> None:
@@ -182,8 +177,6 @@ def test_numbers_that_are_none_are_refused(name: str, value: float) -> None:
     refused(stated(MIDDLE, **{name: value}), "refused in phase")
 
 
-@pytest.mark.parametrize(
-    "change", [{"phases": ()}, {"allowance": 0.0}, {"allowance": float("nan")}, {"eta": 1.5}]
-)
+@pytest.mark.parametrize("change", [{"phases": ()}, {"allowance": 0.0}, {"allowance": float("nan")}, {"eta": 1.5}])
 def test_empty_or_senseless_plans_are_refused(change: dict[str, Any]) -> None:
     refused(replace(GOOD, **change), "refused")

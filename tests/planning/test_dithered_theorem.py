@@ -47,9 +47,7 @@ class Game:
         """The same with the exact tail for Chernoff's: only the count of transcripts stays generous."""
         errors = [Fraction(0)]
         for _ in range(self.sites):
-            errors = [
-                x + Fraction(2 * i - self.step + 1, 2 * self.step) for x in errors for i in range(self.step)
-            ]
+            errors = [x + Fraction(2 * i - self.step + 1, 2 * self.step) for x in errors for i in range(self.step)]
         phases = self.plan().phases
         windows = [(phases[1].low - 0.5, phases[0].high + 0.5), (phases[1].low, phases[1].high + 0.5)]
         second_early = phases[1].position + phases[1].length - phases[1].dither / 2 - self.slack

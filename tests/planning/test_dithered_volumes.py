@@ -112,9 +112,7 @@ def test_quantile_inverts_the_fraction_below() -> None:
     volume = planner_volume([(10.0 * i, 10.0 * i + 35) for i in range(20)])
     for _ in range(300):
         fraction = dice.random()
-        assert isclose(
-            volume.fraction_below(volume.quantile(fraction)), fraction, rel_tol=1e-11, abs_tol=1e-13
-        )
+        assert isclose(volume.fraction_below(volume.quantile(fraction)), fraction, rel_tol=1e-11, abs_tol=1e-13)
     assert volume.quantile(0.0) == volume.edges[0]
 
 
@@ -175,8 +173,7 @@ def test_a_threshold_further_out_helps_as_much_as_claimed() -> None:
     for x in (1.0, 2.0, 3.0):
         pieces = 60
         averaged = sum(
-            float(exact_tail(sites, step, Fraction(x) + Fraction(3, 2) * Fraction(i, pieces)))
-            for i in range(pieces)
+            float(exact_tail(sites, step, Fraction(x) + Fraction(3, 2) * Fraction(i, pieces))) for i in range(pieces)
         )  # an upper sum: the tail falls
         assert averaged * width / pieces <= exp(_log_tail(sites, x, width)) * 1.05
 

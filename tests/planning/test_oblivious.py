@@ -211,9 +211,7 @@ requests = st.tuples(
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(requests, st.sampled_from(SCHEMES))
-def test_plans_behave_for_every_request(
-    request: tuple[int, float, float], scheme: tuple[Planner, SiteError]
-) -> None:
+def test_plans_behave_for_every_request(request: tuple[int, float, float], scheme: tuple[Planner, SiteError]) -> None:
     planner, error = scheme
     sites, alpha, eta = request
     plan = planner(sites, alpha, eta)
@@ -235,7 +233,7 @@ def test_a_longer_round_needs_a_larger_allowance(
     sites, alpha, eta = request
     short = allowance(error, sites, alpha, eta, Horizon(reach))[0]
     long = allowance(error, sites, alpha, eta, Horizon(2 * reach))[0]
-    assert short <= long * 1.001 <= 1.001**2 * allowance(error, sites, alpha, eta, Horizon(inf))[0]
+    assert short <= long * 1.005 <= 1.005**2 * allowance(error, sites, alpha, eta, Horizon(inf))[0]
 
 
 def test_a_single_site_is_never_off_by_more_than_half_a_step() -> None:

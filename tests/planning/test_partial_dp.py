@@ -37,6 +37,7 @@ def ratio(plan: PartialDPPlan) -> float:
     return plan.paper_messages_per_efold / deterministic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sites", "alpha", "paper", "proven"), TABLE)
 def test_the_table(sites: int, alpha: float, paper: float, proven: float) -> None:
     assert ratio(plan_partial_dp(sites, alpha, 1e-4, "paper")) == pytest.approx(paper, rel=0.015)

@@ -20,9 +20,7 @@ from countless.planning.poisson_lines import (
 )
 
 
-def left_the_strip(
-    late_line: tuple[float, float] | None, early_line: tuple[float, float] | None, m: int
-) -> float:
+def left_the_strip(late_line: tuple[float, float] | None, early_line: tuple[float, float] | None, m: int) -> float:
     """Exact probability of `late` or `early` (or both): the law of N, from one critical time to the next.
 
     At t = w + u j the count j is too late; just before t = (j - c)/s every count >= j is too early.
@@ -64,9 +62,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("w", "u", "c", "s", "m"), CASES)
-def test_closed_forms_are_the_exact_probabilities_rounded_up(
-    w: float, u: float, c: float, s: float, m: int
-) -> None:
+def test_closed_forms_are_the_exact_probabilities_rounded_up(w: float, u: float, c: float, s: float, m: int) -> None:
     exact_late = left_the_strip((w, u), None, m)
     exact_early = left_the_strip(None, (c, s), m)
     assert exact_late * (1 - 1e-9) <= late(w, u, m) <= 1.02 * exact_late
@@ -95,6 +91,7 @@ def direct_early(c: float, s: float, m: int) -> float:
     return float(poisson.sf(end - 1, (end - c) / s) + np.sum(poisson.pmf(j, (j - c) / s) * below))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "alpha", "m"),
     [(600.0, 1e-3, 21_000), (500.0, 1e-2, 300_000), (3000.0, 1e-4, 400_000), (1200.0, 1e-5, 100_000)],

@@ -57,6 +57,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
 @pytest.mark.parametrize("least_step", [2, 3, 8, 64])
 def test_lines_cover_every_step_from_the_least(
@@ -95,9 +96,7 @@ def test_coupling_path_by_path(
     for _ in range(300):
         gaps = dice.exponential(size=reports)
         times, points = np.cumsum(np.ceil(gaps / mu)), np.cumsum(gaps)
-        few = times - 1 > step * (allowance + shift + j) / (
-            1 - alpha
-        )  # the last silent event after j reports
+        few = times - 1 > step * (allowance + shift + j) / (1 - alpha)  # the last silent event after j reports
         many = j[1:] + shift - times[:-1] / step > allowance + alpha * times[:-1] / step
         if few.any():
             assert (points > lines.late_scale * (allowance + shift) + lines.late_slope * j).any()
@@ -107,10 +106,9 @@ def test_coupling_path_by_path(
     assert seen > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
-def test_lines_tighten_to_the_truth_as_steps_grow(
-    alpha: float, allowance: float, shift: int, reports: int
-) -> None:
+def test_lines_tighten_to_the_truth_as_steps_grow(alpha: float, allowance: float, shift: int, reports: int) -> None:
     limit = failure_bound(lines_for(alpha, LIMIT), allowance, shift, reports)
     before = 2.0
     for least_step in TIERS:
@@ -187,6 +185,7 @@ requests = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(requests)
 def test_plans_hold_for_every_request(request: tuple[int, float, float, int | None]) -> None:
@@ -202,6 +201,7 @@ def test_plans_hold_for_every_request(request: tuple[int, float, float, int | No
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.integers(20, 10**5), st.sampled_from([0.001, 0.01, 0.1]), st.sampled_from([0.1, 1e-4, 1e-12]))
 def test_more_sites_or_less_failure_never_come_cheaper(sites: int, alpha: float, eta: float) -> None:

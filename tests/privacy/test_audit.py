@@ -47,6 +47,7 @@ def test_exhaustive_the_right_mechanism_attains_its_epsilon() -> None:
     assert finding.worst == pytest.approx(float(SMALL.epsilon), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRAWMEN_WITH_A_LAW)
 def test_exhaustive_rejects(name: str) -> None:
     finding = audit_exhaustively(subject(name, SMALL), events=4)
@@ -102,6 +103,7 @@ def test_tapes_reject_code_that_lies_about_its_law(broken: type[PhasedCounter]) 
     assert audit_tapes(liar, window=8).violated
 
 
+@pytest.mark.slow
 def test_posteriors_obey_the_tight_lemma() -> None:
     """Given any transcript of the code, an unleaked place moves by at most tanh(epsilon/4)."""
     examined, shift = right(TINY), tanh(float(TINY.epsilon) / 4)
@@ -113,12 +115,14 @@ def test_posteriors_obey_the_tight_lemma() -> None:
                 assert abs(early / (early + late) - 0.5) <= shift + 0.05  # what the window cut off, over the weight
 
 
+@pytest.mark.slow
 def test_random_passes_the_right_mechanism() -> None:
     finding = audit_randomly(right(LARGE), 100, 8, 4, SeededDice(1), blocks_each=40)
     assert not finding.violated
     assert finding.worst > 0.8 * finding.claimed  # it comes close: the audit looks at the right blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["noise-off", "one-level-too-few", "wrong-threshold-scale", "forgets-a-leak"])
 def test_random_rejects(name: str) -> None:
     assert audit_randomly(subject(name, LARGE), 100, 8, 4, SeededDice(1), blocks_each=40).violated
@@ -134,6 +138,7 @@ def test_random_at_the_size_of_a_plan(calibration: str) -> None:
     assert not finding.violated
 
 
+@pytest.mark.slow
 def test_played_does_not_reject_the_right_mechanism() -> None:
     finding = audit_played(right(TINY), 1000, SeededDice(1))
     assert not finding.violated
@@ -154,6 +159,7 @@ def all_findings() -> tuple[Finding, ...]:
     return audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededDice(1), effort)
 
 
+@pytest.mark.slow
 def test_an_audit_never_says_proved() -> None:
     findings = all_findings()
     assert [finding.audit for finding in findings] == ["exhaustive", "noise tapes", "random", "played"]
@@ -163,6 +169,7 @@ def test_an_audit_never_says_proved() -> None:
         assert finding.tried > 0
 
 
+@pytest.mark.slow
 def test_findings_in_json() -> None:
     report = in_json(all_findings())
     assert report["rejected"] is False

@@ -31,6 +31,7 @@ def command() -> typer.Typer:
     return app
 
 
+@pytest.mark.slow
 def test_nothing_found() -> None:
     result = CliRunner().invoke(command(), QUICK)
     assert result.exit_code == 0, result.output
@@ -48,6 +49,7 @@ def test_rejected_in_json() -> None:
     assert {finding["verdict"] for finding in report["findings"]} == {"rejected"}
 
 
+@pytest.mark.slow
 def test_rejected_in_words() -> None:
     result = CliRunner().invoke(command(), [*QUICK, "--mechanism", "forgets-a-leak"])
     assert result.exit_code == 1

@@ -32,6 +32,7 @@ def test_no_noise() -> None:
     assert log_pmf(1, Fraction(0)) == log_at_most(-1, Fraction(0)) == -inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in ("noise-off", "one-noise-for-all")])
 def test_the_stated_law_is_that_of_the_code(name: str) -> None:
     """Every transcript's probability, by enumeration of noise tapes, equals its stated likelihood.

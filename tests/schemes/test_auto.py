@@ -46,19 +46,21 @@ def test_it_never_considers_a_weaker_scheme(adversary: str) -> None:
     assert stands_against("deterministic", adversary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_it_never_picks_one(adversary: str) -> None:
     scheme = Watched(adversary)
-    run(scheme, 300, 0.1, ("uniform", 40_000, 1), ("uniform", 5_000, 50))
+    run(scheme, 300, 0.03, ("uniform", 40_000, 1), ("uniform", 5_000, 50))
     picked = {opening.scheme for _, opening in scheme.opened}
     assert len(picked) > 1 or adversary == "sees-everything"  # where `sampled` pays only for more sites
     assert all(stands_against(name, adversary) for name in picked)
 
 
+@pytest.mark.slow
 def test_the_failures_of_all_rounds_sum_to_less_than_delta() -> None:
     """Whatever their schemes: a plan's eta for its round, nothing for deterministic rounds, and no round twice."""
     scheme = Watched()
-    run(scheme, 300, 0.1, ("uniform", 30_000, 1), ("single_site", 2_000, 200), ("uniform", 20_000, 100))
+    run(scheme, 300, 0.03, ("uniform", 30_000, 1), ("single_site", 2_000, 200), ("uniform", 20_000, 100))
     planned = [(case.round, opening.plan) for case, opening in scheme.opened if opening.scheme != "deterministic"]
     assert len(planned) >= 3
     numbers = [number for number, _ in planned]
@@ -72,7 +74,7 @@ def test_the_failures_of_all_rounds_sum_to_less_than_delta() -> None:
 def test_one_busy_site_stays_deterministic() -> None:
     """One site's reports tell the total by themselves; asking the other 299 would only cost."""
     scheme = Watched()
-    tracker = run(scheme, 300, 0.1, ("single_site", 20_000, 50))
+    tracker = run(scheme, 300, 0.03, ("single_site", 20_000, 50))
     assert {opening.scheme for _, opening in scheme.opened} == {"deterministic"}
     assert (tracker.answer.round, tracker.messages.down) == (0, 0)
 
@@ -85,25 +87,27 @@ def test_few_sites_stay_deterministic() -> None:
 
 def test_many_busy_sites_leave_it() -> None:
     scheme = Watched()
-    tracker = run(scheme, 300, 0.1, ("uniform", 50_000, 1))
+    tracker = run(scheme, 300, 0.03, ("uniform", 50_000, 1))
     assert tracker.answer.scheme == "dithered"
 
 
+@pytest.mark.slow
 def test_from_one_busy_site_to_many() -> None:
     scheme = Watched()
-    run(scheme, 300, 0.1, ("single_site", 1_000, 10), ("uniform", 40_000, 20))
+    run(scheme, 300, 0.03, ("single_site", 1_000, 10), ("uniform", 40_000, 20))
     assert scheme.opened[0][1].scheme == "deterministic"
     assert scheme.opened[-1][1].scheme == "dithered"
 
 
+@pytest.mark.slow
 def test_where_many_sites_are_busy_it_costs_less_than_deterministic() -> None:
     costs = {}
     for name in ("auto", "deterministic"):
-        tracker = Tracker(sites=300, alpha=0.1, scheme=name, seed=1)
+        tracker = Tracker(sites=300, alpha=0.03, scheme=name, seed=1)
         for site, n in stream_named("uniform", 300, 60_000, seed=2):
-            tracker.site(site).add(20 * n)
+            tracker.site(site).add(n)
         costs[name] = tracker.messages.total
-    assert costs["auto"] < costs["deterministic"]
+    assert costs["auto"] < 0.9 * costs["deterministic"]
 
 
 def test_while_it_stays_it_says_nothing() -> None:

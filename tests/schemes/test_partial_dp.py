@@ -166,6 +166,7 @@ def test_row_failure_is_shared_out_by_rounds_so_no_horizon_is_needed() -> None:
         assert plan.eta == round_eta(0.05, number) <= 0.05 / (number * (number + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calibration", ["paper", "proven"])
 def test_row_more_sites_than_one_over_alpha_squared(calibration: str) -> None:
     """k = 100 > 1/0.3^2: rounds grow the total by large factors. One run, delta = 1e-9: false alarm below 1e-9.

@@ -82,6 +82,7 @@ class View:
         self.scheme = subject.scheme
         self.estimate = subject.estimate
         self.total = 0
+        self.horizon = 0  # at how many events the game ends
         self.counts = [0] * sites
         self.taken = 0  # events of the last move
         self.jump = 0.0  # how far the answer moved during the last move
@@ -212,6 +213,7 @@ class Game:
     def play(self, events: int) -> None:
         """Until that many events have happened in all."""
         view = self._view
+        view.horizon = events
         while view.total < events:
             move = next(self._moves)
             if not 0 <= move.site < view.sites or move.events < 1:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
+from countless.arena.adversaries.feedback import Feedback
 from countless.arena.adversaries.search import evolve
 from countless.arena.match import Match, Setting
 from countless.arena.registry import ADVERSARIES as KINDS
@@ -12,6 +14,7 @@ from countless.arena.strawmen.registry import STRAWMEN
 from countless.errors import UnknownName
 from countless.schemes.auto import Auto
 from countless.schemes.registry import ADVERSARIES, SCHEMES
+from countless.simulation.stream import Stream
 
 SCHEME_NAMES = (*SCHEMES, Auto.name)
 ADVERSARY_NAMES = tuple(KINDS)
@@ -23,17 +26,27 @@ def names(asked: str, known: Iterable[str]) -> list[str]:
 
 
 def settings(
-    schemes: str, adversaries: str, base: dict[str, Any], *, seed: int, tries: float, seconds: float
+    schemes: str,
+    adversaries: str,
+    base: dict[str, Any],
+    *,
+    seed: int = 1,
+    tries: float = 1,
+    seconds: float = inf,
+    trace: Stream | None = None,
 ) -> list[Setting]:
-    """Every pair that was asked for. `search` breeds an adversary for each scheme first."""
+    """Every pair that was asked for. `search` breeds an adversary for each scheme; `feedback` may follow a trace."""
     found = []
     for scheme in names(schemes, SCHEME_NAMES):
         if scheme not in SCHEME_NAMES and scheme not in STRAWMEN:
             raise UnknownName("scheme", scheme, [*SCHEME_NAMES, *STRAWMEN, "all"])
         for name in names(adversaries, ADVERSARY_NAMES):
             if name == SEARCH:
-                setting = Setting(scheme, adversary_named(ADVERSARY_NAMES[0]), **base)
-                found.append(replace(setting, adversary=evolve(setting, seed, tries=tries, seconds=seconds).adversary))
+                setting = Setting(scheme, Feedback(), **base)
+                bred = evolve(setting, seed, tries=tries, seconds=seconds)
+                found.append(replace(setting, adversary=bred.adversary))
+            elif name == Feedback.name and trace is not None:
+                found.append(Setting(scheme, Feedback.following(trace, base["events"]), **base))
             else:
                 found.append(Setting(scheme, adversary_named(name), **base))
     return found

@@ -6,7 +6,7 @@ draws them.
 """
 
 from dataclasses import asdict, dataclass
-from math import exp, log, sqrt
+from math import log, sqrt
 from typing import Any
 
 from countless.arena.frameworks.table import Row, measure
@@ -146,7 +146,7 @@ def _one_path(setting: Setting, seed: int) -> Attacked:
 def _league(effort: Effort) -> list[dict[str, Any]]:
     base = {"sites": effort.sites, "alpha": effort.alpha, "delta": DELTA, "events": effort.events}
     schemes = ",".join(name for name in SCHEME_NAMES if name != "exact")
-    pairs = settings(schemes, ",".join(ADVERSARY_NAMES), base, seed=effort.seed, tries=1, seconds=exp(9))
+    pairs = settings(schemes, ",".join(ADVERSARY_NAMES), base)
     return [as_json(match, effort.seed) for match in run(pairs, effort.games, effort.seed, jobs=effort.jobs)]
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from rich.table import Table
 from countless.arena.league import as_json, breach, claimed, settings
 from countless.arena.match import Match, Setting, run
 from countless.errors import InvalidParameter
+from countless.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
 
@@ -37,6 +39,9 @@ def attack(
     ] = "adaptive",
     tries: Annotated[int, typer.Option(help="Variants that search breeds.")] = 40,
     seconds: Annotated[float | None, typer.Option(help="Let search breed for so long instead.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Traffic that feedback follows: CSV or CSV.gz with t,site.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same games.")] = 1,
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
     backend: Annotated[str, typer.Option(help="Where games run: local, dask or ray.")] = "local",
@@ -51,8 +56,9 @@ def attack(
         "events": _whole(events),
         "against": against,
     }
-    limits = {"tries": tries} if seconds is None else {"tries": float("inf")}
-    pairs = settings(scheme, adversary, base, seed=seed, seconds=seconds or float("inf"), **limits)
+    stream = None if trace is None else read_trace(trace)
+    limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}
+    pairs = settings(scheme, adversary, base, seed=seed, trace=stream, **limits)
     matches = _play(pairs, trials, seed, jobs or os.cpu_count() or 1, backend)
     found = [as_json(match, seed) for match in matches]
     if out is not None:
@@ -126,12 +132,14 @@ def _style(match: Match) -> str:
 
 
 def _list(matches: list[Match]) -> Table:
-    table = Table("scheme", "adversary", title=_title(matches[0].setting))
-    for column in ("broken", "rate (95 %)", "error/alpha", "messages"):
-        table.add_column(column, justify="right")
-    table.add_column("promised")
+    table = Table(title=_title(matches[0].setting), caption="worst: error / alpha; rate: at most, 95 %")
+    for column in ("scheme", "adversary"):
+        table.add_column(column, no_wrap=True)
+    for column in ("broken", "rate", "worst", "messages"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("claim", no_wrap=True)
     for match in matches:
-        rate = f"{match.failure_rate[0]:.2f}-{match.failure_rate[1]:.2f}"
+        rate = f"{match.failure_rate[1]:.3f}"
         cells = [match.setting.scheme, match.setting.adversary.name, f"{match.failures}/{match.trials}"]
         cells += [rate, f"{match.worst:.2f}", f"{match.messages:,.0f}"]
         table.add_row(*cells, "yes" if claimed(match.setting) else "no", style=_style(match))

@@ -52,8 +52,8 @@ def demo(
     console.print()
     console.print(table)
     console.print(
-        "\nReacting traffic feeds one site until the answer moves, then leaves it and goes on to the next. It never sees "
-        "anything but the answers."
+        "\nReacting traffic feeds one site until the answer moves, then leaves it and goes on to the next. It sees the "
+        "answers and nothing else."
     )
 
 

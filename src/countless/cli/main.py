@@ -23,6 +23,7 @@ def main() -> None:
         plan,
         report,
         serve,
+        simulate,
         sites,
         token,
         validate,
@@ -39,8 +40,9 @@ def main() -> None:
     )
     app.callback(invoke_without_command=False)(_version_option)
     app.command(epilog=plan.EXAMPLE)(plan.plan)
-    app.command(epilog=report.EXAMPLE)(report.report)
+    app.command(epilog=simulate.EXAMPLE)(simulate.simulate)
     app.command(epilog=attack.EXAMPLE)(attack.attack)
+    app.command(epilog=report.EXAMPLE)(report.report)
     app.command(epilog=audit.EXAMPLE)(audit.audit)
     app.command(epilog=demo.EXAMPLE)(demo.demo)
     app.command(epilog=serve.EXAMPLE)(serve.serve)

@@ -29,7 +29,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY}
 def plan(
     sites: Annotated[int, typer.Option(help="How many sites count.")] = 1000,
     alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Probability, over the counter's whole life, of ever being wrong.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Probability of ever being wrong, in the counter's whole life.")] = 0.05,
     eta: Annotated[
         float | None, typer.Option(help="Failure probability of one round, instead of a share of --delta.")
     ] = None,
@@ -103,8 +103,8 @@ def _reason(lines: dict[str, Candidate]) -> str:
     best, second = choice(lines), runner_up(lines)
     saving = 1 - best.messages_per_efold / second.messages_per_efold
     return (
-        f"{best.name} is the cheapest with a proof against this adversary: {best.messages_per_efold:,.0f} messages while the "
-        f"total grows by a factor e, {saving:.0%} fewer than {second.name}."
+        f"{best.name} is the cheapest with a proof against this adversary: {best.messages_per_efold:,.0f} messages "
+        f"while the total grows by a factor e, {saving:.0%} fewer than {second.name}."
     )
 
 
@@ -131,4 +131,4 @@ def _print(
     steps = crossovers(alpha, eta, adversary)
     crossings = ", then ".join(f"{name} from about {start:,} sites" for start, name in steps[1:])
     console.print(f"At this alpha: {steps[0][1]} for few sites, then {crossings}." if crossings else "")
-    console.print("The ratio is to deterministic. Dim lines are not proven, or not safe against this adversary.", style="dim")
+    console.print("The ratio is to deterministic. Dim: not proven, or not safe against this adversary.", style="dim")

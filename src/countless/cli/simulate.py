@@ -49,20 +49,16 @@ def simulate(
     per_second = _events_per_second(rate) if rate is not None or trace is None else None
     source = _source(stream, trace, sites, events, seed)
     total = _events(events, source)
+    if out is not None:
+        _make(out)  # now, not after a long run
     begin = time.perf_counter()
     with _progress() as progress:
         outcome = fast_run(
             scheme, source, total, alpha=alpha, delta=delta, seed=seed, adversary=adversary, progress=progress
         )
     seconds = time.perf_counter() - begin
-    request = {
-        "scheme": scheme,
-        "stream": trace.name if trace else stream,
-        "sites": source.sites,
-        "alpha": alpha,
-        "delta": delta,
-    }
-    result = {**request, "seed": seed, **_measured(outcome), "seconds": round(seconds, 3)}
+    result: dict[str, Any] = {"scheme": scheme, "stream": trace.name if trace else stream, "sites": source.sites}
+    result |= {"alpha": alpha, "delta": delta, "seed": seed, **_measured(outcome), "seconds": round(seconds, 3)}
     result["alternatives"] = _alternatives(source, total, per_second)
     if out is not None:
         _write(out, result, outcome)
@@ -75,12 +71,12 @@ def simulate(
 def _source(name: str, trace: Path | None, sites: int, events: str | None, seed: int) -> Stream:
     if trace is not None:
         return read_trace(trace)
-    return stream_named(name, sites, _number(events or "1e9"), seed)
+    return stream_named(name.replace("-", "_"), sites, _number("1e9" if events is None else events), seed)
 
 
 def _events(events: str | None, source: Stream) -> int:
     if not isinstance(source, Trace):
-        return _number(events or "1e9")
+        return _number("1e9" if events is None else events)
     number = source.length if events is None else _number(events)
     if number > source.length:
         raise InvalidParameter("events", events, f"at most {source.length:,}, the length of the trace")
@@ -148,15 +144,18 @@ def _alternatives(source: Stream, events: int, per_second: float | None) -> dict
     return costs
 
 
-def _write(out: Path, result: dict[str, Any], outcome: Outcome) -> None:
+def _make(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "simulate.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        lines = [",".join(map(str, asdict(point).values())) for point in outcome.course]
-        header = "events,estimate,messages,round,scheme"
-        (out / "course.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
     except OSError as error:
         raise InvalidParameter("out", str(out), f"a folder that can be written ({error})") from error
+
+
+def _write(out: Path, result: dict[str, Any], outcome: Outcome) -> None:
+    (out / "simulate.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    lines = [",".join(map(str, asdict(point).values())) for point in outcome.course]
+    header = "events,estimate,messages,round,scheme"
+    (out / "course.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
 
 
 def _print(console: Console, result: dict[str, Any], per_second: float | None) -> None:

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
-from math import ceil, floor
 
 from countless.core.messages import SiteName
 
@@ -65,16 +63,14 @@ class Answer:
         )
 
 
-def midpoint(low: Fraction, high: Fraction) -> float:
-    """A number in [low, high], as near to its middle as an integer can be, or the middle if no integer lies inside.
+def midpoint(low: int, high: int, unit: int) -> float:
+    """A number in [low/unit, high/unit], as near to its middle as a whole number can be; the middle if none is inside.
 
     Any number of the range would keep the guarantee; the middle stays clear of floating point at the edges, and people
-    prefer to read integers.
+    prefer to read whole numbers.
     """
-    middle = (low + high) / 2
-    nearest = round(middle)
-    if low <= nearest <= high:
+    nearest = (low + high + unit) // (2 * unit)
+    if low <= nearest * unit <= high:
         return nearest
-    if ceil(low) <= floor(high):
-        return ceil(low)
-    return float(middle)
+    above = -(-low // unit)
+    return above if above * unit <= high else (low + high) / (2 * unit)

@@ -174,12 +174,14 @@ class Coordinator:
     def receive(self, address: Address, message: UpMessage) -> Outbox:
         """A site spoke."""
         entry = self._ledger[address]
-        self._require_known_round(address, message)
-        if isinstance(message, Report) and message.round == self.round:
-            self._require_possible(entry, message)
-        self._hear_from(entry)
-        if message.round < self.round:
+        if message.round != self.round:
+            self._require_known_round(address, message)
+            self._hear_from(entry)
             return self._from_the_past(entry, message)
+        if isinstance(message, Report):
+            self._require_possible(entry, message)
+        if entry.silent:
+            self._hear_from(entry)
         entry.told = True
         if isinstance(message, Report):
             return self._reported(entry, message)

@@ -135,5 +135,5 @@ class Scheme(ABC):
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         """Open the next round, or stay in the present one. Must be quick: messages are waiting."""
 
-    def prepare(self, case: Case) -> None:
-        """Do the slow part of `open(case)` ahead of time. Must not change what `open` returns, only how soon."""
+    def prepare(self, case: Case) -> None:  # noqa: B027 - most schemes have nothing slow to do
+        """Do the slow part of `open(case)` ahead of time."""

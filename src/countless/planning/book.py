@@ -1,8 +1,8 @@
-"""The book of plans: every plan is worked out once. A pure memory, so sharing it changes no answer, only the time taken.
+"""The book of plans: every plan is worked out once. A pure memory: sharing it changes no plan, only the time taken.
 
-Plans repeat because they depend on (sites, alpha, eta) only and eta is a power of two. A coordinator must not think for a
-second while messages wait, so it asks with `ready`: the plan itself if it is in the book, else the cheapest one in the
-book that is safe in its place - for at least as many sites and at most as much failure - else nothing.
+Plans repeat because they depend on (sites, alpha, eta) only and eta is a power of two. A coordinator must not think for
+a second while messages wait, so it asks with `ready`: the plan itself if it is in the book, else the cheapest one in
+the book that is safe in its place - for at least as many sites and at most as much failure - else nothing.
 """
 
 from collections.abc import Callable, Iterator

@@ -25,7 +25,7 @@ class DeterministicPlan:
     least_step: int = 1
     scheme: str = "deterministic"
 
-    def step(self, total: int) -> int:  # noqa: ARG002 - the signature of every plan
+    def step(self, total: int) -> int:
         """1: the pace is `Growth`, which has no step."""
         return 1
 

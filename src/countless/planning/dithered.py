@@ -157,9 +157,7 @@ def plan_dithered(sites: int, alpha: float, eta: float) -> DitheredPlan:
     return DitheredPlan(sites, alpha, eta, allowance, phases, _reasons(allowance, phases, sites, alpha, eta))
 
 
-def _reasons(
-    allowance: float, phases: tuple[Phase, ...], sites: int, alpha: float, eta: float
-) -> tuple[Reason, ...]:
+def _reasons(allowance: float, phases: tuple[Phase, ...], sites: int, alpha: float, eta: float) -> tuple[Reason, ...]:
     ratio = (1 + alpha) / (1 - alpha)
     tightest = max(range(len(phases)), key=lambda j: phases[j].high - ratio * phases[j].low)
     first, last = phases[0], phases[-1]

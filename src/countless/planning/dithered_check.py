@@ -131,9 +131,7 @@ def _check_risk(plan: DitheredPlan) -> None:
 def _risks(plan: DitheredPlan) -> list[float]:
     """For each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
     phases, k = plan.phases, plan.sites
-    whole = (
-        1 / plan.least_step
-    )  # an update happens at a whole event: windows are wider by one event at both ends
+    whole = 1 / plan.least_step  # an update happens at a whole event: windows are wider by one event at both ends
     early_ends, late_ends = _earliest(phases), _latest(phases)
     windows = [(max(0.0, a - whole), b + whole) for a, b in zip(early_ends, late_ends, strict=True)]
     all_before, below = _log_volumes(windows, early_ends)
@@ -232,8 +230,4 @@ def _cumulant(s: float) -> float:
 
 
 def _mean(s: float) -> float:
-    return (
-        s / 12 - s**3 / 720
-        if s < 1e-2
-        else (0.5 / (1 - 2 / (exp(s) + 1)) - 1 / s if s < 700 else 0.5 - 1 / s)
-    )
+    return s / 12 - s**3 / 720 if s < 1e-2 else (0.5 / (1 - 2 / (exp(s) + 1)) - 1 / s if s < 700 else 0.5 - 1 / s)

@@ -21,7 +21,7 @@ _SAFETY = 1e-9
 _MARGIN = 1e-6
 _SHORTEST = 1.05
 MOST_PHASES = 800
-"""More phases than this make planning slow; what they would save at very many sites, where `sampled` wins, is not measured."""
+"""More phases make planning slow; what they would save at very many sites, where `sampled` wins, is not measured."""
 REPORTS_AND_REDRAW = 1.5
 """Messages a phase costs beyond its length: the redraw, and the half step by which it lowers the estimate."""
 
@@ -143,17 +143,13 @@ def _least_allowance(alpha: float, phases: Sequence[Phase]) -> float:
 def rounds_for(sites: int, alpha: float, eta: float, shape: Shape) -> list[Round]:
     """Settle the shape, then even out what its phases need by changing their lengths, and settle again."""
     rounds: list[Round] = []
-    for _ in range(
-        3 if len(shape.lengths) < 400 else 2
-    ):  # long rounds take long to settle and are even already
+    for _ in range(3 if len(shape.lengths) < 400 else 2):  # long rounds take long to settle and are even already
         shape = _orderly(shape)
         allowance, phases = settle(sites, alpha, eta, shape)
         rounds.append((allowance, phases))
         needs = _needs(alpha, phases)
         target = sum(needs) / len(needs)
-        lengths = (
-            p.length + 2 / (1 - alpha) * (target - need) for p, need in zip(phases, needs, strict=True)
-        )
+        lengths = (p.length + 2 / (1 - alpha) * (target - need) for p, need in zip(phases, needs, strict=True))
         shape = Shape(tuple(max(_SHORTEST, length) for length in lengths), shape.dithers)
     return rounds
 
@@ -174,9 +170,7 @@ def settle_sure(sites: int, alpha: float) -> Round:
 
     With few sites this is the whole story. Each phase is the longest that the allowance permits.
     """
-    rounds = [
-        _fill_sure(sites, alpha, sites / 2 + 0.5 + (0.3 + 0.02 * i * i) * sites**0.5) for i in range(16)
-    ]
+    rounds = [_fill_sure(sites, alpha, sites / 2 + 0.5 + (0.3 + 0.02 * i * i) * sites**0.5) for i in range(16)]
     return min(
         rounds,
         key=lambda r: messages_per_efold(sites, alpha, r[0], r[1][-1].position + r[1][-1].length, len(r[1])),

@@ -128,9 +128,7 @@ def find_shape(sites: int, alpha: float, eta: float) -> Shape | None:
     return _smooth(shape)
 
 
-def _simplex(
-    cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int
-) -> list[float]:
+def _simplex(cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int) -> list[float]:
     """Nelder and Mead's downhill simplex, with a fixed number of steps so that planning time is bounded."""
     corners = [(cost(first), first)]
     for axis, shift in enumerate(size):

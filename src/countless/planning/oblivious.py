@@ -117,9 +117,7 @@ def _spacing(tilt: float) -> int:
     return max(1, round(1 / tilt))
 
 
-def _allowance_at(
-    tilt: float, g: int, log_moment: float, alpha: float, eta: float, horizon: Horizon
-) -> float:
+def _allowance_at(tilt: float, g: int, log_moment: float, alpha: float, eta: float, horizon: Horizon) -> float:
     """E for one s and g. E is in its own horizon: start with no horizon at all and walk down.
 
     The map from E to the allowance with E's horizon rises. From a point that it lowers, every further point

@@ -70,6 +70,11 @@ class PartialDPPlan:
         return max(1, step) if self.calibration == "paper" else step
 
     @property
+    def reach(self) -> float:
+        """About how many steps the total grows by in a round: one for each report."""
+        return self.reports
+
+    @property
     def noisy(self) -> bool:
         """Whether the round hides its thresholds behind noise; the trivial one does not need to."""
         return self.threshold_scale > 0

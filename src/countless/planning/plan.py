@@ -7,7 +7,7 @@ the plan's `allowance`: the error, in steps, that the proof lets the round have.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isfinite
+from math import ceil, isfinite
 from typing import Protocol
 
 from countless.errors import InvalidParameter
@@ -57,6 +57,18 @@ class Plan(Protocol):
         """Largest step allowed when the round starts at `total` (a lower bound is safe); may be below `least_step`."""
 
 
+class RoundPlan(Plan, Protocol):
+    """A plan with rounds."""
+
+    @property
+    def allowance(self) -> float:
+        """The error, in steps, that the proof lets the round have: alpha N0/step must be at least this."""
+
+    @property
+    def reach(self) -> float:
+        """About how many steps the total grows by in a round."""
+
+
 def exact_fraction(alpha: float) -> Fraction:
     """`alpha` as the decimal the user wrote: 0.01 is 1/100, not the binary float next to it."""
     return Fraction(repr(float(alpha)))
@@ -65,6 +77,17 @@ def exact_fraction(alpha: float) -> Fraction:
 def step_within(alpha: float, allowance: float, total: int) -> int:
     """floor(alpha * total / allowance), in exact arithmetic so that rounding can only be downwards."""
     return int(exact_fraction(alpha) * total / Fraction(allowance))
+
+
+def least_total(plan: RoundPlan, least_step: int) -> int:
+    """The first total at which the plan's step is at least this: the inverse of `step_within`, exactly.
+
+    >>> from countless.planning.lattice import plan_lattice
+    >>> plan = plan_lattice(100, 0.01, 1e-4)
+    >>> [plan.step(least_total(plan, 7) - event) for event in (0, 1)]
+    [7, 6]
+    """
+    return ceil(least_step * Fraction(plan.allowance) / exact_fraction(plan.alpha))
 
 
 def check_request(sites: int, alpha: float, eta: float) -> None:

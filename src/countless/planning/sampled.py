@@ -144,9 +144,7 @@ def _plan_by_lines(sites: int, alpha: float, eta: float, least_step: int) -> Sam
     shift = round((few - many) / 2)
     least = abs(shift)  # the answer must be right at t = 0 too, when R = 0
     ample = 1.02 * max(few - shift, many + shift)  # more than eta/2 for each side needs
-    extra = least_safe(
-        lambda x: failure_bound(lines, least + x, shift, reports), eta, ample - least, 2.0**-13 * ample
-    )
+    extra = least_safe(lambda x: failure_bound(lines, least + x, shift, reports), eta, ample - least, 2.0**-13 * ample)
     allowance = round_up(least + extra)
     value = failure_bound(lines, allowance, shift, reports)
     if value > eta:
@@ -169,9 +167,7 @@ def _plan(
     reasons = (
         Reason("allowance", allowance, because),
         Reason("shift", shift, "the integer nearest to where too few and too many are equally likely"),
-        Reason(
-            "least_step", least_step, "1/step enters the lines as p = 1/least_step; larger steps only help"
-        ),
+        Reason("least_step", least_step, "1/step enters the lines as p = 1/least_step; larger steps only help"),
         *reasons_for_length(reports, cost),
     )
     return SampledPlan(sites, alpha, eta, least_step, allowance, reports, shift, cost, bound, reasons)

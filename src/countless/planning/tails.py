@@ -45,9 +45,7 @@ def exponent(sites: int, tilt: float, width: float) -> float:
     return sites * (tilt * mean - value) - log(spread)
 
 
-def slack(
-    sites: int, width: float, nats: Callable[[float], float], start: float = 1.0
-) -> tuple[float, float]:
+def slack(sites: int, width: float, nats: Callable[[float], float], start: float = 1.0) -> tuple[float, float]:
     """Smallest x with exponent(x) >= nats(x), and its tilt, to start the next search from.
 
     `nats` must not increase with x: it is what a union bound over transcripts asks for. Where the answer
@@ -99,9 +97,7 @@ def quick_slack(sites: int, nats: float, tilt: float) -> tuple[float, float]:
         over = sites * (tilt * mean - value) + log(tilt) - nats
         if abs(over) < 1e-3:
             break
-        curvature = (
-            1 / 12 if tilt < 0.05 else 1 / tilt**2 - (0.25 / sinh(tilt / 2) ** 2 if tilt < 60 else 0.0)
-        )
+        curvature = 1 / 12 if tilt < 0.05 else 1 / tilt**2 - (0.25 / sinh(tilt / 2) ** 2 if tilt < 60 else 0.0)
         tilt = max(tilt / 3, min(3 * tilt, tilt - over / (sites * tilt * curvature + 1 / tilt)))
         if tilt > _LARGEST_TILT:
             return sites / 2, 1.0

@@ -69,9 +69,7 @@ class OrderedVolume:
     def then(self, low: float, high: float) -> "OrderedVolume":
         """Phi_(n+1): one more point, in the window (low, high]. Windows must not step back."""
         if self.cells and not (low >= self.edges[0] and high >= self.edges[-1]):
-            raise PlanError(
-                f"the window ({low}, {high}] steps back behind ({self.edges[0]}, {self.edges[-1]}]"
-            )
+            raise PlanError(f"the window ({low}, {high}] steps back behind ({self.edges[0]}, {self.edges[-1]}]")
         edges, cells = self._above(low)
         if high > edges[-1]:
             edges.append(high)

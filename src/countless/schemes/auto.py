@@ -1,13 +1,12 @@
 """`auto`: at every round start, the cheapest scheme with a proof (SPEC section 3)."""
 
 from collections import Counter
-from math import ceil, exp, floor, log1p
+from math import ceil, exp, expm1, floor, log1p
 from typing import Any, NamedTuple
 
 from countless.core.dice import Dice
 from countless.core.publisher import Case, Opening, Scheme, Stay
-from countless.planning.deterministic import growth_nats
-from countless.schemes.calibrated import Calibrated, least_total, worth_having
+from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
 from countless.schemes.deterministic import Deterministic, Growing
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
@@ -21,13 +20,16 @@ AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
     "sees-everything": (Sampled,),
 }
 
+HORIZON = 5.0  # e-folds of the total within which a change of scheme must have paid
 PATIENCE = 1.1  # while deterministic, think again when the total has grown by this factor
+TRANSIENT = 0.1  # by how much `auto` may exceed one message for each event while sites are told a new pace, for no gain
 
 
 class Offer(NamedTuple):
     """What a round of some scheme would cost, and how much of the total's growth it would last for."""
 
-    messages: float
+    messages: float  # with two for each site that will speak in it, to synchronise
+    speaking: float  # how many sites that is
     growth: float  # in e-folds
     scheme: Calibrated[Any]
     plan: Any
@@ -39,8 +41,13 @@ class Offer(NamedTuple):
         return self.messages / self.growth
 
 
+def speaking_sites(counts: Counter[int], total: int, events: float) -> float:
+    """How many sites will count something while `events` happen, each keeping its share of the total."""
+    return sum(sites * -expm1(-events * count / total) for count, sites in counts.items())
+
+
 def deterministic_cost(counts: Counter[int], alpha: float, growth: float) -> float:
-    """Messages that deterministic sites will send while the total grows by `growth` e-folds, each keeping its share.
+    """Messages of deterministic sites while the total grows by `growth` e-folds, each site keeping its share.
 
     A site at n next speaks floor(2 alpha n/(1-alpha)) + 1 events later; averaged over three points of the way.
     """
@@ -57,8 +64,8 @@ def deterministic_cost(counts: Counter[int], alpha: float, growth: float) -> flo
 class Auto(Scheme):
     """Deterministic while that is cheapest - at the start, for few sites, for one busy site - else the best plan.
 
-    It looks at the sites there are, the total, the failure budget of the round and the counts of the sites, and prices a
-    round of every scheme that stands against the adversary. A change of scheme costs the sites nothing: they do not
+    It looks at the sites there are, the total, the failure budget of the round and the counts of the sites, and prices
+    a round of every scheme that stands against the adversary. A change of scheme costs the sites nothing: they do not
     know which one they run.
 
     Formal guarantees: those of the schemes it picks, all of which are safe against the adversary named; the failure
@@ -87,32 +94,40 @@ class Auto(Scheme):
 
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         """The cheapest offer, unless staying deterministic is cheaper still."""
-        offers = self._offers(case)
-        best = min(offers, key=lambda offer: offer.rate, default=None)
-        if best is None or self._deterministic_is_cheaper(case, best):
+        counts = Counter(case.counts)
+        best = min(self._offers(case, counts), key=lambda offer: offer.rate, default=None)
+        if best is None or self._deterministic_is_cheaper(case, counts, best):
             return self._stay_deterministic(case)
         publisher = best.scheme.publisher(best.plan, best.step, case, dice)
         return Opening(best.scheme.name, publisher, best.scheme.slots(best.plan), best.plan)
 
-    def _offers(self, case: Case) -> list[Offer]:
+    def _offers(self, case: Case, counts: Counter[int]) -> list[Offer]:
         offers = []
         for scheme in self._schemes:
             for plan in scheme.plans(case, self._patient):
                 step = plan.step(case.total)
                 if worth_having(plan, step):
-                    growth = log1p(step * plan.reach / case.total)
+                    events = step * plan.reach
                     messages = plan.messages_per_efold * log1p(plan.alpha * plan.reach / plan.allowance)
-                    offers.append(Offer(messages, growth, scheme, plan, step))
+                    speaking = speaking_sites(counts, case.total, events)
+                    messages += 2 * (speaking - plan.sites)
+                    offers.append(Offer(messages, speaking, log1p(events / case.total), scheme, plan, step))
         return offers
 
-    def _deterministic_is_cheaper(self, case: Case, best: Offer) -> bool:
-        large = ceil(20 / growth_nats(case.alpha))  # beyond this a site's price no longer depends on its count
-        counts = Counter(min(count, large) for count in case.counts)
-        cost = deterministic_cost(counts, case.alpha, best.growth)
-        if self._is_deterministic(case):
-            return cost <= best.messages
-        # Going back takes a synchronisation of its own; it must pay within an e-fold.
-        return cost / best.growth + 2 * case.sites <= best.rate
+    def _deterministic_is_cheaper(self, case: Case, counts: Counter[int], best: Offer) -> bool:
+        # A change of scheme takes a synchronisation more than staying does; it must pay within a few e-folds.
+        change = 2 * case.sites if not self._is_deterministic(case) else 2 * best.speaking
+        rate = deterministic_cost(counts, case.alpha, HORIZON) / HORIZON
+        if not self._is_deterministic(case):
+            return rate + change / HORIZON <= best.rate
+        if rate <= best.rate + change / HORIZON:
+            return True
+        # At its next event each site still reports, is told its pace, and reports again if a point of that lies behind
+        # it: 1 + 1/step messages that nothing has earned yet. The more the round will save, the larger this advance
+        # on it may be.
+        gain = deterministic_cost(counts, case.alpha, best.growth) / (best.messages + change)
+        advance = (1 + 1 / best.step) * best.speaking / (case.total + best.speaking)
+        return advance > TRANSIENT * max(1.0, gain) ** 2
 
     def _is_deterministic(self, case: Case) -> bool:
         return case.running is not None and isinstance(case.running.publisher, Growing)
@@ -121,5 +136,5 @@ class Auto(Scheme):
         until = ceil(case.total * PATIENCE) + 1
         plans = [plan for scheme in self._schemes for plan in scheme.plans(case, self._patient)]
         if plans:
-            until = max(until, min(least_total(plan) for plan in plans))
+            until = max(until, min(map(worth_having_from, plans)))
         return Stay(until) if self._is_deterministic(case) else Opening(Deterministic.name, Growing(case.alpha, until))

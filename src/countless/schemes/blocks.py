@@ -4,8 +4,8 @@ from countless.core.dice import Dice
 from countless.core.paces import Blocks as BlocksPace
 from countless.core.publisher import Case, Publisher
 from countless.planning.blocks import plan_blocks
-from countless.planning.oblivious import ObliviousPlan
 from countless.planning.book import PlanBook
+from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.calibrated import Calibrated
 from countless.schemes.crossings import Crossings
 
@@ -14,7 +14,7 @@ class Blocks(Calibrated[ObliviousPlan]):
     """A site cuts its stream into blocks of `step` events and reports once in each, at a uniform position.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance only.
-    It is what the paper hides behind noise to make `partial_dp`, and costs more than `lattice`, which has less variance.
+    It is what the paper hides behind noise to make `partial_dp`. It costs more than `lattice`, which has less variance.
 
     >>> from countless import Tracker
     >>> tracker = Tracker(sites=16, alpha=0.05, scheme="blocks", adversary="oblivious", seed=1)

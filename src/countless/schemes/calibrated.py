@@ -13,10 +13,10 @@ from countless.core.publisher import Case, Counting, Opening, Publisher, Scheme,
 from countless.errors import PlanError
 from countless.planning.book import PlanBook
 from countless.planning.budget import round_eta
-from countless.planning.plan import Plan, exact_fraction
+from countless.planning.plan import RoundPlan, exact_fraction, least_total
 from countless.schemes.deterministic import Growing
 
-P = TypeVar("P", bound=Plan)
+P = TypeVar("P", bound=RoundPlan)
 
 LEAST_STEP = 2  # below this a step saves nothing: every event is reported, and the answer is exact
 
@@ -55,7 +55,7 @@ class Calibrated(Scheme, Generic[P]):
             if worth_having(plan, step):
                 return Opening(self.name, self.publisher(plan, step, case, dice), self.slots(plan), plan)
         if plans:
-            return start_exactly(self.name, case, until=min(least_total(plan) for plan in plans))
+            return start_exactly(self.name, case, until=min(map(worth_having_from, plans)))
         return self._stopgap(case)
 
     def prepare(self, case: Case) -> None:
@@ -90,20 +90,11 @@ class Calibrated(Scheme, Generic[P]):
         return Opening(self.name, Growing(case.alpha, until))
 
 
-def worth_having(plan: Plan, step: int) -> bool:
+def worth_having(plan: RoundPlan, step: int) -> bool:
     """Whether a round with this step is both covered by the proof and better than reporting every event."""
     return step >= max(LEAST_STEP, plan.least_step)
 
 
-def least_total(plan: Plan) -> int:
-    """The first total at which the plan's step is worth having."""
-    low, high = 0, 1
-    while not worth_having(plan, plan.step(high)):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if worth_having(plan, plan.step(middle)):
-            high = middle
-        else:
-            low = middle
-    return high
+def worth_having_from(plan: RoundPlan) -> int:
+    """The first total at which a round of this plan is worth having."""
+    return least_total(plan, max(LEAST_STEP, plan.least_step))

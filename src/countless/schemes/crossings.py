@@ -24,10 +24,14 @@ class Crossings(Publisher):
         self.estimate: int = departed + sum(entry.base for entry in entries) + self._pace.step * self._shift
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
-        """One step for each crossing."""
-        self.estimate += self._pace.step * crossings
+        """One step for each crossing. The last one is not published: the plan covers those before it, and the
+        synchronisation that it starts tells the total exactly.
+        """
         self._left -= crossings
-        return OVER if self._left <= 0 else None
+        if self._left <= 0:
+            return OVER
+        self.estimate += self._pace.step * crossings
+        return None
 
     def join(self, entry: Entry) -> None:
         """What the newcomer brings is known exactly."""

@@ -89,7 +89,9 @@ class Phases(Publisher):
         return True
 
     def _announce(self) -> None:
-        self.estimate = midpoint(*self._plan.answer_range(self._total, self._lattices.step, self._phase))
+        low, high = self._plan.answer_range(self._total, self._lattices.step, self._phase)
+        unit = low.denominator * high.denominator
+        self.estimate = midpoint(int(low * unit), int(high * unit), unit)
 
 
 class Dithered(Calibrated[DitheredPlan]):

@@ -59,8 +59,8 @@ class LatticePoints(Publisher):
 class Lattice(Calibrated[ObliviousPlan]):
     """Each site speaks on its own random lattice; what it says tells its count to within half a step.
 
-    Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance. One that
-    reacts to the answers breaks it: feed a site until the answer moves and leave it there, and all errors add up.
+    Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance. One
+    that reacts to the answers breaks it: feed a site until the answer moves and leave it there, and all errors add up.
 
     >>> from countless import Tracker
     >>> tracker = Tracker(sites=16, alpha=0.05, scheme="lattice", adversary="oblivious", seed=1)

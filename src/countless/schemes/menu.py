@@ -24,7 +24,7 @@ def _deterministic(sites: int, alpha: float, eta: float) -> Plan:
     return plan_deterministic(sites, alpha)
 
 
-# Name on the menu -> (scheme, calibration). `sampled` is priced for large steps, which is where a counter spends its life.
+# Name on the menu -> (scheme, calibration). `sampled` is priced for large steps, where a counter spends its life.
 CALIBRATIONS: dict[str, tuple[str, Calibration]] = {
     "deterministic": ("deterministic", _deterministic),
     "dithered": ("dithered", plan_dithered),

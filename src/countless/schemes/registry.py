@@ -16,8 +16,7 @@ from countless.schemes.sampled import Sampled
 ADVERSARIES = ("oblivious", "adaptive", "sees-everything")
 
 SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme
-    for scheme in (Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, Sampled, Dithered)
+    scheme.name: scheme for scheme in (Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, Sampled, Dithered)
 }
 
 

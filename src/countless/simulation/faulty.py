@@ -48,16 +48,14 @@ class FaultyWorld:
         self.now = 0
         self.finished = 0  # the exact counts of the sites that left in good order
         self.lost = 0  # events that died with a site, before any report (some may still be under way)
-        self._lines = 0
-        self._messages = 0
+        self._lines = self._messages = 0
         self._away_until = 0  # until when the coordinator is down
         self._post: list[tuple[int, int, int, Address, str, bytes]] = []  # (tick, number, line, address, kind, data)
-        fleet = [Address(name) for name in range(sites)]
-        self._fleet = fleet
+        self._fleet = [Address(name) for name in range(sites)]
         self._names = sites  # the next newcomer's
-        self.owner = Owner(self._build, fleet)
+        self.owner = Owner(self._build, self._fleet)
         self.hosts: dict[SiteName, Host] = {}
-        for address in fleet:
+        for address in self._fleet:
             self._enter(address, self.owner.coordinator.pace_of(address))
 
     def _build(self, memory: Memory | None) -> Coordinator:
@@ -248,7 +246,8 @@ class FaultyWorld:
         if host is None:
             return
         if self._one_in(weather.disconnect):
-            self._cut([host])
+            hosts = list(self.hosts.values())
+            self._cut([hosts[self._chance.below(len(hosts))]])
         staying = sum(not other.leaving for other in self.hosts.values())
         if self._one_in(weather.leave) and staying > 1:
             host.leaving = True

@@ -29,7 +29,7 @@ class Weather:
         return Weather(outage=1, patience=10**9)
 
 
-ROUGH = Weather(disconnect=40, partition=300, crash=150, coordinator_crash=400, join=300, leave=350)
+ROUGH = Weather(disconnect=40, partition=300, crash=100, coordinator_crash=200, join=150, leave=170)
 
 WEATHERS: dict[str, Weather] = {
     "delay": Weather(delay=30),
@@ -41,6 +41,6 @@ WEATHERS: dict[str, Weather] = {
     "churn": Weather(join=30, leave=25, disconnect=6, outage=20),
     "rough": ROUGH,
     "worst": replace(ROUGH, amnesia=3, delay=30),
-    "unordered": Weather(ordered=False, delay=40, lose=10, repeat=10),
-    "unordered_rough": replace(ROUGH, ordered=False, delay=40, lose=8, repeat=8, leave=NEVER),
+    "unordered": Weather(ordered=False, delay=40, lose=10, repeat=10, patience=30),
+    "unordered_rough": replace(ROUGH, ordered=False, delay=40, lose=4, repeat=4, leave=NEVER, patience=15),
 }

@@ -1,7 +1,7 @@
 """The instantaneous network: every message is counted, and delivered before the next event (SPEC section 6).
 
-It moves messages between one coordinator and its sites inside one process. The sites may be anything that receives: plain
-`Site` objects in a simulation, meters shared by many threads in a `Tracker`.
+It moves messages between one coordinator and its sites inside one process. The sites may be anything that receives:
+plain `Site` objects in a simulation, meters shared by many threads in a `Tracker`.
 """
 
 from collections import deque

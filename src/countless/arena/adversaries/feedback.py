@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import ClassVar
 
 from countless.arena.game import Adversary, Move, Until, View
 from countless.randomness import SeededDice
+from countless.simulation.stream import Stream
+
+MOST = 10**6  # events of a trace that are kept as jobs
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,12 @@ class Feedback(Adversary):
 
     job: float = 4.0
     trace: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def following(cls, stream: Stream, events: int) -> "Feedback":
+        """The jobs are the runs of a recorded stream: its first events, over and over."""
+        order = stream.order(min(events, MOST))
+        return cls(trace=tuple((site, sum(1 for _ in run)) for site, run in groupby(order)))
 
     def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
         """Jobs wait in line; whoever is made to back off goes to its end."""

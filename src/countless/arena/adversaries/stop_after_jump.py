@@ -7,6 +7,8 @@ from typing import ClassVar
 from countless.arena.game import Adversary, Move, Until, View
 from countless.randomness import SeededDice
 
+OBLIVIOUS = ("hyz", "blocks", "lattice", "classical")
+
 
 @dataclass(frozen=True)
 class StopAfterJump(Adversary):
@@ -18,19 +20,29 @@ class StopAfterJump(Adversary):
     found the site, and the adversary knows its own inputs: a site whose jump came in the later part of its
     block is fed on, to the next jump (`early` is the part of the block that will do; 1 takes every jump).
 
+    A round's share of delta falls from round to round, and with it the step that is allowed: so the attack is
+    strongest early, but not before a step is worth something. Against these three it lies low, feeding one site,
+    until a round begins whose step is `calm` events, or a quarter of the game is over.
+
     Sees: the answers. Must beat: `lattice`, and likewise `hyz` and `blocks`.
     """
 
     name: ClassVar[str] = "stop-after-jump"
     strawman: ClassVar[str] = "lattice"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"early": (0.1, 1.0)}
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"early": (0.1, 1.0), "calm": (0, 40)}
 
     early: float | None = None
+    calm: int | None = None
 
     def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
-        """Site after site, pass after pass: a new round finds the attack already under way."""
-        early = (0.4 if view.scheme == "blocks" else 1.0) if self.early is None else self.early
-        base, round = [0] * view.sites, view.round
+        """Site after site, pass after pass: every later round finds the attack already under way."""
+        early = (0.33 if view.scheme == "blocks" else 1.0) if self.early is None else self.early
+        calm = (20 if view.scheme in OBLIVIOUS else 0) if self.calm is None else self.calm
+        round = view.round
+        while (view.step < calm or (calm and view.round == round)) and 4 * view.total < view.horizon:
+            round = view.round
+            yield Move(view.sites - 1, 1 + int(view.alpha * view.total / 4), Until.ANSWER)
+        base = list(view.counts)
         while True:
             for site in range(view.sites):
                 fed_on = True

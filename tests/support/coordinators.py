@@ -1,0 +1,48 @@
+"""Coordinators in states that many tests start from: sites a, b, c, and every message by hand."""
+
+from countless.core.answer import State
+from countless.core.coordinator import Coordinator, Memory
+from countless.core.messages import Address, Repace
+from countless.randomness import SeededDice
+from countless.schemes.deterministic import Deterministic
+from countless.schemes.exact import Exact
+from support.schemes import Plain
+from support.worlds import COUNTER, asked, down, report
+
+A, B, C, D = (Address(name) for name in "abcd")
+
+
+def coordinator(scheme: Plain | Exact | Deterministic, *fleet: Address, memory: Memory | None = None) -> Coordinator:
+    return Coordinator(COUNTER, scheme, SeededDice(1), alpha=0.1, delta=0.1, fleet=fleet, memory=memory)
+
+
+def in_round_one(kind: str = "blocks", **numbers: int) -> Coordinator:
+    """a, b, c at 50, 30, 20 and all in round 1, every count told."""
+    made = coordinator(Plain(kind, start=100, **numbers), A, B, C)
+    made.receive(A, report(50, 50))
+    made.receive(B, report(30, 30))
+    assert made.receive(C, report(20, 20)) == []  # all counts are known to the last event: nobody is asked
+    for address in (A, B, C):
+        count = made._ledger[address].known
+        assert down(made.receive(address, report(count + 1, 51)), Repace) == [address.site]
+    assert (made.round, made.known_total) == (1, 100)
+    return made
+
+
+def in_round_two(kind: str = "blocks", reports: int = 2) -> Coordinator:
+    """As above, and a report of a's ends round 1: all three are asked."""
+    made = in_round_one(kind, reports=reports, step=10)
+    for crossing in range(1, reports + 1):
+        outbox = made.receive(A, report(50 + 10 * crossing, crossing, round=1))
+    assert asked(outbox) == ["a", "b", "c"]
+    assert (made.round, made.answer.state) == (2, State.LEARNING)
+    return made
+
+
+def facts(made: Coordinator) -> tuple[object, ...]:
+    """Everything about a coordinator that an input could change."""
+    entries = tuple(
+        (e.address, e.known, e.base, e.crossings, e.slot, e.asked, e.assumed, e.told, e.repaced, e.silent, e.present)
+        for e in made._ledger
+    )
+    return (made.round, made.published, made.answer, made.memory, entries, made._publisher.estimate, made._joined)
