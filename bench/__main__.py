@@ -9,15 +9,17 @@ import sys
 from bench import auto, hot_path, plans
 
 SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main}
+LONG = {"auto-large": auto.large}
 
 
 def main(names: list[str]) -> None:
-    unknown = [name for name in names if name not in SECTIONS]
+    known = SECTIONS | LONG
+    unknown = [name for name in names if name not in known]
     if unknown:
-        sys.exit(f"bench: no section {unknown[0]!r}; there are: {', '.join(SECTIONS)}")
+        sys.exit(f"bench: no section {unknown[0]!r}; there are: {', '.join(known)}")
     for name in names or SECTIONS:
-        print(f"\n== {name}")
-        SECTIONS[name]()
+        print(f"\n== {name}", flush=True)
+        known[name]()
 
 
 if __name__ == "__main__":

@@ -115,17 +115,17 @@ class Auto(Scheme):
         return offers
 
     def _deterministic_is_cheaper(self, case: Case, counts: Counter[int], best: Offer) -> bool:
-        # A change of scheme takes a synchronisation more than staying does; it must pay within a few e-folds.
-        change = 2 * case.sites if not self._is_deterministic(case) else 2 * best.speaking
-        rate = deterministic_cost(counts, case.alpha, HORIZON) / HORIZON
+        cost = deterministic_cost(counts, case.alpha, best.growth)
+        # A change of scheme takes a synchronisation more than staying does; that must pay within a few e-folds.
         if not self._is_deterministic(case):
-            return rate + change / HORIZON <= best.rate
-        if rate <= best.rate + change / HORIZON:
+            return cost / best.growth + 2 * case.sites / HORIZON <= best.rate
+        change = 2 * best.speaking
+        if cost / best.growth <= best.rate + change / HORIZON:
             return True
         # At its next event each site still reports, is told its pace, and reports again if a point of that lies behind
         # it: 1 + 1/step messages that nothing has earned yet. The more the round will save, the larger this advance
         # on it may be.
-        gain = deterministic_cost(counts, case.alpha, best.growth) / (best.messages + change)
+        gain = cost / (best.messages + change)
         advance = (1 + 1 / best.step) * best.speaking / (case.total + best.speaking)
         return advance > TRANSIENT * max(1.0, gain) ** 2
 
