@@ -8,6 +8,8 @@ from countless.arena.strawmen.registry import STRAWMEN
 from countless.errors import UnknownName
 from countless.schemes.registry import SCHEMES
 
+pytestmark = pytest.mark.slow
+
 # (sites, alpha, events): as small as the flaw still shows.
 SIZES = {
     "aligned": (64, 0.05, 50_000),

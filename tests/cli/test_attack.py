@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from countless.cli.attack import EXAMPLE, attack
 from countless.errors import InvalidParameter, UnknownName
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--sites", "64", "--alpha", "0.1", "--events", "5e3", "--trials", "2", "--jobs", "1"]
 
 app = typer.Typer()

@@ -15,6 +15,8 @@ from countless.service.store import SCHEMA
 from countless.transports.frames import Hello, Join, UpItem, encode_frames
 from support.service import PATIENCE, Server, environment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:

@@ -206,6 +206,8 @@ def test_children_count_for_themselves(server: Server, when: str) -> None:
 
 STORM = """
 import countless, os, sys, threading
+
+pytestmark = pytest.mark.slow
 client = countless.connect(site="storm")
 hits = client.counter("hits")
 done = threading.Event()
