@@ -12,6 +12,8 @@ import countless
 from countless.randomness import SeededDice
 from support.service import Server, python, until
 
+pytestmark = pytest.mark.slow
+
 COUNTING = """
 import countless, sys
 client = countless.connect(site=sys.argv[1] if len(sys.argv) > 1 else "child")
@@ -206,8 +208,6 @@ def test_children_count_for_themselves(server: Server, when: str) -> None:
 
 STORM = """
 import countless, os, sys, threading
-
-pytestmark = pytest.mark.slow
 client = countless.connect(site="storm")
 hits = client.counter("hits")
 done = threading.Event()
