@@ -1,34 +1,40 @@
 """`countless demo`: one counter, two trackers, first ordinary traffic and then traffic that reacts to the answers."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from countless.core.answer import Answer
 from countless.randomness import SeededDice
 from countless.tracker import Tracker
 
 EXAMPLE = "Example:  countless demo --sites 1024 --seed 7"
-CONTESTANTS = {"classical (hyz)": "hyz", "deterministic": "deterministic", "countless (auto)": "auto"}
+CONTESTANTS = {"classical": "hyz", "deterministic": "deterministic", "countless": "auto"}
 
 
 class Run:
-    """A tracker, and the worst it has been."""
+    """A tracker, and the worst it has been; judged after every event."""
 
-    def __init__(self, tracker: Tracker) -> None:
+    def __init__(self, tracker: Tracker, alpha: float) -> None:
         self.tracker = tracker
         self.total = 0
+        self.estimate = 0.0
         self.worst = 0.0
+        self._alpha = alpha
+        tracker.on_change(self._hear)
 
-    def add(self, site: int, n: int = 1) -> float:
-        """Feed a site; the published estimate afterwards."""
-        self.tracker.site(site).add(n)
-        self.total += n
-        estimate = self.tracker.answer.estimate
-        self.worst = max(self.worst, abs(estimate / self.total - 1) / self.tracker.answer.alpha)
-        return estimate
+    def _hear(self, answer: Answer) -> None:
+        self.estimate = answer.estimate
+
+    def add(self, site: int) -> float:
+        """One event; the published estimate afterwards."""
+        self.tracker.site(site).add()
+        self.total += 1
+        self.worst = max(self.worst, abs(self.estimate / self.total - 1) / self._alpha)
+        return self.estimate
 
 
 def demo(
@@ -40,41 +46,44 @@ def demo(
     """Show a total that holds its bound while the classical tracker is led out of it."""
     console = Console()
     console.print(f"{sites:,} sites count; the answer must stay within {alpha:.1%} of the truth.\n")
-    table = Table("tracker", "phase", "events", "messages", "answer", "truth", "worst error / alpha", "verdict")
+    table = Table("tracker", "traffic", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("events", "messages", "error/alpha"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
     for name, scheme in CONTESTANTS.items():
-        run = Run(Tracker(sites, alpha, scheme=scheme, seed=seed))
-        for phase, traffic in (("ordinary", _ordinary), ("reacting", _stop_after_jump)):
+        run = Run(Tracker(sites, alpha, scheme=scheme, seed=seed), alpha)
+        for traffic, play in (("ordinary", _ordinary), ("reacting", _stop_after_jump)):
             run.worst = 0.0
-            for _ in traffic(run, sites, events, SeededDice(seed).split("traffic")):
-                pass
-            table.add_row(*_row(name, phase, run), style="red" if run.worst > 1 else "green")
-            console.print(f"{name}, {phase} traffic: worst error {run.worst:.2f} x alpha")
+            play(run, sites, events, SeededDice(seed).split("traffic"))
+            table.add_row(*_row(name, traffic, run), style="red" if _broken(run) else "green")
+            console.print(f"{name}, {traffic} traffic: worst error {run.worst:.2f} x alpha")
     console.print()
     console.print(table)
     console.print(
-        "\nReacting traffic feeds one site until the answer moves, then leaves it and goes on to the next. It sees the "
-        "answers and nothing else."
+        "Reacting traffic feeds one site until the answer moves, then leaves it and goes on to the next. It sees the "
+        "answers and nothing else. Errors of up to 1 x alpha are what was promised."
     )
 
 
-def _ordinary(run: Run, sites: int, events: int, dice: SeededDice) -> Iterator[float]:
-    """Bursts of random length at random sites."""
+def _ordinary(run: Run, sites: int, events: int, dice: SeededDice) -> None:
+    """Events at random sites."""
     while run.total < events:
-        yield run.add(dice.below(sites), 1 + dice.below(99))
+        run.add(dice.below(sites))
 
 
-def _stop_after_jump(run: Run, sites: int, events: int, dice: SeededDice) -> Iterator[float]:
+def _stop_after_jump(run: Run, sites: int, events: int, dice: SeededDice) -> None:
     """The attack of the arena: every site is left at the very event at which it was just overestimated."""
     for site in range(sites):
-        before = run.tracker.answer.estimate
-        for _ in range(4 * events // sites):
+        before = run.estimate
+        for _ in range(events // sites):
             if run.add(site) != before:
                 break
-            yield before
 
 
-def _row(name: str, phase: str, run: Run) -> list[str]:
-    answer, messages = run.tracker.answer, run.tracker.messages.total
-    verdict = "holds" if run.worst <= 1 else "out of its bound"
-    estimate, truth = f"{answer.estimate:,.0f}", f"{run.total:,}"
-    return [name, phase, truth, f"{messages:,}", estimate, truth, f"{run.worst:.2f}", verdict]
+def _broken(run: Run) -> bool:
+    return run.worst > 1 + 1e-9  # the bound itself may be met: doubles are rounded
+
+
+def _row(name: str, traffic: str, run: Run) -> list[str]:
+    verdict = "broken" if _broken(run) else "holds"
+    return [name, traffic, f"{run.total:,}", f"{run.tracker.messages.total:,}", f"{run.worst:.2f}", verdict]
