@@ -26,6 +26,7 @@ fast: setup
 check: lint fast
 
 test: lint
+	requirements/system.sh
 	$(BIN)/python -m pytest -q -n 2
 
 demo: setup

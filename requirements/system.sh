@@ -1,0 +1,14 @@
+#!/bin/sh
+# Programs that tests and the race use for real and that no Python package brings. Installed when root; otherwise named.
+set -e
+missing=""
+for program in chromium redis-server; do
+    command -v "$program" >/dev/null || missing="$missing $program"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "Please install what the tests need, as root: apt-get install$missing" >&2
+    exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq && apt-get install -qq --yes --no-install-recommends $missing >/dev/null
