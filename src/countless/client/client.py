@@ -13,29 +13,30 @@ import logging
 import os
 import socket
 from pathlib import Path
-from threading import Condition, Event, RLock, Thread
-from time import time
+from threading import Condition, RLock, Thread
 
 from countless.client import forks
-from countless.client.link import Link, LinkError, Place
+from countless.client.carrier import carrier_to
+from countless.client.conversation import new_incarnation
+from countless.client.exchange import Exchange
+from countless.client.link import Place
 from countless.client.meter import Meter
 from countless.client.series import LABEL_CAP, Series, valid_name
-from countless.client.talk import Reborn, Talk
 from countless.core.messages import Address, UpMessage
 from countless.core.paces import Every
 from countless.core.site import Site
-from countless.errors import ProtocolError
 from countless.randomness import SystemDice
+from countless.transports.nats_address import SCHEMES as NATS_SCHEMES
+from countless.transports.nats_address import Broker
 
 log = logging.getLogger("countless")
 
 _NEVER = Every(1 << 62)  # the pace of a client that is switched off
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 15.0  # seconds between attempts to connect, before jitter
 _DICE = SystemDice()
 
 
 def connect(url: str | None = None, token: str | None = None, site: str | None = None) -> "Client":
-    """A client of the coordinator at `url`; never waits for it.
+    """A client of the coordinator at `url`, or of those behind the broker at `nats://...`; never waits for it.
 
     What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`) and
     `COUNTLESS_SITE`; the site's name is the host's name otherwise. Processes may share a name. With
@@ -45,8 +46,9 @@ def connect(url: str | None = None, token: str | None = None, site: str | None =
     file = environment.get("COUNTLESS_TOKEN_FILE")
     if token is None:
         token = environment.get("COUNTLESS_TOKEN") or (Path(file).read_text(encoding="utf-8").strip() if file else None)
+    url = url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"
     return Client(
-        Place.of(url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"),
+        Broker.of(url) if url.startswith(NATS_SCHEMES) else Place.of(url),
         token,
         valid_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
         disabled=environment.get("COUNTLESS_DISABLE") == "1",
@@ -54,9 +56,9 @@ def connect(url: str | None = None, token: str | None = None, site: str | None =
 
 
 class Client:
-    """Counts of one process on their way to one coordinator. Use `connect` to make one."""
+    """Counts of one process on their way to the coordinator. Use `connect` to make one."""
 
-    def __init__(self, place: Place, token: str | None, site: str, *, disabled: bool = False) -> None:
+    def __init__(self, place: Place | Broker, token: str | None, site: str, *, disabled: bool = False) -> None:
         self.place = place
         self.site = site
         self.trouble: str | None = None  # why there is no connection, if there is none
@@ -72,10 +74,9 @@ class Client:
     def _begin_life(self) -> None:
         self.address = Address(self.site, new_incarnation())
         self._thread: Thread | None = None
-        self._hurry = Event()  # connect now, do not wait
         self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
-        self._talk = Talk(self._meters, self._lock)
-        self._link: Link | None = None
+        carrier = carrier_to(self.place, self._token, self.site)
+        self._exchange = Exchange(self.address, self._meters, self._lock, carrier, self._note)
         self._closing = False
 
     def __repr__(self) -> str:
@@ -107,10 +108,10 @@ class Client:
         with self._lock:
             if self._disabled or self._thread is None:
                 return True
-            number = self._talk.ask()
-            self._hurry.set()
-            return self._change.wait_for(lambda: self._talk.confirmed >= number or self._thread is None, timeout) and (
-                self._talk.confirmed >= number
+            exchange = self._exchange
+            number = exchange.ask()
+            return self._change.wait_for(lambda: exchange.confirmed >= number or self._thread is None, timeout) and (
+                exchange.confirmed >= number
             )
 
     def close(self, timeout: float = 5.0) -> bool:
@@ -123,13 +124,11 @@ class Client:
                     meter.close()
             if thread is None:
                 return True
-            self._talk.leave()
-            self._hurry.set()
+            self._exchange.leave()
         thread.join(timeout)
         with self._lock:
-            self._talk.stop()
-            self._hurry.set()
-            return self._talk.delivered
+            self._exchange.stop()
+            return self._exchange.delivered
 
     # Under the lock
 
@@ -144,16 +143,16 @@ class Client:
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         if self._thread is None and not self._closing:
             self._start()
-        self._talk.queue(site.counter, messages)
+        self._exchange.queue(site.counter, messages)
 
     def _start(self) -> None:
-        self._talk.open()
+        self._exchange.open()
         self._thread = Thread(target=self._run, name="countless", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
             self._closing, self._thread = True, None
-            self._talk.drop()
+            self._exchange.drop()
 
     # Around a fork
 
@@ -167,70 +166,30 @@ class Client:
 
     def reborn_in_child(self) -> None:
         """In the child: another life, and nothing counted yet. The parent's connection is not ours to speak on."""
-        if self._link is not None:
-            self._link.drop()
         if self._thread is not None:
-            self._talk.drop()
+            self._exchange.drop()
         closing = self._closing
         self._begin_life()
         self._closing = closing
-        if not closing:
-            self._all_reborn(None)
-
-    def _all_reborn(self, known: dict[str, int] | None) -> None:
-        for name, meter in self._meters.items():
+        for name, meter in self._meters.items() if not closing else ():
 
             def site_with(count: int, name: str = name) -> Site:
                 return Site(name, self.address, _DICE, count=count)
 
-            meter.reborn(site_with, None if known is None else known.get(name, 0))
+            meter.reborn(site_with, None)
 
     # The thread
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE
-        while not self._talk.over:
-            self._hurry.clear()
-            try:
-                self._connect_and_talk()
-                pause = _FIRST_PAUSE
-            except (LinkError, ProtocolError) as error:
-                if self._talk.heard:
-                    pause = _FIRST_PAUSE
-                self._note(str(error))
-            if not self._talk.over:
-                self._hurry.wait(pause * (0.5 + _DICE.fraction()))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+        self._exchange.run()
         with self._lock:
-            self._talk.drop()
             self._thread = None
             self._change.notify_all()
 
-    def _connect_and_talk(self) -> None:
-        self._talk.heard = False
-        self._link = Link(self.place, self._token)
-        try:
-            self._talk.converse(self._link, self.address, self._confirmed)
-        except Reborn as news:
-            with self._lock:
-                self.address = Address(self.site, new_incarnation())
-                self._all_reborn(news.known)
-            self._hurry.set()
-        finally:
-            self._link.close()
-            self._link = None
-
-    def _confirmed(self) -> None:
-        self.trouble = None
-        with self._lock:
-            self._change.notify_all()
-
-    def _note(self, trouble: str) -> None:
-        if trouble != self.trouble:
+    def _note(self, trouble: str | None) -> None:
+        if trouble is not None and trouble != self.trouble:
             log.warning("%s; counting goes on and is delivered later", trouble)
         self.trouble = trouble
-
-
-def new_incarnation() -> int:
-    """Later lives have higher numbers, and nobody can guess one."""
-    return (int(time()) << 30) | _DICE.below(1 << 30)
+        if trouble is None:
+            with self._lock:
+                self._change.notify_all()

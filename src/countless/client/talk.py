@@ -1,19 +1,16 @@
-"""What a client and a coordinator say to each other on one connection after another.
+"""What a client and a coordinator say to each other on one line after another.
 
-The thread's side of the client: it waits for the socket, for the program (through a wake-up socket) and for the
-clock, and sends all that is due in one frame. Nothing that was queued needs to survive a broken connection: on the
-next one every counter says its exact count and, again, whatever may have been lost.
+The conversation is a generator: it says how long it has nothing to do, and is told what has arrived; whoever owns the
+sockets does the waiting. All that is due goes in one frame. Nothing that was queued needs to survive a broken line: on
+the next one every counter says its exact count and, again, whatever may have been lost.
 """
 
 import logging
-import select
-import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
 from threading import RLock
 from time import monotonic
 
-from countless.client.link import Link, LinkError
+from countless.client.link import LinkError
 from countless.client.meter import Meter
 from countless.core.messages import Address, Repace, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
@@ -51,29 +48,29 @@ class Reborn(Exception):
 
 
 class Talk:
-    """What is due, what was confirmed, and how to say it."""
+    """What is due to one shard, what it has confirmed, and how to say it."""
 
-    def __init__(self, meters: dict[str, Meter], lock: RLock) -> None:
+    def __init__(self, address: Address, lock: RLock, poke: Callable[[], None]) -> None:
+        self.address = address
         self.confirmed = 0  # the last `ask` that was answered
-        self.over = False  # nothing more is to be said
-        self.delivered = False  # ... because we have left, and the coordinator knows all
-        self.heard = False  # on this connection
-        self._meters = meters
+        self.needed = False  # there is something to say, or was
+        self.delivered = False  # we have left, and the coordinator knows all
+        self.heard = False  # on this line
+        self._meters: dict[str, Meter] = {}
         self._lock = lock
+        self._poke = poke
         self._asked = self._sent = 0
         self._leaving = False
         self._due: dict[tuple[str, type[UpMessage]], UpMessage] = {}
-        self._joined: set[str] = set()  # on this connection
+        self._joined: set[str] = set()  # on this line
         self._left: set[str] = set()
         self._rung = False
 
-    def open(self) -> None:
-        """The thread begins to listen."""
-        self._ears, self._bell = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ears.setblocking(False)
-
     # For the program's threads, under the lock
+
+    def include(self, counter: str, meter: Meter) -> None:
+        """This shard has this counter."""
+        self._meters[counter] = meter
 
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
         """To be sent soon. Of two reports only the later matters: it says all that the earlier one said."""
@@ -81,56 +78,56 @@ class Talk:
             key = (counter, type(message))
             self._due.pop(key, None)
             self._due[key] = message
-        self.poke()
+        self.needed = True
+        self._ring()
 
-    def ask(self) -> int:
+    def ask(self, number: int) -> None:
         """For a confirmation that everything so far has arrived."""
-        self._asked += 1
-        self.poke()
-        return self._asked
+        self._asked = number
+        self._ring()
 
     def leave(self) -> None:
-        """Say the last words."""
+        """Say the last words, if there were any before."""
         self._leaving = True
-        self.poke()
+        self.delivered = not self.needed
+        self._ring()
 
-    def poke(self) -> None:
-        """Wake the thread."""
+    def reborn(self, address: Address, known: dict[str, int] | None) -> None:
+        """Another life, with all that is not `known` of the one before; None: with nothing."""
+        with self._lock:
+            self.address = address
+            for name, meter in self._meters.items():
+
+                def site_with(count: int, name: str = name) -> Site:
+                    return Site(name, address, SystemDice(), count=count)
+
+                meter.reborn(site_with, None if known is None else known.get(name, 0))
+
+    def _ring(self) -> None:
         if not self._rung:
             self._rung = True
-            with suppress(OSError):  # the thread has ended
-                self._bell.send(b"!")
-
-    def stop(self) -> None:
-        """Say no more."""
-        self.over = True
-        self.poke()
-
-    def drop(self) -> None:
-        """The thread has ended, or was left behind by a fork."""
-        self._ears.close()
-        self._bell.close()
+            self._poke()
 
     # For the thread
 
-    def converse(self, link: Link, address: Address, confirmed: Callable[[], None]) -> None:
+    def converse(
+        self, send: Callable[[bytes], None], confirmed: Callable[[], None]
+    ) -> Generator[float, list[bytes], None]:
         """Until we have left; everything else that ends it is an exception."""
         self._joined.clear()
-        link.send(next(encode_frames([Hello(VERSION, str(address.site), address.incarnation)])))
-        heartbeat = self._welcome(link)
+        send(next(encode_frames([Hello(VERSION, str(self.address.site), self.address.incarnation)])))
+        heartbeat = yield from self._welcome()
         self.heard = True
-        self._say(link, [*self._everything(), *self._take(again=True)])
+        self._say(send, [*self._everything(), *self._take(again=True)])
         confirmed()
         heard = spoke = monotonic()
-        while not self.over:
+        while not self.delivered:
             # What becomes due right after a frame waits a little, so that more can join it.
-            waiting = [link.socket] if self._rung else [link.socket, self._ears]
-            pause = spoke + (_LINGER if self._rung else heartbeat) - monotonic()
-            ready, _, _ = select.select(waiting, [], [], max(0.0, pause))
+            frames = yield max(0.0, spoke + (_LINGER if self._rung else heartbeat) - monotonic())
             now = monotonic()
-            if link.socket in ready:
+            if frames:
                 heard = now
-                self._hear([item for frame in link.receive() for item in decode_down(frame)], address, confirmed)
+                self._hear([item for frame in frames for item in decode_down(frame)], confirmed)
             if now - heard > 3 * heartbeat:
                 raise LinkError("the coordinator has fallen silent")
             items = self._take() if self._rung and now - spoke >= _LINGER else []
@@ -138,24 +135,26 @@ class Talk:
                 items = [Sync(self._sent)]
             if items:
                 spoke = now
-                self._say(link, items)
+                self._say(send, items)
 
-    def _welcome(self, link: Link) -> float:
+    @staticmethod
+    def _welcome() -> Generator[float, list[bytes], float]:
         deadline = monotonic() + _PATIENCE
         while True:
-            if not select.select([link.socket], [], [], max(0.0, deadline - monotonic()))[0]:
-                raise LinkError("the coordinator does not answer")
-            for frame in link.receive():
+            frames = yield max(0.0, deadline - monotonic())
+            for frame in frames:
                 for item in decode_down(frame):
                     if isinstance(item, Welcome):
                         return max(0.01, item.heartbeat / 1000)
                     if isinstance(item, Buried):
                         raise Reborn(dict(item.known))
+            if monotonic() >= deadline:
+                raise LinkError("the coordinator does not answer")
 
     @staticmethod
-    def _say(link: Link, items: list[UpItem]) -> None:
+    def _say(send: Callable[[bytes], None], items: list[UpItem]) -> None:
         for frame in encode_frames(items):
-            link.send(frame)
+            send(frame)
 
     def _everything(self) -> list[UpItem]:
         """What a new connection must be told: every counter that has counted anything."""
@@ -178,7 +177,7 @@ class Talk:
     def _take(self, again: bool = False) -> list[UpItem]:
         """All that is due, and the question whether it has arrived if anybody asks (`again`: or asked before)."""
         with self._lock:
-            self._quiet()
+            self._rung = False
             due, self._due = self._due, {}
             items: list[UpItem] = []
             for (name, _), message in due.items():
@@ -192,11 +191,6 @@ class Talk:
                 self._sent = self._asked
                 items.append(Sync(self._sent))
         return items
-
-    def _quiet(self) -> None:
-        with suppress(BlockingIOError):
-            self._ears.recv(64)
-        self._rung = False
 
     def _last_words(self) -> list[UpItem]:
         items: list[UpItem] = []
@@ -215,9 +209,9 @@ class Talk:
 
     def _look_whether_all_have_left(self) -> None:
         if self._leaving and self._left >= self._meters.keys():
-            self.delivered = self.over = True
+            self.delivered = True
 
-    def _hear(self, items: list[DownItem], address: Address, confirmed: Callable[[], None]) -> None:
+    def _hear(self, items: list[DownItem], confirmed: Callable[[], None]) -> None:
         for item in items:
             if isinstance(item, StartRound | Repace):
                 self._obey(item)
@@ -228,7 +222,7 @@ class Talk:
                 self._left.add(item.counter)
                 self._look_whether_all_have_left()
             elif isinstance(item, Again):
-                self._begin_again(item, address)
+                self._begin_again(item)
             elif isinstance(item, Refused):
                 log.warning("the coordinator does not take counter %r in: %s", item.counter, item.reason)
 
@@ -238,14 +232,14 @@ class Talk:
             if meter is not None and meter.open:
                 self.queue(message.counter, meter.receive(message))
 
-    def _begin_again(self, again: Again, address: Address) -> None:
+    def _begin_again(self, again: Again) -> None:
         with self._lock:
             meter = self._meters.get(again.counter)
             if meter is None:
                 return
 
             def site_with(count: int) -> Site:
-                return Site(again.counter, address, SystemDice(), count=count)
+                return Site(again.counter, self.address, SystemDice(), count=count)
 
             meter.reborn(site_with, 0 if again.keep else None)
             self._joined.discard(again.counter)

@@ -1,0 +1,117 @@
+"""Where the broker is and who we are there: `nats://user:password@host:4222,other:4222`, `tls://...`, credentials.
+
+All that protects a conversation over NATS is the broker's: TLS, passwords, tokens, signed credentials, and permissions
+by subject. Here they are only read.
+"""
+
+import base64
+import binascii
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from countless.errors import InvalidParameter
+
+PORT = 4222
+SCHEMES = ("nats://", "tls://")
+_ALLOWED = "an address such as nats://127.0.0.1:4222, or several with commas between them"
+
+
+class Server(NamedTuple):
+    """One node of the broker."""
+
+    host: str
+    port: int
+    secure: bool
+
+    @property
+    def netloc(self) -> str:
+        """Host and port, as URLs write them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Broker(NamedTuple):
+    """All that an address says. The parts that are secret are in no representation."""
+
+    servers: tuple[Server, ...]
+    login: dict[str, str]  # the fields of the client's first line
+
+    def __repr__(self) -> str:
+        return f"<Broker at {self.base}>"
+
+    @property
+    def base(self) -> str:
+        """The address without what is secret in it."""
+        scheme = "tls" if self.servers[0].secure else "nats"
+        return f"{scheme}://{','.join(server.netloc for server in self.servers)}"
+
+    @classmethod
+    def of(cls, url: str) -> "Broker":
+        """From one address, or from several with commas between them; the first may say who we are."""
+        scheme = next((each for each in SCHEMES if url.startswith(each)), None)
+        if scheme is None:
+            raise InvalidParameter("url", hidden(url), _ALLOWED)
+        servers, login = [], {}
+        for part in url.removeprefix(scheme).split(","):
+            parts = urlsplit(part if "://" in part else scheme + part)
+            try:
+                host, port = parts.hostname, parts.port or PORT
+            except ValueError:
+                raise InvalidParameter("url", hidden(url), _ALLOWED) from None
+            if not host or parts.path.strip("/") or parts.query:
+                raise InvalidParameter("url", hidden(url), _ALLOWED)
+            servers.append(Server(host, port, scheme == "tls://"))
+            if parts.username and parts.password is not None:
+                login = {"user": unquote(parts.username), "pass": unquote(parts.password)}
+            elif parts.username:
+                login = {"auth_token": unquote(parts.username)}
+        return cls(tuple(servers), login)
+
+
+def hidden(url: str) -> str:
+    """The address as it may be printed.
+
+    >>> hidden("nats://me:secret@broker:4222")
+    'nats://...@broker:4222'
+    """
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{'...@' if '@' in rest else ''}{rest.rpartition('@')[2]}"
+
+
+class Credentials:
+    """A file as `nsc` writes it: a signed statement of who we are, and the seed of the key that proves it."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            text = path.read_text(encoding="utf-8")
+            self.jwt = _section(text, "NATS USER JWT")
+            seed = _section(text, "USER NKEY SEED")
+            self._key = _private_key(base64.b32decode(seed + "=" * (-len(seed) % 8))[2:34])
+        except (OSError, ValueError, IndexError, binascii.Error):
+            raise InvalidParameter("COUNTLESS_NATS_CREDS", str(path), "a credentials file of NATS") from None
+
+    @classmethod
+    def from_environment(cls) -> "Credentials | None":
+        """Those of `COUNTLESS_NATS_CREDS`, if it is set."""
+        path = os.environ.get("COUNTLESS_NATS_CREDS")
+        return cls(Path(path)) if path else None
+
+    def sign(self, nonce: str) -> bytes:
+        """The proof, in base64."""
+        signature: bytes = self._key.sign(nonce.encode())
+        return base64.urlsafe_b64encode(signature).rstrip(b"=")
+
+
+def _section(text: str, title: str) -> str:
+    return text.split(f"BEGIN {title}-----")[1].split("-----")[0].strip().rstrip("-").strip()
+
+
+def _private_key(raw: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        raise InvalidParameter(
+            "COUNTLESS_NATS_CREDS", "a credentials file", "used with pip install 'countless[nats]'"
+        ) from None
+    return Ed25519PrivateKey.from_private_bytes(raw)
