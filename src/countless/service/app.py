@@ -12,7 +12,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import Lifespan
 
+from countless.errors import InvalidParameter
 from countless.service.access import Access
 from countless.service.api import ROUTES, json, needs
 from countless.service.host import Host
@@ -27,8 +29,8 @@ STATE_FILE = "countless.sqlite"
 _TICK = 0.25  # at most, in seconds: how often the host looks at the clock
 
 
-def build_app(settings: Settings) -> Starlette:
-    """The application of one coordinator; its state lives in the settings' directory."""
+def application(lifespan: Lifespan[Starlette] | None = None) -> Starlette:
+    """All routes of a coordinator."""
     routes = [
         *ROUTES,
         WebSocketRoute("/api/v1/site", site_socket),
@@ -37,6 +39,13 @@ def build_app(settings: Settings) -> Starlette:
         Route("/readyz", ready),
         Route("/healthz", ready),
     ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def build_app(settings: Settings) -> Starlette:
+    """The application of one coordinator; its state lives in the settings' directory, or with its broker."""
+    if settings.nats:
+        return _build_nats_app(settings)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -60,7 +69,15 @@ def build_app(settings: Settings) -> Starlette:
             tokens.close()
             store.close()
 
-    return Starlette(routes=routes, lifespan=lifespan)
+    return application(lifespan)
+
+
+def _build_nats_app(settings: Settings) -> Starlette:
+    try:
+        from countless.service.nats_app import build_nats_app
+    except ModuleNotFoundError as error:
+        raise InvalidParameter("nats", "an address", f"used with pip install 'countless[nats]' ({error})") from None
+    return build_nats_app(settings)
 
 
 def _fail_fast(host: Host, task: "asyncio.Task[None]") -> None:

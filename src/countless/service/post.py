@@ -13,7 +13,7 @@ from countless.core.answer import Answer
 from countless.core.messages import Address
 from countless.service.counter import Counter
 from countless.service.lives import Line
-from countless.service.store import Changes, Store
+from countless.service.store import Changes, Store, StoreError
 from countless.transports.frames import DownItem
 
 log = logging.getLogger("countless.post")
@@ -96,7 +96,10 @@ class Post:
                 await asyncio.get_running_loop().run_in_executor(self._disk, self._store.save, changes)
                 self.failing = None
                 break
-            except sqlite3.Error as error:  # a full disk, most likely: nothing is sent until there is room again
+            except (
+                sqlite3.Error,
+                StoreError,
+            ) as error:  # a full disk, or the broker is away: nothing is sent until then
                 if self.failing is None:
                     log.exception("cannot save the state; nothing is sent until it can be saved")
                 self.failing = str(error)

@@ -12,10 +12,11 @@ from countless.errors import InvalidParameter
 from countless.schemes.auto import Auto
 from countless.schemes.registry import SCHEMES, require_adversary
 from countless.service.store import Config
+from countless.transports.nats_address import Broker
 
 PORT = 2686  # COUN on a telephone
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATIONS = frozenset({"silent_after", "forget_after"})
+_DURATIONS = frozenset({"silent_after", "forget_after", "nats_lease"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = PORT
     state_dir: str = "countless-state"
+    nats: str = ""  # the address of a broker: be one of many coordinators, whose state lives there
+    nats_shards: int = 16  # counters move between coordinators in so many parts; agreed on once, by the first of them
+    nats_lease: float = 5.0  # seconds until a coordinator that has vanished is replaced; renewed four times in it
     tls_cert: str = ""  # PEM files: with them the port speaks TLS only
     tls_key: str = ""
     tls_client_ca: str = ""  # and with this one, only to clients whose certificate it has signed
@@ -47,6 +51,11 @@ class Settings:
             _require(name, getattr(self, name), 0, top)
         for name in ("max_counters", "max_counters_per_site", "max_sites", "max_messages_per_second"):
             _require(name, getattr(self, name), 1, 1 << 31)
+        _require("nats_shards", self.nats_shards, 1, 1025)  # each is a conversation for every client that uses it
+        if not 0.1 <= self.nats_lease < 3_600:
+            raise InvalidParameter("nats_lease", self.nats_lease, "a duration from 100ms to an hour, such as 5s")
+        if self.nats:
+            Broker.of(self.nats)
         if not 0 < self.silent_after < 86_400:
             raise InvalidParameter("silent_after", self.silent_after, "a duration of less than a day, such as 10s")
         if not self.forget_after >= 0:

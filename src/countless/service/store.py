@@ -142,7 +142,7 @@ class Store:
         for counter, site, incarnation, count in sites:
             known[counter].append((Address(site, incarnation), int(count)))
         return {
-            name: (Config(*config), Memory(number, _number(published), int(departed), tuple(known[name])))
+            name: (Config(*config), Memory(number, to_number(published), int(departed), tuple(known[name])))
             for name, *config, number, published, departed in counters
         }
 
@@ -181,6 +181,16 @@ class Store:
             ).fetchall()
         return [(Address(site, incarnation), counter, int(known)) for site, incarnation, counter, known in lines]
 
+    def everything(self) -> Changes:
+        """All that was ever saved and still holds, as one save."""
+        with self._lock:
+            lines = self._db.execute("SELECT counter, site, incarnation, known FROM gone").fetchall()
+        whole = Changes(gone={(counter, Address(site, life)): int(known) for counter, site, life, known in lines})
+        for name, (config, memory) in self.load().items():
+            whole.counters[name] = (config, memory.round, memory.published, memory.departed)
+            whole.known |= {(name, address): known for address, known in memory.known}
+        return whole
+
     # The tokens
 
     def add_token(self, token: Token) -> None:
@@ -206,7 +216,8 @@ class Store:
             return self._db.execute("DELETE FROM tokens WHERE label = ?", (label,)).rowcount
 
 
-def _number(text: str) -> float:
+def to_number(text: str) -> float:
+    """A published total, as it was written."""
     return int(text) if text.isdecimal() else float(text)
 
 

@@ -1,0 +1,95 @@
+"""The application of one coordinator among many: `countless serve --nats nats://...`."""
+
+import asyncio
+from collections import Counter as Tally
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from countless.service.access import Access
+from countless.service.app import STATE_FILE, application
+from countless.service.counter import Counter
+from countless.service.host import Host
+from countless.service.lives import Life
+from countless.service.nats_front import Front, PassedOn
+from countless.service.nats_member import Member
+from countless.service.settings import Settings
+from countless.service.store import Store
+
+
+class Together:
+    """All that this coordinator has, as probes and metrics want to see it: like one host."""
+
+    def __init__(self, member: Member, settings: Settings) -> None:
+        self.settings = settings
+        self.dropped: Tally[str] = Tally()
+        self._member = member
+
+    @property
+    def _hosts(self) -> list[Host]:
+        return [shard.host for shard in self._member.shards.values()]
+
+    @property
+    def counters(self) -> dict[str, Counter]:
+        """Of all our shards."""
+        return {name: counter for host in self._hosts for name, counter in host.counters.items()}
+
+    @property
+    def lives(self) -> Iterator[Life]:
+        """Of all our shards: a life is there once for each."""
+        return (life for host in self._hosts for life in host.lives)
+
+    @property
+    def frame_bytes(self) -> Tally[str]:
+        """Of all our shards."""
+        return sum((host.frame_bytes for host in self._hosts), Tally(up=0, down=0))
+
+    @property
+    def draining(self) -> bool:
+        """Going down."""
+        return self._member.draining
+
+    @property
+    def failing(self) -> str | None:
+        """Why nothing can be saved at present, if so."""
+        if not self._member.leased():
+            return "the lease has run out: the broker does not answer"
+        return self._member.failing or next((host.failing for host in self._hosts if host.failing), None)
+
+    def drain(self) -> None:
+        """Nobody new comes in."""
+        self._member.drain()
+
+
+def build_nats_app(settings: Settings) -> Starlette:
+    """The application of one of many coordinators."""
+
+    def app_for(host: Host) -> Starlette:
+        app = application()
+        app.state.host, app.state.access = host, PassedOn()
+        return app
+
+    member, local = Member(settings, app_for), application()
+    tokens = Store(Path(settings.state_dir) / STATE_FILE)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await member.join()
+        beating = asyncio.create_task(member.run())
+        try:
+            yield
+        finally:
+            member.drain()
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            await member.leave()
+            tokens.close()
+
+    access = Access(tokens)
+    app = Starlette(routes=[Mount("/", Front(member, access, local))], lifespan=lifespan)
+    for each in (app, local):
+        each.state.host, each.state.access = Together(member, settings), access
+    return app

@@ -1,0 +1,87 @@
+"""The coordinator's connection to the broker, and what is kept there: a stream of logs, a bucket for the table."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import KeyValueConfig, StreamConfig
+from nats.js.errors import APIError, BucketNotFoundError, NotFoundError
+from nats.js.kv import KeyValue
+
+from countless.client.link import tls_context
+from countless.errors import CountlessError
+from countless.service.nats_store import STREAM, SUBJECTS
+from countless.transports.nats_address import Broker, Credentials
+
+log = logging.getLogger("countless.nats")
+
+T = TypeVar("T")
+BUCKET = "countless"
+_PATIENCE = 10.0  # seconds until a coordinator that cannot reach its broker says so and ends
+_REPLICAS = (3, 1)  # three where the broker is a cluster
+
+
+class NoBroker(CountlessError):
+    """There is none, it does not let us in, or it has no JetStream."""
+
+
+async def connect(url: str) -> Client:
+    """A connection that mends itself for ever, once it is there."""
+    broker, credentials = Broker.of(url), Credentials.from_environment()
+    client, troubles = Client(), ["no answer"]
+
+    async def trouble(error: Exception) -> None:
+        troubles[0] = str(error) or repr(error)
+        log.info("broker: %s", troubles[0])
+
+    coming = client.connect(
+        servers=[f"nats://{server.netloc}" for server in broker.servers],
+        name="countless coordinator",
+        user=broker.login.get("user"),
+        password=broker.login.get("pass"),
+        token=broker.login.get("auth_token"),
+        tls=tls_context() if broker.servers[0].secure else None,
+        user_jwt_cb=(lambda: bytearray(credentials.jwt.encode())) if credentials else None,
+        signature_cb=credentials.sign if credentials else None,
+        error_cb=trouble,
+        connect_timeout=2,
+        reconnect_time_wait=0.2,  # type: ignore[arg-type]
+        max_reconnect_attempts=-1,
+        ping_interval=5,
+    )
+    try:
+        await asyncio.wait_for(coming, _PATIENCE)
+    except (NatsError, OSError, TimeoutError):
+        raise NoBroker(f"no broker at {broker.base}: {troubles[0]}") from None
+    return client
+
+
+async def open_log(stream: JetStreamContext) -> None:
+    """The stream of all shards' logs."""
+    try:
+        await stream.stream_info(STREAM)
+    except NotFoundError:
+        config = StreamConfig(name=STREAM, subjects=[SUBJECTS], description="what coordinators of Countless remember")
+        await _replicated(lambda replicas: stream.add_stream(config, num_replicas=replicas))
+
+
+async def open_bucket(stream: JetStreamContext) -> KeyValue:
+    """The bucket of the table."""
+    try:
+        return await stream.key_value(BUCKET)
+    except BucketNotFoundError:
+        config = KeyValueConfig(BUCKET, description="who has which shard", history=1)
+        return await _replicated(lambda replicas: stream.create_key_value(config, replicas=replicas))
+
+
+async def _replicated(create: Callable[[int], Awaitable[T]]) -> T:
+    for replicas in _REPLICAS[:-1]:
+        try:
+            return await create(replicas)
+        except APIError as error:
+            log.info("the broker does not keep %d copies: %s", replicas, error)
+    return await create(_REPLICAS[-1])

@@ -1,0 +1,192 @@
+"""One coordinator among others: it beats, takes the shards that are its share, and lets go of what is not.
+
+The lease. A beat that was written successfully is good for `nats_lease` from the moment before it was sent, by our own
+clock; without a newer one nothing is shown or sent any more. Others strike us off only when they have seen the same
+beat for longer than that (`service/shards.py`), and then our next beat fails.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from secrets import token_hex
+from signal import SIGTERM, raise_signal
+from time import monotonic
+
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
+from nats.js.kv import KeyValue
+from starlette.applications import Starlette
+
+from countless.service.host import Host
+from countless.service.nats_broker import connect, open_bucket, open_log
+from countless.service.nats_shard import Shard
+from countless.service.nats_store import BrokerAway, Deposed
+from countless.service.settings import Settings
+from countless.service.shards import Table, Watch, decode, empty, encode, fair, turn, without
+from countless.transports import nats
+
+log = logging.getLogger("countless.nats")
+
+_KEY = "table"
+_TURNS = 4  # in a lease
+_AWAY = (NatsError, TimeoutError, OSError, BrokerAway)
+
+
+class Member:
+    """Use `join`, then `run` as a task, and `leave` at the end."""
+
+    def __init__(self, settings: Settings, app_for: Callable[[Host], Starlette]) -> None:
+        self.shards: dict[int, Shard] = {}  # those that are ours
+        self.number = 0  # of all shards
+        self.draining = False
+        self.failing: str | None = None
+        self.client: Client
+        self._settings = settings
+        self._app_for = app_for
+        self._bucket: KeyValue
+        self._me = ""  # known to the others by this name, once we have joined
+        self._watch = Watch(settings.nats_lease)
+        self._until = 0.0  # our lease, by our clock
+        self._released: frozenset[int] = frozenset()
+        self._starting: dict[int, asyncio.Task[None]] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+        self._soon = asyncio.Event()
+
+    def leased(self) -> bool:
+        """Whether nobody else can have been given what is ours."""
+        return monotonic() < self._until
+
+    def drain(self) -> None:
+        """Nobody new comes in, and whoever watches is let go."""
+        self.draining = True
+        for shard in self.shards.values():
+            shard.host.drain()
+
+    # Coming and going
+
+    async def join(self) -> None:
+        """Connect, and agree with the others on the number of shards."""
+        self.client = await connect(self._settings.nats)
+        stream = self.client.jetstream()
+        await open_log(stream)
+        self._bucket = await open_bucket(stream)
+        table, _ = await self._read()
+        self.number = len(table.owners)
+        if self.number != self._settings.nats_shards:
+            log.warning("there are %d shards, and that stays so (nats_shards)", self.number)
+        await self.client.subscribe(nats.SHARDS, queue="countless", cb=self._tell_number)
+
+    async def _tell_number(self, message: Msg) -> None:
+        await message.respond(msgspec.msgpack.encode((nats.LAYOUT, self.number)))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._soon.clear()
+            try:
+                await self._turn()
+            except _AWAY as error:
+                log.warning("the broker does not answer: %r", error)
+            try:
+                await asyncio.wait_for(self._soon.wait(), self._settings.nats_lease / _TURNS)
+            except TimeoutError:
+                continue
+
+    async def leave(self) -> None:
+        """Give everything back."""
+        for task in self._starting.values():
+            task.cancel()
+        await asyncio.gather(*self._starting.values(), return_exceptions=True)
+        shards, self.shards = self.shards, {}
+        await asyncio.gather(*(shard.stop("this coordinator is going down", save=True) for shard in shards.values()))
+        try:
+            await asyncio.wait_for(self._say_goodbye(), self._settings.nats_lease)
+        except _AWAY:
+            log.warning("the broker does not answer: the lease will run out")
+        await self.client.close()
+
+    async def _say_goodbye(self) -> None:
+        while True:
+            table, revision = await self._read()
+            if await self._write(without(table, self._me), revision):
+                return
+
+    # The table
+
+    async def _read(self) -> tuple[Table, int]:
+        while True:
+            try:
+                entry = await self._bucket.get(_KEY)
+                return decode(entry.value or b""), entry.revision or 0
+            except KeyNotFoundError:
+                await self._write(empty(self._settings.nats_shards), 0)
+
+    async def _write(self, table: Table, revision: int) -> bool:
+        try:
+            await self._bucket.update(_KEY, encode(table), last=revision)
+        except KeyWrongLastSequenceError:  # somebody else was faster
+            return False
+        return True
+
+    async def _turn(self) -> None:
+        while True:
+            now = monotonic()
+            table, revision = await self._read()
+            if self._me not in table.beats:
+                await self._begin_again()
+            dead = self._watch.look(table, now) - {self._me}
+            after = turn(table, self._me, dead, self._released)
+            if await self._write(after, revision):
+                break
+        self._until, self._released = now + self._settings.nats_lease, frozenset()
+        await self._settle(after)
+
+    async def _begin_again(self) -> None:
+        """We are new, or were struck off: then all we had is somebody else's."""
+        for number in list(self.shards):
+            await self._let_go(number, "another coordinator has taken over", save=False)
+        self._me = token_hex(8)
+
+    async def _settle(self, table: Table) -> None:
+        mine, wanted = table.of(self._me), fair(table.beats, self.number)
+        for number in self.shards.keys() - mine:
+            await self._let_go(number, "another coordinator has taken over", save=False)
+        leaving = [number for number in self.shards if wanted[number] != self._me]
+        await asyncio.gather(*(self._let_go(number, "moved to another coordinator", save=True) for number in leaving))
+        if leaving:
+            self._released = frozenset(leaving)
+            self._soon.set()
+        for number in mine - self.shards.keys() - self._starting.keys() - set(leaving):
+            self._starting[number] = asyncio.create_task(self._take(number))
+
+    async def _take(self, number: int) -> None:
+        try:
+            failed = partial(self._failed, number)
+            shard = await Shard.take_over(self.client, number, self._settings, self.leased, self._app_for, failed)
+            self.shards[number] = shard
+            if self.draining:
+                shard.host.drain()
+        except _AWAY as error:
+            log.warning("shard %d cannot be read yet: %r", number, error)
+        finally:
+            del self._starting[number]
+
+    async def _let_go(self, number: int, reason: str, save: bool) -> None:
+        shard = self.shards.pop(number, None)
+        if shard is not None:
+            await shard.stop(reason, save)
+
+    def _failed(self, number: int, error: BaseException) -> None:
+        if isinstance(error, Deposed):
+            log.warning("shard %d: %s", number, error)
+            task = asyncio.get_running_loop().create_task(self._let_go(number, str(error), save=False))
+            self._chores.add(task)
+            task.add_done_callback(self._chores.discard)
+            return
+        self.failing = f"failed: {error}"
+        log.critical("a shard has failed: please report this", exc_info=error)
+        raise_signal(SIGTERM)

@@ -1,0 +1,109 @@
+"""One shard that is ours: a host like that of a single coordinator, on a log instead of a disk, behind subjects."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from secrets import token_hex
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from starlette.applications import Starlette
+
+from countless.errors import CountlessError
+from countless.service.host import Host
+from countless.service.nats_lines import NatsLines
+from countless.service.nats_store import NatsStore
+from countless.service.nats_tunnel import TunnelExit, tunnel
+from countless.service.settings import Settings
+from countless.transports import nats
+
+log = logging.getLogger("countless.nats")
+
+_TICK = 0.25  # at most, in seconds: how often the host looks at the clock
+_LAST_SAVE = 5.0  # seconds for it: what is not saved then, sites say again to whoever comes next
+
+
+class Shard:
+    """Runs until it is stopped, or until it fails: then `failed` is called, once."""
+
+    def __init__(self, host: Host, app: Starlette, lines: NatsLines, failed: Callable[[BaseException], None]) -> None:
+        self.host = host
+        self.app = app
+        self._lines = lines
+        self._failed = failed
+        self._tasks: list[asyncio.Task[None]] = []
+        self._subscriptions: list[Subscription] = []
+
+    @classmethod
+    async def take_over(
+        cls,
+        client: Client,
+        number: int,
+        settings: Settings,
+        leased: Callable[[], bool],
+        app_for: Callable[[Host], Starlette],
+        failed: Callable[[BaseException], None],
+    ) -> "Shard":
+        """From its log; whoever had it before cannot write to that any more."""
+        session = token_hex(8)
+        store = NatsStore(client.jetstream(), number, session, leased)
+        await store.take_over()
+        host = Host(store, settings)
+        lines = NatsLines(host, number, session, partial(_publish, client))
+        shard = cls(host, app_for(host), lines, failed)
+        await shard._open(client, number, TunnelExit(client, shard.app, leased))
+        return shard
+
+    async def _open(self, client: Client, number: int, tunnel_exit: TunnelExit) -> None:
+        async def from_site(message: Msg) -> None:
+            await self._lines.arrived(message.subject, message.data)
+
+        for work in (self.host.run(), self._tick(), self._lines.write()):
+            task = asyncio.create_task(work)
+            task.add_done_callback(self._look)
+            self._tasks.append(task)
+        await self.host.settled()  # what the log said can be seen
+        self._subscriptions = [
+            await client.subscribe(nats.up(number, "*", "*"), cb=from_site),
+            await client.subscribe(tunnel(number), cb=tunnel_exit.request),
+        ]
+        await client.flush()
+        await self._lines.call()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(min(_TICK, self.host.settings.silent_after / 4))
+            self.host.tick()
+
+    def _look(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            failed, self._failed = self._failed, lambda _: None
+            failed(task.exception() or RuntimeError())
+
+    async def stop(self, reason: str, save: bool) -> None:
+        """Let go of everybody; with a last save if it is ours to save."""
+        self._failed = lambda _: None
+        self.host.drain()
+        for subscription in self._subscriptions:
+            with suppress(NatsError, OSError):
+                await subscription.unsubscribe()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if save:
+            with suppress(CountlessError, TimeoutError):
+                await asyncio.wait_for(self.host.stop(), _LAST_SAVE)
+            await self._lines.close(reason)
+        self.host.planner.stop()
+
+
+async def _publish(client: Client, subject: str, data: bytes) -> None:
+    """At most once: whoever misses something notices, because frames are numbered."""
+    try:
+        await client.publish(subject, data)
+    except (NatsError, OSError) as error:
+        log.info("a message could not be sent: %r", error)
