@@ -1,6 +1,5 @@
 """Real NATS servers on loopback, one or a cluster, with JetStream; and coordinators behind them."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -79,12 +78,12 @@ def node(directory: Path, config: str = "", **options: str) -> Iterator[Node]:
 class Coordinator(Server):
     """`countless serve --nats`; each has a directory of its own, for tokens only."""
 
-    def __init__(self, directory: Path, url: str, *options: str, **variables: str) -> None:
-        settings = {"COUNTLESS_NATS_LEASE": "1s", "COUNTLESS_NATS_SHARDS": "4", **variables}
-        before = {name: os.environ.get(name) for name in settings}
-        os.environ.update(settings)
-        try:
-            super().__init__(directory, "--nats", url, *options)
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+    def __init__(self, directory: Path, url: str, *options: str, lease: str = "1s", shards: int = 4) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / "serve.toml"
+        file.write_text(f'nats = "{url}"\nnats_lease = "{lease}"\nnats_shards = {shards}\n')
+        super().__init__(directory, "--config", str(file), *options)
+
+    def start(self) -> None:
+        super().start()
+        until(lambda: self.reader.ask("GET", "/api/v1/counters"), "every shard in somebody's hands")

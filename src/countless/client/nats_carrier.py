@@ -56,6 +56,8 @@ class NatsLine:
         if isinstance(message, nats.Closed):
             raise LinkError(f"the coordinator has hung up: {message.reason}")
         if isinstance(message, nats.Card):
+            if self.card is not None:
+                raise LinkError("two coordinators answer at once")
             self.card = message
             self._listen(nats.rounds(self._shard, message.session, nats.EVERYBODY), nats.EVERYBODY)
             self._listen(nats.rounds(self._shard, message.session, message.group), "group")

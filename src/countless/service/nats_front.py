@@ -6,7 +6,6 @@ of them go to every shard, and the answers are put together. Who may ask is deci
 
 import asyncio
 from collections.abc import Callable, MutableMapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,6 +22,8 @@ from countless.transports.nats import shard_of
 _ABOUT_ONE = ("counters", "operator", "watch")
 _MOST_BODY = (1 << 16) + 1  # one byte more than any handler takes: it says so itself
 _MOST_LISTED = 1000
+_WATCH = "/api/v1/watch/"
+_PAUSE = 0.2  # seconds until the next owner of a counter is looked for
 _AWAY = "no coordinator has this counter at present; one will within the lease"
 
 
@@ -33,6 +34,38 @@ class PassedOn:
         """As it was passed on; nobody comes here by another way."""
         grant: Grant = caller.scope.get("countless.grant", NOTHING)
         return grant
+
+
+class Relay:
+    """Passes an answer on; an endless one may come in several pieces, from one owner after the other."""
+
+    def __init__(self, send: Send, endless: bool) -> None:
+        self.status = 0
+        self._send = send
+        self._endless = endless
+        self._first = 0  # the status that was passed on
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there may be more to come."""
+        return self._endless and self.status == self._first == 200
+
+    async def __call__(self, event: MutableMapping[str, Any]) -> None:
+        """One event of an answer."""
+        if event["type"] == "http.response.start":
+            self.status = event["status"]
+            if not self._first:
+                self._first = self.status
+                await self._send(event)
+        elif self.goes_on:
+            await self._send({**event, "more_body": True})
+        elif self.status == self._first:
+            await self._send(event)
+
+    async def end(self) -> None:
+        """Of an endless one."""
+        if self._endless and self._first == 200:
+            await self._send({"type": "http.response.body"})
 
 
 class Front:
@@ -67,29 +100,29 @@ class Front:
         return Call(scope["method"], scope["path"], query, headers, bytes(body), sorted(grant.scopes), grant.site)
 
     async def _one(self, shard: int, call: Call, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def noting(event: MutableMapping[str, Any]) -> None:
-            nonlocal begun
-            begun = True
-            await send(event)
-
-        answer = asyncio.ensure_future(self._ask(shard, call, noting))
+        answer = asyncio.ensure_future(self._answer(shard, call, send))
         gone = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 answer.result()
-        except Unreachable:
-            if begun:  # its owner went away in the middle: whoever watches asks again
-                with suppress(RuntimeError):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-            else:
-                await error(_AWAY, 503)({"type": "http"}, receive, send)
         finally:
             answer.cancel()
             gone.cancel()
             await asyncio.gather(answer, gone, return_exceptions=True)
+
+    async def _answer(self, shard: int, call: Call, send: Send) -> None:
+        """Who watches a counter goes on watching when it moves: the next owner is asked for the rest."""
+        relay = Relay(send, endless=call.path.startswith(_WATCH))
+        while True:
+            try:
+                await self._ask(shard, call, relay)
+            except Unreachable:
+                if not relay.status:
+                    return await error(_AWAY, 503)({"type": "http"}, _never, send)
+            if not relay.goes_on or self._member.draining:
+                return await relay.end()
+            await asyncio.sleep(_PAUSE)
 
     async def _ask(self, shard: int, call: Call, send: Send) -> None:
         ours = self._member.shards.get(shard)
@@ -151,3 +184,7 @@ def _sites(answers: list[Any]) -> dict[str, Any]:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _never() -> MutableMapping[str, Any]:
+    raise RuntimeError("nobody reads the body of an answer")

@@ -58,8 +58,9 @@ class NatsLine:
 class NatsLines:
     """All lines of one shard in one session of its coordinator."""
 
-    def __init__(self, host: Host, shard: int, session: str, publish: Publish) -> None:
+    def __init__(self, host: Host, shard: int, session: str, leased: Callable[[], bool], publish: Publish) -> None:
         self.host = host
+        self._leased = leased
         self._shard = shard
         self._session = session
         self._publish = publish
@@ -72,7 +73,9 @@ class NatsLines:
     # From the sites
 
     async def arrived(self, subject: str, data: bytes) -> None:
-        """A message on this shard's subject."""
+        """A message on this shard's subject. Without a lease it may be meant for another; if not, it will be missed."""
+        if not self._leased():
+            return
         site, name = subject.split(".")[3:5]
         line = self._lines.get((site, name))
         try:
@@ -168,8 +171,10 @@ class NatsLines:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what is queued now."""
+        """Send what is queued now. Without a lease nothing is said: whoever waits for it will notice, and ask again."""
         due, self._due = list(self._due), {}
+        if not self._leased():
+            return
         for subject, data, start, lines in fan_out(self._shard, self._session, due, self._lines.values()):
             for line in lines:
                 line.fanned += 1

@@ -49,7 +49,8 @@ class Member:
         self._app_for = app_for
         self._bucket: KeyValue
         self._me = ""  # known to the others by this name, once we have joined
-        self._watch = Watch(settings.nats_lease)
+        self._watch = Watch()
+        self._lease = settings.nats_lease
         self._until = 0.0  # our lease, by our clock
         self._released: frozenset[int] = frozenset()
         self._starting: dict[int, asyncio.Task[None]] = {}
@@ -69,16 +70,24 @@ class Member:
     # Coming and going
 
     async def join(self) -> None:
-        """Connect, and agree with the others on the number of shards."""
+        """Connect, and agree with the others on the number of shards and on the lease."""
         self.client = await connect(self._settings.nats)
         stream = self.client.jetstream()
         await open_log(stream)
         self._bucket = await open_bucket(stream)
-        table, _ = await self._read()
-        self.number = len(table.owners)
-        if self.number != self._settings.nats_shards:
-            log.warning("there are %d shards, and that stays so (nats_shards)", self.number)
+        await self._agree()
         await self.client.subscribe(nats.SHARDS, queue="countless", cb=self._tell_number)
+
+    async def _agree(self) -> None:
+        """What the others have agreed on holds; whoever is alone may choose another lease, but not other shards."""
+        wished = self._settings
+        table, revision = await self._read()
+        while not table.beats and table.lease != wished.nats_lease:
+            await self._write(msgspec.structs.replace(table, lease=wished.nats_lease), revision)
+            table, revision = await self._read()
+        self.number, self._lease = len(table.owners), table.lease
+        if (self.number, self._lease) != (wished.nats_shards, wished.nats_lease):
+            log.warning("agreed on before: %d shards, a lease of %g seconds", self.number, self._lease)
 
     async def _tell_number(self, message: Msg) -> None:
         await message.respond(msgspec.msgpack.encode((nats.LAYOUT, self.number)))
@@ -92,7 +101,7 @@ class Member:
             except _AWAY as error:
                 log.warning("the broker does not answer: %r", error)
             try:
-                await asyncio.wait_for(self._soon.wait(), self._settings.nats_lease / _TURNS)
+                await asyncio.wait_for(self._soon.wait(), self._lease / _TURNS)
             except TimeoutError:
                 continue
 
@@ -104,7 +113,7 @@ class Member:
         shards, self.shards = self.shards, {}
         await asyncio.gather(*(shard.stop("this coordinator is going down", save=True) for shard in shards.values()))
         try:
-            await asyncio.wait_for(self._say_goodbye(), self._settings.nats_lease)
+            await asyncio.wait_for(self._say_goodbye(), self._lease)
         except _AWAY:
             log.warning("the broker does not answer: the lease will run out")
         await self.client.close()
@@ -123,7 +132,7 @@ class Member:
                 entry = await self._bucket.get(_KEY)
                 return decode(entry.value or b""), entry.revision or 0
             except KeyNotFoundError:
-                await self._write(empty(self._settings.nats_shards), 0)
+                await self._write(empty(self._settings.nats_shards, self._settings.nats_lease), 0)
 
     async def _write(self, table: Table, revision: int) -> bool:
         try:
@@ -142,7 +151,7 @@ class Member:
             after = turn(table, self._me, dead, self._released)
             if await self._write(after, revision):
                 break
-        self._until, self._released = now + self._settings.nats_lease, frozenset()
+        self._until, self._released = now + self._lease, frozenset()
         await self._settle(after)
 
     async def _begin_again(self) -> None:

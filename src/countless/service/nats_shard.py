@@ -53,7 +53,7 @@ class Shard:
         store = NatsStore(client.jetstream(), number, session, leased)
         await store.take_over()
         host = Host(store, settings)
-        lines = NatsLines(host, number, session, partial(_publish, client))
+        lines = NatsLines(host, number, session, leased, partial(_publish, client))
         shard = cls(host, app_for(host), lines, failed)
         await shard._open(client, number, TunnelExit(client, shard.app, leased))
         return shard
@@ -97,7 +97,7 @@ class Shard:
         if save:
             with suppress(CountlessError, TimeoutError):
                 await asyncio.wait_for(self.host.stop(), _LAST_SAVE)
-            await self._lines.close(reason)
+        await self._lines.close(reason)
         self.host.planner.stop()
 
 

@@ -22,6 +22,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _PATIENCE = 5.0  # seconds for the first piece of an answer
 _STILL_THERE = 2.0  # seconds between signs of life of a reader
 _MOST_PIECE = 1 << 18
+UNREACHABLE = 503
 
 
 def tunnel(shard: int) -> str:
@@ -63,6 +64,8 @@ async def pass_on(client: Client, shard: int, call: Call, send: Send) -> None:
     try:
         await client.publish(tunnel(shard), msgspec.msgpack.encode(call), reply=inbox)
         first = _piece(await pieces.next_msg(_PATIENCE))
+        if first.status == UNREACHABLE:
+            raise Unreachable("its coordinator has lost its lease")
         await send({"type": "http.response.start", "status": first.status, "headers": first.headers})
         await send({"type": "http.response.body", "body": first.body, "more_body": first.more})
         piece = first
@@ -141,9 +144,11 @@ class TunnelExit:
                 piece = Piece(body[start : start + _MOST_PIECE], rest, status, list(headers), alive)
                 await self._client.publish(inbox, msgspec.msgpack.encode(piece))
 
-        if not self._leased():
-            return
-        await run_call(self._app, call, send)
+        if self._leased():
+            await run_call(self._app, call, send)
+        else:
+            await send({"type": "http.response.start", "status": UNREACHABLE})
+            await send({"type": "http.response.body"})
 
 
 async def run_call(app: Starlette, call: Call, send: Send) -> None:

@@ -22,6 +22,7 @@ class Table(msgspec.Struct, frozen=True):
     """How things stand."""
 
     owners: tuple[str, ...]  # of each shard
+    lease: float  # in seconds: agreed on like the number of shards, because each relies on what the others do
     beats: dict[str, int] = {}  # of each coordinator that is there
 
     def of(self, member: str) -> frozenset[int]:
@@ -29,9 +30,9 @@ class Table(msgspec.Struct, frozen=True):
         return frozenset(shard for shard, owner in enumerate(self.owners) if owner == member)
 
 
-def empty(shards: int) -> Table:
+def empty(shards: int, lease: float) -> Table:
     """Before anybody has come."""
-    return Table((NOBODY,) * shards)
+    return Table((NOBODY,) * shards, lease)
 
 
 def encode(table: Table) -> bytes:
@@ -80,20 +81,19 @@ def turn(table: Table, me: str, dead: frozenset[str], released: frozenset[int]) 
         if owner == NOBODY and wanted[shard] == me and shard not in released:
             owner = me
         owners.append(owner)
-    return Table(tuple(owners), beats)
+    return Table(tuple(owners), table.lease, beats)
 
 
 def without(table: Table, me: str) -> Table:
     """I am going, and leave nothing behind."""
     beats = {member: beat for member, beat in table.beats.items() if member != me}
-    return Table(tuple(NOBODY if owner == me else owner for owner in table.owners), beats)
+    return Table(tuple(NOBODY if owner == me else owner for owner in table.owners), table.lease, beats)
 
 
 class Watch:
     """When each beat was first seen, by our own clock."""
 
-    def __init__(self, lease: float) -> None:
-        self._patience = lease * _MARGIN
+    def __init__(self) -> None:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def look(self, table: Table, now: float) -> frozenset[str]:
@@ -102,4 +102,4 @@ class Watch:
         for member, beat in table.beats.items():
             seen = before.get(member)
             self._seen[member] = seen if seen is not None and seen[0] == beat else (beat, now)
-        return frozenset(member for member, (_, since) in self._seen.items() if now - since > self._patience)
+        return frozenset(member for member, (_, since) in self._seen.items() if now - since > table.lease * _MARGIN)
