@@ -143,15 +143,15 @@ class Member:
 
     async def _turn(self) -> None:
         while True:
-            now = monotonic()
+            asked = monotonic()  # our lease counts from before, what we see of others from after
             table, revision = await self._read()
             if self._me not in table.beats:
                 await self._begin_again()
-            dead = self._watch.look(table, now) - {self._me}
+            dead = self._watch.look(table, monotonic()) - {self._me}
             after = turn(table, self._me, dead, self._released)
             if await self._write(after, revision):
                 break
-        self._until, self._released = now + self._lease, frozenset()
+        self._until, self._released = asked + self._lease, frozenset()
         await self._settle(after)
 
     async def _begin_again(self) -> None:
