@@ -1,16 +1,28 @@
 """Real NATS servers on loopback, one or a cluster, with JetStream; and coordinators behind them."""
 
+import asyncio
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import cycle, groupby
 from pathlib import Path
+from threading import Event, Thread
 from types import TracebackType
+from urllib.request import urlopen
 
+import msgspec
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+
+import countless
 from countless.client.link import LinkError
 from countless.client.nats_socket import NatsSocket
+from countless.client.reader import ServiceError
+from countless.service.nats_broker import connect
+from countless.service.nats_store import STREAM, Record
 from countless.transports.nats_address import Broker
 from support.service import PATIENCE, Server, until
 
@@ -84,6 +96,82 @@ class Coordinator(Server):
         file.write_text(f'nats = "{url}"\nnats_lease = "{lease}"\nnats_shards = {shards}\n')
         super().__init__(directory, "--config", str(file), *options)
 
+    def metrics(self) -> str:
+        with urlopen(f"{self.url}/metrics", timeout=PATIENCE) as response:  # noqa: S310
+            return str(response.read(), "utf-8")
+
     def start(self) -> None:
         super().start()
         until(lambda: self.reader.ask("GET", "/api/v1/counters"), "every shard in somebody's hands")
+
+
+class Reading:
+    """Reads a total without pause, from one coordinator after the other, and remembers whether it ever fell."""
+
+    def __init__(self, servers: Sequence[Server], counter: str) -> None:
+        self.seen: list[float] = []
+        self._servers, self._counter = servers, counter
+        self._done = False
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for server in cycle(self._servers):
+            if self._done:
+                return
+            with suppress(ServiceError):
+                self.seen.append(server.answer(self._counter)["estimate"])
+
+    def stop(self) -> None:
+        self._done = True
+        self._thread.join(PATIENCE)
+        assert len(self.seen) > 10
+        assert self.seen == sorted(self.seen)
+
+
+class Counting:
+    """A client that counts without pause, in a thread of its own, on several counters."""
+
+    def __init__(self, url: str, site: str, counters: Sequence[str]) -> None:
+        self.counted = 0  # on each counter
+        self.client = countless.connect(url, site=site)
+        self._counters = [self.client.counter(name) for name in counters]
+        self._done = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done.wait(0.002):
+            for counter in self._counters:
+                counter.add()
+            self.counted += 1
+
+    def stop(self) -> int:
+        """All of it delivered, and how much that was on each counter."""
+        self._done.set()
+        self._thread.join(PATIENCE)
+        assert self.client.close(2 * PATIENCE), self.client.trouble
+        return self.counted
+
+
+def require_fenced(url: str, shards: int) -> None:
+    """Once a coordinator has written to the log of a shard, nobody from before has: no session comes twice."""
+
+    async def look() -> None:
+        client = await connect(url)
+        for shard in range(shards):
+            writers = [record.session async for record in _log(client.jetstream(), shard)]
+            runs = [session for session, _ in groupby(writers)]
+            assert len(runs) == len(set(runs)), runs
+        await client.close()
+
+    asyncio.run(look())
+
+
+async def _log(stream: JetStreamContext, shard: int) -> AsyncIterator[Record]:
+    sequence = 0
+    with suppress(NotFoundError):
+        while True:
+            message = await stream.get_msg(STREAM, seq=sequence + 1, subject=f"countless.log.{shard}", next=True)
+            sequence = message.seq or 0
+            yield msgspec.msgpack.decode(message.data or b"", type=Record)

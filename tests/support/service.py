@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from countless.client.reader import Reader, ServiceError
 from countless.service.host import Host
@@ -88,7 +88,7 @@ class Server:
         sites: list[dict[str, Any]] = self.reader.ask("GET", "/api/v1/sites")["sites"]
         return sites
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
