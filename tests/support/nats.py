@@ -175,3 +175,16 @@ async def _log(stream: JetStreamContext, shard: int) -> AsyncIterator[Record]:
             message = await stream.get_msg(STREAM, seq=sequence + 1, subject=f"countless.log.{shard}", next=True)
             sequence = message.seq or 0
             yield msgspec.msgpack.decode(message.data or b"", type=Record)
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[list[Node]]:
+    """A broker of three nodes."""
+    ports, routes = free_ports(3), free_ports(3)
+    peers = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+    nodes = [
+        Node(directory / f"node{port}", port, f'cluster {{ name: c, listen: "127.0.0.1:{route}", routes: [{peers}] }}')
+        for port, route in zip(ports, routes, strict=True)
+    ]
+    with nodes[0], nodes[1], nodes[2]:
+        yield nodes

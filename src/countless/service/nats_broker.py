@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import TypeVar
 
 from nats.aio.client import Client
@@ -21,8 +22,10 @@ log = logging.getLogger("countless.nats")
 
 T = TypeVar("T")
 BUCKET = "countless"
-_PATIENCE = 10.0  # seconds until a coordinator that cannot reach its broker says so and ends
-_REPLICAS = (3, 1)  # three where the broker is a cluster
+_PATIENCE = 20.0  # seconds until a coordinator that cannot reach its broker says so and ends
+_COPIES = 3  # of everything, so that any one node may die
+_NO_CLUSTER = 10074  # what JetStream says on a single node to more than one copy
+_PAUSE = 0.2
 
 
 class NoBroker(CountlessError):
@@ -78,10 +81,25 @@ async def open_bucket(stream: JetStreamContext) -> KeyValue:
         return await _replicated(lambda replicas: stream.create_key_value(config, replicas=replicas))
 
 
-async def _replicated(create: Callable[[int], Awaitable[T]]) -> T:
-    for replicas in _REPLICAS[:-1]:
+async def open_both(client: Client) -> KeyValue:
+    """The stream and the bucket; a cluster that is just coming up is waited for."""
+    stream, deadline = client.jetstream(timeout=2), monotonic() + _PATIENCE
+    while True:
         try:
-            return await create(replicas)
-        except APIError as error:
-            log.info("the broker does not keep %d copies: %s", replicas, error)
-    return await create(_REPLICAS[-1])
+            await open_log(stream)
+            return await open_bucket(stream)
+        except (NatsError, TimeoutError) as error:
+            if monotonic() > deadline:
+                raise NoBroker(f"the broker has no JetStream for us: {error}") from None
+            log.info("JetStream: %r", error)
+            await asyncio.sleep(_PAUSE)
+
+
+async def _replicated(create: Callable[[int], Awaitable[T]]) -> T:
+    """Three copies where the broker is a cluster; never fewer because some of its nodes are not up yet."""
+    try:
+        return await create(_COPIES)
+    except APIError as error:
+        if error.err_code != _NO_CLUSTER:
+            raise
+        return await create(1)

@@ -22,7 +22,7 @@ from nats.js.kv import KeyValue
 from starlette.applications import Starlette
 
 from countless.service.host import Host
-from countless.service.nats_broker import connect, open_bucket, open_log
+from countless.service.nats_broker import connect, open_both
 from countless.service.nats_shard import Shard
 from countless.service.nats_store import BrokerAway, Deposed
 from countless.service.settings import Settings
@@ -72,9 +72,7 @@ class Member:
     async def join(self) -> None:
         """Connect, and agree with the others on the number of shards and on the lease."""
         self.client = await connect(self._settings.nats)
-        stream = self.client.jetstream()
-        await open_log(stream)
-        self._bucket = await open_bucket(stream)
+        self._bucket = await open_both(self.client)
         await self._agree()
         await self.client.subscribe(nats.SHARDS, queue="countless", cb=self._tell_number)
 
