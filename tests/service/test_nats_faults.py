@@ -14,6 +14,9 @@ import trustme
 
 import countless
 from countless.client.nats_socket import NatsSocket
+from countless.client.reader import Reader
+from countless.service.access import new_token
+from countless.service.nats_tokens import change_tokens
 from countless.transports import nats
 from countless.transports.nats_address import Broker
 from support.nats import Coordinator, Counting, Node, Reading, node, require_fenced
@@ -211,7 +214,7 @@ def test_tls_passwords_and_permissions_are_the_brokers(tmp_path: Path, monkeypat
             with countless.connect(f"tls://site:s0@{address}", site="web-1") as site:
                 site.counter("hits").add(5)
                 assert site.flush(20)
-            assert server.inspect("hits")["known"] == 5
+            until(lambda: server.inspect("hits")["known"] == 5, "nobody else was heard")
             for url, name, complaint in (
                 (f"tls://site:wrong@{address}", "web-1", "Authorization Violation"),
                 (f"tls://site:s0@{address}", "web-2", "Permissions Violation"),  # of another site
@@ -220,9 +223,17 @@ def test_tls_passwords_and_permissions_are_the_brokers(tmp_path: Path, monkeypat
                     stranger.counter("hits").add()
                     until(lambda: complaint in str(stranger.trouble), complaint)  # noqa: B023
                     stranger.close(0.1)
+            token = change_tokens(broker.url, lambda store: new_token(store, "read", "page"))
+            reader = Reader(server.url, token)
+            until(lambda: reader.answer("hits")["estimate"] == 5, "the token is known")
+            with pytest.raises(countless.CountlessError, match="scope operator"):
+                reader.ask("GET", "/api/v1/operator/hits")
+            with pytest.raises(countless.CountlessError, match="scope read"):
+                server.answer("hits")
+            assert change_tokens(broker.url, lambda store: store.revoke("page")) == 1
             monkeypatch.delenv("COUNTLESS_CA")
             with countless.connect(f"tls://site:s0@{address}", site="web-1") as stranger:
                 stranger.counter("hits").add()
                 until(lambda: "certificate" in str(stranger.trouble).lower(), "a complaint")
                 stranger.close(0.1)
-            assert server.inspect("hits")["known"] == 5
+            until(lambda: server.inspect("hits")["known"] == 5, "nobody else was heard")

@@ -1,4 +1,4 @@
-"""`countless token`: who may count, read or operate. Works on the state directory, beside a running coordinator."""
+"""`countless token`: who may count, read or operate. Works beside running coordinators."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,20 +16,31 @@ def token(
     state_dir: Annotated[
         Path, typer.Option(envvar="COUNTLESS_STATE_DIR", help="The coordinator's state directory.")
     ] = Path("countless-state"),
+    nats: Annotated[
+        str | None, typer.Option(envvar="COUNTLESS_NATS", help="The broker of coordinators that share their state.")
+    ] = None,
 ) -> None:
     """Create, list or revoke bearer tokens. A new token is printed this once; only its hash is kept."""
     from countless.service.access import new_token
     from countless.service.app import STATE_FILE
     from countless.service.store import Store
 
-    store = Store(state_dir / STATE_FILE)
-    try:
+    def work(store: Store) -> list[str]:
         if revoke is not None:
-            print(f"{store.revoke(revoke)} revoked")
-        elif scope is not None:
-            print(new_token(store, scope, label, site))
-        else:
-            for each in store.tokens():
-                print(f"{each.scope}\t{each.label}\t{each.site or ''}\t{each.digest.hex()[:12]}")
-    finally:
-        store.close()
+            return [f"{store.revoke(revoke)} revoked"]
+        if scope is not None:
+            return [new_token(store, scope, label, site)]
+        return [f"{each.scope}\t{each.label}\t{each.site or ''}\t{each.digest.hex()[:12]}" for each in store.tokens()]
+
+    if nats:
+        from countless.service.nats_tokens import change_tokens
+
+        lines = change_tokens(nats, work)
+    else:
+        store = Store(state_dir / STATE_FILE)
+        try:
+            lines = work(store)
+        finally:
+            store.close()
+    for line in lines:
+        print(line)

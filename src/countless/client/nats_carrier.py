@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
+from time import monotonic
 
 import msgspec
 
@@ -21,6 +22,8 @@ from countless.transports.frames import encode_frames
 from countless.transports.nats_address import Broker, Server
 from countless.transports.nats_rounds import unpack_round
 from countless.transports.nats_wire import Delivery
+
+_SILENCE = 5.0  # seconds: less than the patience of a conversation, so that its next attempt goes elsewhere
 
 
 class NatsLine:
@@ -90,6 +93,7 @@ class NatsCarrier:
         self._turn = SystemDice().below(len(self._servers))  # not everybody at the same node
         self._site = nats.token(site)
         self._shards = 0
+        self._heard = 0.0  # when the broker last said anything
         self._link: NatsSocket | None = None
         self._lines: dict[int, NatsLine] = {}
         self._calls: dict[int, int] = {}  # by subscription, the shard whose coordinators call there
@@ -113,6 +117,9 @@ class NatsCarrier:
     def open(self, shard: int) -> Callable[[bytes], None]:
         """A line with a new name."""
         link = self._connected()
+        if monotonic() - self._heard > _SILENCE:  # every line has signs of life: the node itself does not answer
+            link.shut()  # which ends the other lines too
+            raise LinkError("the broker has fallen silent")
         if shard not in self._calls.values():
             self._calls[link.listen(nats.call(shard))] = shard
         line = self._lines[shard] = NatsLine(link, shard, self._site)
@@ -123,6 +130,7 @@ class NatsCarrier:
             server = self._servers[self._turn % len(self._servers)]
             self._turn += 1
             self._link = NatsSocket(self._broker, server)
+            self._heard = monotonic()
             self._servers = list(dict.fromkeys((*self._broker.servers, *self._link.discovered)))
         return self._link
 
@@ -133,6 +141,7 @@ class NatsCarrier:
     def receive(self) -> dict[int, News]:
         """What has arrived, by shard."""
         news: dict[int, News] = {}
+        self._heard = monotonic()
         try:
             for delivery in self._link.receive() if self._link else ():
                 self._sort(delivery, news)

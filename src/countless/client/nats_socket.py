@@ -84,6 +84,11 @@ class NatsSocket:
         """What has arrived: call it when the socket is readable."""
         return [event for event in self._read() if isinstance(event, Delivery)]
 
+    def shut(self) -> None:
+        """Give it up, so that whoever waits for it finds out."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
     def drop(self) -> None:
         """Let go."""
         self.socket.close()
@@ -129,8 +134,7 @@ class NatsSocket:
         try:
             self.socket.sendall(data)
         except OSError as error:
-            with suppress(OSError):
-                self.socket.shutdown(socket.SHUT_RDWR)  # so that whoever waits for it finds out too
+            self.shut()
             raise LinkError(f"the connection to the broker broke: {error}") from error
 
 

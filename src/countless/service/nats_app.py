@@ -4,20 +4,18 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from countless.service.access import Access
-from countless.service.app import STATE_FILE, application
+from countless.service.app import application
 from countless.service.counter import Counter
 from countless.service.host import Host
 from countless.service.lives import Life
 from countless.service.nats_front import Front, PassedOn
 from countless.service.nats_member import Member
 from countless.service.settings import Settings
-from countless.service.store import Store
 
 
 class Together:
@@ -73,7 +71,6 @@ def build_nats_app(settings: Settings) -> Starlette:
         return app
 
     member, local = Member(settings, app_for), application()
-    tokens = Store(Path(settings.state_dir) / STATE_FILE)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -86,9 +83,8 @@ def build_nats_app(settings: Settings) -> Starlette:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
             await member.leave()
-            tokens.close()
 
-    access = Access(tokens)
+    access = Access(member.tokens)
     app = Starlette(routes=[Mount("/", Front(member, access, local))], lifespan=lifespan)
     for each in (app, local):
         each.state.host, each.state.access = Together(member, settings), access

@@ -95,6 +95,19 @@ async def open_both(client: Client) -> KeyValue:
             await asyncio.sleep(_PAUSE)
 
 
+def require_broker(url: str) -> None:
+    """Raise if there is none that could be used."""
+
+    async def look() -> None:
+        client = await connect(url)
+        try:
+            await open_both(client)
+        finally:
+            await client.close()
+
+    asyncio.run(look())
+
+
 async def _replicated(create: Callable[[int], Awaitable[T]]) -> T:
     """Three copies where the broker is a cluster; never fewer because some of its nodes are not up yet."""
     try:

@@ -152,6 +152,12 @@ class NatsLines:
             if line.life is not None:
                 self.host.lost(line.life, line)
 
+    def sweep(self) -> None:
+        """Now and then: who was told that its life is over, and did not even say goodbye?"""
+        for line in self._lines.values():
+            if line.life is None and monotonic() - line.heard > self.host.settings.silent_after:
+                line.close(1001, "no sign of life")
+
     # To the sites
 
     def wake(self, line: NatsLine) -> None:

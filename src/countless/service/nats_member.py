@@ -25,6 +25,7 @@ from countless.service.host import Host
 from countless.service.nats_broker import connect, open_both
 from countless.service.nats_shard import Shard
 from countless.service.nats_store import BrokerAway, Deposed
+from countless.service.nats_tokens import NatsTokens
 from countless.service.settings import Settings
 from countless.service.shards import Table, Watch, decode, empty, encode, fair, turn, without
 from countless.transports import nats
@@ -44,6 +45,7 @@ class Member:
         self.number = 0  # of all shards
         self.draining = False
         self.failing: str | None = None
+        self.tokens = NatsTokens()
         self.client: Client
         self._settings = settings
         self._app_for = app_for
@@ -73,6 +75,7 @@ class Member:
         """Connect, and agree with the others on the number of shards and on the lease."""
         self.client = await connect(self._settings.nats)
         self._bucket = await open_both(self.client)
+        await self.tokens.refresh(self._bucket)
         await self._agree()
         await self.client.subscribe(nats.SHARDS, queue="countless", cb=self._tell_number)
 
@@ -151,6 +154,7 @@ class Member:
                 break
         self._until, self._released = asked + self._lease, frozenset()
         await self._settle(after)
+        await self.tokens.refresh(self._bucket)
 
     async def _begin_again(self) -> None:
         """We are new, or were struck off: then all we had is somebody else's."""

@@ -78,6 +78,7 @@ class Shard:
         while True:
             await asyncio.sleep(min(_TICK, self.host.settings.silent_after / 4))
             self.host.tick()
+            self._lines.sweep()
 
     def _look(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

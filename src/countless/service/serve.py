@@ -34,8 +34,13 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, log_level: str = "warning") -> None:
     """Until the process is told to stop. Raises before it listens if the settings or the state are no good."""
     settings.require_safe()
-    Store(Path(settings.state_dir) / STATE_FILE).close()
     app = build_app(settings)
+    if settings.nats:
+        from countless.service.nats_broker import require_broker
+
+        require_broker(settings.nats)
+    else:
+        Store(Path(settings.state_dir) / STATE_FILE).close()
     config = uvicorn.Config(
         app,
         host=settings.host,

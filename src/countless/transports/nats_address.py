@@ -47,20 +47,20 @@ class Broker(NamedTuple):
         return f"{scheme}://{','.join(server.netloc for server in self.servers)}"
 
     @classmethod
-    def of(cls, url: str) -> "Broker":
+    def of(cls, url: str, name: str = "url") -> "Broker":
         """From one address, or from several with commas between them; the first may say who we are."""
         scheme = next((each for each in SCHEMES if url.startswith(each)), None)
         if scheme is None:
-            raise InvalidParameter("url", hidden(url), _ALLOWED)
+            raise InvalidParameter(name, hidden(url), _ALLOWED)
         servers, login = [], {}
         for part in url.removeprefix(scheme).split(","):
             parts = urlsplit(part if "://" in part else scheme + part)
             try:
                 host, port = parts.hostname, parts.port or PORT
             except ValueError:
-                raise InvalidParameter("url", hidden(url), _ALLOWED) from None
+                raise InvalidParameter(name, hidden(url), _ALLOWED) from None
             if not host or parts.path.strip("/") or parts.query:
-                raise InvalidParameter("url", hidden(url), _ALLOWED)
+                raise InvalidParameter(name, hidden(url), _ALLOWED)
             servers.append(Server(host, port, scheme == "tls://"))
             if parts.username and parts.password is not None:
                 login = {"user": unquote(parts.username), "pass": unquote(parts.password)}
