@@ -190,7 +190,10 @@ def test_the_broker_is_killed_and_comes_back(broker: Node, pair: tuple[Coordinat
 PERMISSIONS = """
 tls {{ cert_file: "{cert}", key_file: "{key}" }}
 authorization {{ users: [
-    {{ user: coordinator, password: "c0" }}
+    {{ user: coordinator, password: "c0", permissions: {{
+        publish: ["countless.>", "_INBOX.>", "$JS.API.>", "$KV.countless.>"]
+        subscribe: ["countless.up.>", "countless.shards", "countless.http.*", "_INBOX.>"]
+    }} }}
     {{ user: site, password: "s0", permissions: {{
         publish: ["countless.shards", "countless.up.*.web-1.>"]
         subscribe: ["countless.down.*.web-1.>", "countless.call.*", "countless.round.>"]
