@@ -7,11 +7,12 @@ beat for longer than that (`service/shards.py`), and then our next beat fails.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from secrets import token_hex
 from signal import SIGTERM, raise_signal
 from time import monotonic
+from typing import Any
 
 import msgspec
 from nats.aio.client import Client
@@ -28,12 +29,14 @@ from countless.service.nats_store import BrokerAway, Deposed
 from countless.service.nats_tokens import NatsTokens
 from countless.service.settings import Settings
 from countless.service.shards import Table, Watch, decode, empty, encode, fair, turn, without
+from countless.service.store import StoreError
 from countless.transports import nats
 
 log = logging.getLogger("countless.nats")
 
 _KEY = "table"
 _TURNS = 4  # in a lease
+_TAKEN = "another coordinator has taken over"
 _AWAY = (NatsError, TimeoutError, OSError, BrokerAway)
 
 
@@ -54,9 +57,9 @@ class Member:
         self._watch = Watch()
         self._lease = settings.nats_lease
         self._until = 0.0  # our lease, by our clock
-        self._released: frozenset[int] = frozenset()
-        self._starting: dict[int, asyncio.Task[None]] = {}
-        self._chores: set[asyncio.Task[None]] = set()
+        self._taking: dict[int, asyncio.Task[None]] = {}
+        self._leaving: dict[int, asyncio.Task[None]] = {}
+        self._released: set[int] = set()  # saved and stopped, but still ours in the table
         self._soon = asyncio.Event()
 
     def leased(self) -> bool:
@@ -108,9 +111,9 @@ class Member:
 
     async def leave(self) -> None:
         """Give everything back."""
-        for task in self._starting.values():
+        for task in self._taking.values():
             task.cancel()
-        await asyncio.gather(*self._starting.values(), return_exceptions=True)
+        await asyncio.gather(*self._taking.values(), *self._leaving.values(), return_exceptions=True)
         shards, self.shards = self.shards, {}
         await asyncio.gather(*(shard.stop("this coordinator is going down", save=True) for shard in shards.values()))
         try:
@@ -149,30 +152,34 @@ class Member:
             if self._me not in table.beats:
                 await self._begin_again()
             dead = self._watch.look(table, monotonic()) - {self._me}
-            after = turn(table, self._me, dead, self._released)
+            released = frozenset(self._released)
+            after = turn(table, self._me, dead, released)
             if await self._write(after, revision):
                 break
-        self._until, self._released = asked + self._lease, frozenset()
-        await self._settle(after)
+        self._until = asked + self._lease
+        self._released -= released
+        self._settle(after)
         await self.tokens.refresh(self._bucket)
 
     async def _begin_again(self) -> None:
         """We are new, or were struck off: then all we had is somebody else's."""
+        for task in self._taking.values():
+            task.cancel()
+        await asyncio.gather(*self._taking.values(), *self._leaving.values(), return_exceptions=True)
         for number in list(self.shards):
-            await self._let_go(number, "another coordinator has taken over", save=False)
-        self._me = token_hex(8)
+            await self._let_go(number, _TAKEN, save=False)
+        self._me, self._released = token_hex(8), set()
 
-    async def _settle(self, table: Table) -> None:
+    def _settle(self, table: Table) -> None:
+        """Begin to take, and to let go, without waiting: the next beat must not be late."""
         mine, wanted = table.of(self._me), fair(table.beats, self.number)
-        for number in self.shards.keys() - mine:
-            await self._let_go(number, "another coordinator has taken over", save=False)
-        leaving = [number for number in self.shards if wanted[number] != self._me]
-        await asyncio.gather(*(self._let_go(number, "moved to another coordinator", save=True) for number in leaving))
-        if leaving:
-            self._released = frozenset(leaving)
-            self._soon.set()
-        for number in mine - self.shards.keys() - self._starting.keys() - set(leaving):
-            self._starting[number] = asyncio.create_task(self._take(number))
+        for number in list(self.shards):
+            if number not in mine:
+                self._leave_to_others(number, _TAKEN, save=False)
+            elif wanted[number] != self._me:
+                self._leave_to_others(number, "moved to another coordinator", save=True)
+        for number in mine - self.shards.keys() - self._taking.keys() - self._leaving.keys() - self._released:
+            _begin(self._taking, number, self._take(number))
 
     async def _take(self, number: int) -> None:
         try:
@@ -181,10 +188,20 @@ class Member:
             self.shards[number] = shard
             if self.draining:
                 shard.host.drain()
-        except _AWAY as error:
-            log.warning("shard %d cannot be read yet: %r", number, error)
-        finally:
-            del self._starting[number]
+        except (*_AWAY, StoreError, Deposed) as error:
+            log.warning("shard %d cannot be taken over yet: %r", number, error)
+        except Exception as error:
+            self._failed(number, error)
+
+    def _leave_to_others(self, number: int, reason: str, save: bool) -> None:
+        async def leave() -> None:
+            await self._let_go(number, reason, save)
+            if save:
+                self._released.add(number)
+                self._soon.set()
+
+        if number not in self._leaving:
+            _begin(self._leaving, number, leave())
 
     async def _let_go(self, number: int, reason: str, save: bool) -> None:
         shard = self.shards.pop(number, None)
@@ -194,10 +211,13 @@ class Member:
     def _failed(self, number: int, error: BaseException) -> None:
         if isinstance(error, Deposed):
             log.warning("shard %d: %s", number, error)
-            task = asyncio.get_running_loop().create_task(self._let_go(number, str(error), save=False))
-            self._chores.add(task)
-            task.add_done_callback(self._chores.discard)
-            return
+            return self._leave_to_others(number, _TAKEN, save=False)
         self.failing = f"failed: {error}"
         log.critical("a shard has failed: please report this", exc_info=error)
-        raise_signal(SIGTERM)
+        return raise_signal(SIGTERM)
+
+
+def _begin(tasks: dict[int, asyncio.Task[None]], number: int, work: Coroutine[Any, Any, None]) -> None:
+    """Something that is done in the background, and forgotten when it is done."""
+    task = tasks[number] = asyncio.create_task(work)
+    task.add_done_callback(lambda _: tasks.pop(number))

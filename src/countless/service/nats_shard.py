@@ -55,22 +55,26 @@ class Shard:
         host = Host(store, settings)
         lines = NatsLines(host, number, session, leased, partial(_publish, client))
         shard = cls(host, app_for(host), lines, failed)
-        await shard._open(client, number, TunnelExit(client, shard.app, leased))
+        try:
+            await shard._open(client, number, TunnelExit(client, shard.app, leased))
+        except BaseException:
+            await shard.stop("not yet", save=False)
+            raise
         return shard
 
     async def _open(self, client: Client, number: int, tunnel_exit: TunnelExit) -> None:
         async def from_site(message: Msg) -> None:
             await self._lines.arrived(message.subject, message.data)
 
-        for work in (self.host.run(), self._tick(), self._lines.write()):
-            task = asyncio.create_task(work)
+        for work in (self.host.settled(), self.host.run(), self._tick(), self._lines.write()):
+            self._tasks.append(asyncio.create_task(work))
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:  # what the log said can be seen; or something has failed
+            task.result()
+        for task in self._tasks:
             task.add_done_callback(self._look)
-            self._tasks.append(task)
-        await self.host.settled()  # what the log said can be seen
-        self._subscriptions = [
-            await client.subscribe(nats.up(number, "*", "*"), cb=from_site),
-            await client.subscribe(tunnel(number), cb=tunnel_exit.request),
-        ]
+        for subject, heard in ((nats.up(number, "*", "*"), from_site), (tunnel(number), tunnel_exit.request)):
+            self._subscriptions.append(await client.subscribe(subject, cb=heard))
         await client.flush()
         await self._lines.call()
 

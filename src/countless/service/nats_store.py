@@ -30,6 +30,7 @@ _PART = 1 << 18  # bytes of a message: a quarter of what brokers allow by defaul
 _PURGE_AFTER = 1000  # messages: reading them all takes about a second
 _WRONG_LAST_SEQUENCE = (10071, 10164)
 _PATIENCE = 5.0  # seconds
+_ATTEMPTS = 20  # to take over: the owner before has lost its lease, so it will not write for long
 
 
 class Deposed(CountlessError):
@@ -71,14 +72,12 @@ class NatsStore(Store):
 
     async def take_over(self) -> None:
         """Read all there is, and append a record of ours: from now on nobody else's appends succeed."""
-        while True:
+        for _ in range(_ATTEMPTS):
             await self._read()
             self._number += 1
-            try:
-                await self._append(Record(self._session, self._number, 0, 1, _encode(Changes())))
-            except Deposed:  # the owner before was faster once more
-                continue
-            return
+            with suppress(Deposed):  # the owner before was faster once more
+                return await self._append(Record(self._session, self._number, 0, 1, _encode(Changes())))
+        raise BrokerAway("the owner before writes faster than its log can be read")
 
     async def _read(self) -> None:
         while True:
