@@ -165,8 +165,10 @@ def test_the_stream_and_the_bucket_can_be_opened_twice(broker: Node) -> None:
     async def story(stream: JetStreamContext) -> None:
         await open_log(stream)
         first, again = await open_bucket(stream), await open_bucket(stream)
-        revision = await first.put("key", b"value")
-        assert (await again.get("key")).revision == revision
+        _, revision = await first.get("key")
+        assert await first.put("key", b"value", revision)
+        assert not await again.put("key", b"other", revision)
+        assert (await again.get("key"))[0] == b"value"
 
     play(broker, story)
 

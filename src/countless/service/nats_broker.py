@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StreamConfig
-from nats.js.errors import APIError, BucketNotFoundError, NotFoundError
+from nats.js.errors import APIError, BucketNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 
 from countless.client.link import tls_context
@@ -72,16 +72,41 @@ async def open_log(stream: JetStreamContext) -> None:
         await _replicated(lambda replicas: stream.add_stream(config, num_replicas=replicas))
 
 
-async def open_bucket(stream: JetStreamContext) -> KeyValue:
-    """The bucket of the table."""
+class Bucket:
+    """Keys that are only ever written by whoever has read them last."""
+
+    def __init__(self, stream: JetStreamContext, bucket: KeyValue) -> None:
+        self._stream = stream
+        self._bucket = bucket
+
+    async def get(self, key: str) -> tuple[bytes, int]:
+        """The value and its revision; 0 if there is none. From the leader: of a copy that lags, no write succeeds."""
+        try:
+            message = await self._stream.get_last_msg(f"KV_{BUCKET}", f"$KV.{BUCKET}.{key}")
+        except NotFoundError:
+            return b"", 0
+        return message.data or b"", message.seq or 0
+
+    async def put(self, key: str, value: bytes, revision: int) -> bool:
+        """False: somebody else was faster."""
+        try:
+            await self._bucket.update(key, value, last=revision)
+        except KeyWrongLastSequenceError:
+            return False
+        return True
+
+
+async def open_bucket(stream: JetStreamContext) -> Bucket:
+    """The bucket of the table and of the tokens."""
     try:
-        return await stream.key_value(BUCKET)
+        bucket = await stream.key_value(BUCKET)
     except BucketNotFoundError:
         config = KeyValueConfig(BUCKET, description="who has which shard", history=1)
-        return await _replicated(lambda replicas: stream.create_key_value(config, replicas=replicas))
+        bucket = await _replicated(lambda replicas: stream.create_key_value(config, replicas=replicas))
+    return Bucket(stream, bucket)
 
 
-async def open_both(client: Client) -> KeyValue:
+async def open_both(client: Client) -> Bucket:
     """The stream and the bucket; a cluster that is just coming up is waited for."""
     stream, deadline = client.jetstream(timeout=2), monotonic() + _PATIENCE
     while True:

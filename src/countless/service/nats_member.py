@@ -18,12 +18,11 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
-from nats.js.kv import KeyValue
 from starlette.applications import Starlette
 
+from countless.randomness import SystemDice
 from countless.service.host import Host
-from countless.service.nats_broker import connect, open_both
+from countless.service.nats_broker import Bucket, connect, open_both
 from countless.service.nats_shard import Shard
 from countless.service.nats_store import BrokerAway, Deposed
 from countless.service.nats_tokens import NatsTokens
@@ -36,6 +35,7 @@ log = logging.getLogger("countless.nats")
 
 _KEY = "table"
 _TURNS = 4  # in a lease
+_CONFLICT = 50  # after one, up to this part of a lease until the next attempt
 _TAKEN = "another coordinator has taken over"
 _AWAY = (NatsError, TimeoutError, OSError, BrokerAway)
 
@@ -52,7 +52,7 @@ class Member:
         self.client: Client
         self._settings = settings
         self._app_for = app_for
-        self._bucket: KeyValue
+        self._bucket: Bucket
         self._me = ""  # known to the others by this name, once we have joined
         self._watch = Watch()
         self._lease = settings.nats_lease
@@ -132,18 +132,13 @@ class Member:
 
     async def _read(self) -> tuple[Table, int]:
         while True:
-            try:
-                entry = await self._bucket.get(_KEY)
-                return decode(entry.value or b""), entry.revision or 0
-            except KeyNotFoundError:
-                await self._write(empty(self._settings.nats_shards, self._settings.nats_lease), 0)
+            value, revision = await self._bucket.get(_KEY)
+            if revision:
+                return decode(value), revision
+            await self._write(empty(self._settings.nats_shards, self._settings.nats_lease), 0)
 
     async def _write(self, table: Table, revision: int) -> bool:
-        try:
-            await self._bucket.update(_KEY, encode(table), last=revision)
-        except KeyWrongLastSequenceError:  # somebody else was faster
-            return False
-        return True
+        return await self._bucket.put(_KEY, encode(table), revision)
 
     async def _turn(self) -> None:
         while True:
@@ -156,6 +151,7 @@ class Member:
             after = turn(table, self._me, dead, released)
             if await self._write(after, revision):
                 break
+            await asyncio.sleep(self._lease * SystemDice().fraction() / _CONFLICT)
         self._until = asked + self._lease
         self._released -= released
         self._settle(after)

@@ -5,10 +5,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
-from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
-from nats.js.kv import KeyValue
 
-from countless.service.nats_broker import connect, open_both
+from countless.service.nats_broker import Bucket, connect, open_both
 from countless.service.store import Store, Token
 
 T = TypeVar("T")
@@ -23,25 +21,16 @@ class NatsTokens(Store):
         self._tokens: dict[bytes, Token] = {}
         self._revision = 0
 
-    async def refresh(self, bucket: KeyValue) -> None:
+    async def refresh(self, bucket: Bucket) -> None:
         """Look whether somebody has changed them."""
-        try:
-            entry = await bucket.get(_KEY)
-        except KeyNotFoundError:
-            return
-        if entry.revision != self._revision:
-            self._tokens = {
-                token.digest: token for token in msgspec.json.decode(entry.value or b"[]", type=list[Token])
-            }
-            self._revision = entry.revision or 0
+        value, revision = await bucket.get(_KEY)
+        if revision != self._revision:
+            self._tokens = {token.digest: token for token in msgspec.json.decode(value or b"[]", type=list[Token])}
+            self._revision = revision
 
-    async def write(self, bucket: KeyValue) -> bool:
+    async def write(self, bucket: Bucket) -> bool:
         """Unless somebody else has changed them meanwhile."""
-        try:
-            await bucket.update(_KEY, msgspec.json.encode(self.tokens()), last=self._revision)
-        except KeyWrongLastSequenceError:
-            return False
-        return True
+        return await bucket.put(_KEY, msgspec.json.encode(self.tokens()), self._revision)
 
     def add_token(self, token: Token) -> None:
         """One more."""
