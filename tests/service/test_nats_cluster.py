@@ -11,7 +11,7 @@ from support.service import until
 pytestmark = pytest.mark.slow
 
 COUNTERS = ["n0", "n1", "n3", "n6"]  # one in each shard
-KILLS = 4
+KILLS = 3
 
 
 def test_nodes_and_coordinators_are_killed_under_load(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_nodes_and_coordinators_are_killed_under_load(tmp_path: Path) -> None:
             for _ in range(KILLS):
                 victim = (nodes[dice.below(3)], (one, two)[dice.below(2)])[dice.below(2)]
                 victim.kill()
-                assert all(each.client.flush(40) for each in counting)  # two of three nodes are enough
+                assert all(each.client.flush(60) for each in counting)  # two of three nodes are enough
                 victim.start()
                 if victim in nodes:
                     until(nodes[nodes.index(victim)].answers, "the node is back")
@@ -34,5 +34,7 @@ def test_nodes_and_coordinators_are_killed_under_load(tmp_path: Path) -> None:
             for each in reading:
                 each.stop()
             for name in COUNTERS:
-                until(lambda: one.inspect(name)["known"] == two.inspect(name)["known"] == total, "everything")  # noqa: B023
+                for server in (one, two):
+                    until(lambda: server.answer(name), "an answer from both")  # noqa: B023
+                    assert server.inspect(name)["known"] == total
         require_fenced(url, 4)

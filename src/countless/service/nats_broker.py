@@ -15,7 +15,7 @@ from nats.js.kv import KeyValue
 
 from countless.client.link import tls_context
 from countless.errors import CountlessError
-from countless.service.nats_store import STREAM, SUBJECTS
+from countless.service.nats_store import PATIENCE, STREAM, SUBJECTS
 from countless.transports.nats_address import Broker, Credentials
 
 log = logging.getLogger("countless.nats")
@@ -108,7 +108,7 @@ async def open_bucket(stream: JetStreamContext) -> Bucket:
 
 async def open_both(client: Client) -> Bucket:
     """The stream and the bucket; a cluster that is just coming up is waited for."""
-    stream, deadline = client.jetstream(timeout=2), monotonic() + _PATIENCE
+    stream, deadline = client.jetstream(timeout=PATIENCE), monotonic() + _PATIENCE
     while True:
         try:
             await open_log(stream)

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from countless.errors import CountlessError
 from countless.service.host import Host
 from countless.service.nats_lines import NatsLines
-from countless.service.nats_store import NatsStore
+from countless.service.nats_store import PATIENCE, NatsStore
 from countless.service.nats_tunnel import TunnelExit, tunnel
 from countless.service.settings import Settings
 from countless.transports import nats
@@ -50,7 +50,7 @@ class Shard:
     ) -> "Shard":
         """From its log; whoever had it before cannot write to that any more."""
         session = token_hex(8)
-        store = NatsStore(client.jetstream(), number, session, leased)
+        store = NatsStore(client.jetstream(timeout=PATIENCE), number, session, leased)
         await store.take_over()
         host = Host(store, settings)
         lines = NatsLines(host, number, session, leased, partial(_publish, client))

@@ -29,7 +29,7 @@ SUBJECTS = "countless.log.*"
 _PART = 1 << 18  # bytes of a message: a quarter of what brokers allow by default
 _PURGE_AFTER = 1000  # messages: reading them all takes about a second
 _WRONG_LAST_SEQUENCE = (10071, 10164)
-_PATIENCE = 5.0  # seconds
+PATIENCE = 2.0  # seconds: a stream without a leader does not answer at all, so ask again rather than wait
 _ATTEMPTS = 20  # to take over: the owner before has lost its lease, so it will not write for long
 
 
@@ -145,7 +145,7 @@ class NatsStore(Store):
         expected = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(self._last)}
         payload = msgspec.msgpack.encode(record)
         try:
-            done = await self._stream.publish(self._subject, payload, _PATIENCE, STREAM, headers=expected)
+            done = await self._stream.publish(self._subject, payload, PATIENCE, STREAM, headers=expected)
             self._last = done.seq
         except APIError as error:
             if error.err_code not in _WRONG_LAST_SEQUENCE:

@@ -86,7 +86,7 @@ class Post:
     async def stop(self) -> None:
         """The last delivery."""
         await self._deliver()
-        self._disk.shutdown()
+        await asyncio.to_thread(self._disk.shutdown)  # a save that is under way may need this loop
 
     async def _deliver(self) -> None:
         changes, answers = self._take()
