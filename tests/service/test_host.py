@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from countless.core.answer import State
 from countless.core.messages import Address, Repace, Report, Snapshot, StartRound
 from countless.errors import InvalidParameter, ProtocolError
+from countless.service.host import Host
+from countless.service.settings import Settings
 from countless.service.store import Changes, Config, Store
 from countless.transports.frames import Again, Buried, Hello, Join, Leave, Left, Refused, Sync, Synced, Welcome
 from support.service import FakeLine, bench
@@ -297,3 +299,38 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
             table.host.lost(life, broken)
 
     asyncio.run(run())
+
+
+class LoopStore(Store):
+    """A disk that needs the loop to go on, as a broker does."""
+
+    blocked = False
+    gate: asyncio.Event
+    loop: asyncio.AbstractEventLoop
+
+    def save(self, changes: Changes) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(self.gate.wait(), self.loop).result(5)
+        except TimeoutError:
+            self.blocked = True
+        super().save(changes)
+
+
+def test_the_last_save_waits_for_the_one_before_without_blocking_the_loop() -> None:
+    async def story() -> None:
+        store = LoopStore(None)
+        store.gate, store.loop = asyncio.Event(), asyncio.get_running_loop()
+        host = Host(store, Settings())
+        running = asyncio.create_task(host.run())
+        host.create("hits", Config())
+        while not store.gate._waiters:
+            await asyncio.sleep(0)
+        running.cancel()
+        stopping = asyncio.create_task(host.stop())
+        await asyncio.sleep(0)
+        store.gate.set()
+        await stopping
+        assert not store.blocked
+        assert list(store.load()) == ["hits"]
+
+    play(story())

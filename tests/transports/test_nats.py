@@ -1,10 +1,12 @@
 """What stands around a frame on NATS: names, numbers, cards, packets, and the wire of the broker itself."""
 
+import base64
 import json
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,3 +138,16 @@ def test_a_file_that_holds_no_credentials_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "nothing"):
         with pytest.raises(InvalidParameter, match="COUNTLESS_NATS_CREDS"):
             Credentials(path)
+
+
+def test_credentials_sign_what_the_broker_asks(tmp_path: Path) -> None:
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    seed = base64.b32encode(b"\x95\x00" + bytes(range(32)) + b"\x00\x00").decode().rstrip("=")
+    (tmp_path / "creds").write_text(
+        f"-----BEGIN NATS USER JWT-----\neyJ0.e30.x-_\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+    credentials = Credentials(tmp_path / "creds")
+    assert credentials.jwt == "eyJ0.e30.x-_"
+    signature = base64.urlsafe_b64decode(credentials.sign("nonce") + b"==")
+    key.public_key().verify(signature, b"nonce")
