@@ -76,6 +76,7 @@ def build_nats_app(settings: Settings) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await member.join()
         beating = asyncio.create_task(member.run())
+        beating.add_done_callback(member.look)
         try:
             yield
         finally:

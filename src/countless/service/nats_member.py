@@ -152,6 +152,7 @@ class Member:
             if await self._write(after, revision):
                 break
             await asyncio.sleep(self._lease * SystemDice().fraction() / _CONFLICT)
+        self._lease = after.lease
         self._until = asked + self._lease
         self._released -= released
         self._settle(after)
@@ -208,9 +209,17 @@ class Member:
         if isinstance(error, Deposed):
             log.warning("shard %d: %s", number, error)
             return self._leave_to_others(number, _TAKEN, save=False)
+        return self._fail(error)
+
+    def look(self, running: asyncio.Task[None]) -> None:
+        """`run` has ended: if not by our will, this coordinator must not look alive."""
+        if not running.cancelled() and running.exception() is not None:
+            self._fail(running.exception() or RuntimeError())
+
+    def _fail(self, error: BaseException) -> None:
         self.failing = f"failed: {error}"
-        log.critical("a shard has failed: please report this", exc_info=error)
-        return raise_signal(SIGTERM)
+        log.critical("a coordinator has failed: please report this", exc_info=error)
+        raise_signal(SIGTERM)
 
 
 def _begin(tasks: dict[int, asyncio.Task[None]], number: int, work: Coroutine[Any, Any, None]) -> None:
