@@ -11,11 +11,11 @@ from support.service import until
 pytestmark = pytest.mark.slow
 
 COUNTERS = ["n0", "n1", "n3", "n6"]  # one in each shard
-KILLS = 3
+KILLS = 4  # two different nodes, both coordinators
 
 
 def test_nodes_and_coordinators_are_killed_under_load(tmp_path: Path) -> None:
-    dice = SeededDice(3)
+    dice = SeededDice(7)
     with cluster(tmp_path / "broker") as nodes:
         url = ",".join(node.url for node in nodes)
         with Coordinator(tmp_path / "one", url) as one, Coordinator(tmp_path / "two", url) as two:
