@@ -103,7 +103,8 @@ class Meter:
         return self._site.exactly()
 
     def _add_many(self, n: int) -> None:
-        require_increment(n)
+        if type(n) is not int or n < 0:
+            require_increment(n)
         with self._lock:
             self._batched += n
             self._advance()
@@ -111,11 +112,12 @@ class Meter:
     def _advance(self) -> None:
         if self._deliver is None:
             raise InvalidParameter("site", self._site.address.site, "a site that has not been removed")
-        now = self._observe()
-        messages = self._site.advance(now)
-        self._arm(now)
+        now, site = self._observe(), self._site
+        messages = site.advance(now)
+        if now < site.next_at:  # `_arm`, without the call
+            self._due = site.next_at + self._blanks - self._batched
         if messages:
-            self._deliver(self._site, messages)
+            self._deliver(site, messages)
 
     def _observe(self) -> int:
         self._due = _AT_ONCE

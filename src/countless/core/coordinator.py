@@ -71,20 +71,20 @@ class Coordinator:
         for address, known in memory.known if memory else ():
             self._ledger.enter(address, known, -1)
         if memory:
-            self._opening = Opening(scheme.name, Counting())
+            self._set(Opening(scheme.name, Counting()))
             for entry in self._ledger:  # nobody has answered yet
                 entry.asked = True
                 self._pending += 1
         else:
-            self._opening = self._fresh_opening()
+            self._set(self._fresh_opening())
             self._begin()
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.counter!r}: {self.answer}>"
 
-    @property
-    def _publisher(self) -> Publisher:
-        return self._opening.publisher
+    def _set(self, opening: Opening) -> None:
+        self._opening = opening
+        self._publisher: Publisher = opening.publisher
 
     # What can be read
 
@@ -173,18 +173,15 @@ class Coordinator:
 
     def receive(self, address: Address, message: UpMessage) -> Outbox:
         """A site spoke."""
-        entry = self._ledger[address]
+        entry = self._ledger.entry_of(address)
         if message.round != self.round:
             self._require_known_round(address, message)
             self._hear_from(entry)
             return self._from_the_past(entry, message)
-        if isinstance(message, Report):
-            self._require_possible(entry, message)
-        if entry.silent:
-            self._hear_from(entry)
-        entry.told = True
-        if isinstance(message, Report):
+        if type(message) is Report:
             return self._reported(entry, message)
+        self._hear_from(entry)
+        entry.told = True
         if entry.asked:
             return self._answered(entry, message.count)
         return self._answered_late(entry, message.count)
@@ -217,26 +214,29 @@ class Coordinator:
 
     # Inside a round
 
-    @staticmethod
-    def _require_possible(entry: Entry, report: Report) -> None:
-        # Not so for a site that was given another pace on the way: it may look at the same events twice.
-        if entry.asked or entry.repaced or not entry.present or report.crossings <= entry.crossings:
-            return
-        if report.count < entry.known or report.crossings > report.count - entry.base:
-            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
-
     def _reported(self, entry: Entry, report: Report) -> Outbox:
-        news = report.crossings - entry.crossings
+        """Nearly every message is a report, and nearly every report has no consequences: this is the short way."""
+        count, crossings = report.count, report.crossings
+        news, before = crossings - entry.crossings, entry.known
+        if news > 0 and (count < before or crossings > count - entry.base):
+            self._require_possible(entry, report)
+        if entry.silent:
+            self._hear_from(entry)
+        entry.told = True
         if news <= 0 or not entry.present:
             return []
-        if entry.asked:  # overtook its own Snapshot: keep it until the round begins
-            entry.known, entry.crossings = max(entry.known, report.count), report.crossings
-            return []
-        before = entry.known
-        entry.known, entry.crossings = max(before, report.count), report.crossings
-        if self._pending:
+        entry.crossings = crossings
+        if count > before:
+            entry.known = count
+        if entry.asked or self._pending:  # it overtook Snapshots, perhaps its own: kept until the round begins
             return []
         return self._follow(entry, self._publisher.hear(entry, before, news))
+
+    @staticmethod
+    def _require_possible(entry: Entry, report: Report) -> None:
+        # A site that was given another pace on the way may look at the same events twice.
+        if entry.present and not (entry.asked or entry.repaced):
+            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
 
     def _follow(self, entry: Entry, consequence: Consequence | None) -> Outbox:
         self._publish()
@@ -251,8 +251,9 @@ class Coordinator:
 
     def _publish(self) -> None:
         # The truth never falls, so the largest estimate so far is at least as good as the last one.
-        if self._publisher.estimate > self.published:
-            self.published = self._publisher.estimate
+        estimate = self._publisher.estimate
+        if estimate > self.published:
+            self.published = estimate
 
     # From one round to the next
 
@@ -297,7 +298,7 @@ class Coordinator:
         knows = self._publisher.knows
         self.round += 1
         self._joined = 0
-        self._opening = opening
+        self._set(opening)
         self._ledger.settle()
         outbox: Outbox = []
         for slot, entry in enumerate(self._ledger):
