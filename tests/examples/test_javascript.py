@@ -38,7 +38,7 @@ for await (const line of createInterface({ input: process.stdin })) {
 
 @pytest.fixture(scope="module")
 def player() -> Any:
-    command = [NODE, "--input-type=module", "-e", PLAYER, EXAMPLE]
+    command: list[str | Path] = [NODE, "--input-type=module", "-e", PLAYER, EXAMPLE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         yield process
