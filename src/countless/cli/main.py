@@ -26,6 +26,7 @@ VERBS = (
     "sites",
     "token",
     "validate",
+    "doctor",
 )
 
 
