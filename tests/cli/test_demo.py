@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "countless.cli.main", "demo"]
 
 def test_in_a_pipe_it_tells_the_story_in_plain_lines() -> None:
     """Ours holds: false alarm 5 % over the whole life of a counter by the promise, about never as measured."""
-    small = ["--processes", "4", "--events", "300000"]
+    small = ["--processes", "4"]
     output = subprocess.run([*COMMAND, *small], capture_output=True, text=True, check=True, env=environment()).stdout
     assert "\x1b" not in output
     acted = r"^traffic that reacts.* 100%: countless .*, (\w+)\), classical .*, (\w+)\)$"

@@ -13,7 +13,7 @@ from countless.tracker import Tracker
 
 ORDINARY, REACTING = "ordinary traffic", "traffic that reacts to the answers"
 _BURSTS = 40
-_PROBES = 15  # pieces of traffic after which the attack gives up on a site
+_PROBES = 10  # pieces of traffic after which the attack gives up on a site
 
 Events = list[tuple[int, int]]
 
@@ -138,7 +138,7 @@ def _spread(sites: int, events: int, dice: SeededDice) -> Events:
 
 def _stop_after_jump(side: Side, site: int, sites: int) -> None:
     """Feed a site, piece by piece, until the answer moves; then leave it for good, just after it was overestimated."""
-    before, piece = side.estimate, max(1, int(side.alpha * side.total / (3 * sites)))
+    before, piece = side.estimate, max(1, int(side.alpha * side.total / (2 * sites)))
     for _ in range(_PROBES):
         side.add([(site, piece)])
         if side.estimate != before:
