@@ -15,6 +15,7 @@ def main() -> None:
 
     from countless.cli import (
         add,
+        agent,
         attack,
         audit,
         counters,
@@ -46,6 +47,7 @@ def main() -> None:
     app.command(epilog=audit.EXAMPLE)(audit.audit)
     app.command(epilog=demo.EXAMPLE)(demo.demo)
     app.command(epilog=serve.EXAMPLE)(serve.serve)
+    app.command(epilog=agent.EXAMPLE)(agent.agent)
     app.command(epilog=add.EXAMPLE)(add.add)
     app.command(epilog=get.EXAMPLE)(get.get)
     app.command(epilog=watch.EXAMPLE)(watch.watch)

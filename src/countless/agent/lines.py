@@ -1,0 +1,138 @@
+"""StatsD lines, as programs in any language send them: `name:value|c|@rate|#tag:value,tag`.
+
+The dialects are StatsD's own and DogStatsD's (several values in one line, tags, and sections that say where a line
+comes from). Only counters are counted. Whatever a line is not counted for has a `Reason`, and nothing is guessed: a
+name is never rewritten, because two counters might become one, and a section nobody knows might have been a rate.
+"""
+
+import re
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+ONE = 10**18  # amounts are integers: this many stand for one event
+MOST = (1 << 63) - 1  # events in one line: far above what anybody counts, far below what a frame can carry
+_NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_VALUE = re.compile(rb"([+-]?)0*(\d+)(?:\.(\d*))?")
+_RATE = re.compile(rb"(\d{1,20}(\.\d{0,40})?|\.\d{1,40})(e[+-]?\d{1,2})?")  # short: it becomes an exact fraction
+_OTHER_KINDS = frozenset({b"g", b"ms", b"h", b"s", b"d", b"m", b"kv"})
+_ORIGINS = (b"c:", b"e:", b"T", b"card:")  # container, external data, time, cardinality: not about the count
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Reason(StrEnum):
+    """Why something was not counted; the label of a metric."""
+
+    NOT_A_COUNTER = "not a counter"  # gauges, timers, histograms, sets, events: nothing is wrong with them
+    MALFORMED = "malformed"
+    NAME = "name"  # of a counter or a tag, or all of them together too long
+    NEGATIVE = "negative"
+    FRACTIONAL = "fractional"
+    RATE = "rate"
+    TOO_LARGE = "too large"
+    TOO_LONG = "too long"  # a datagram that would have to be cut
+    TOO_MANY = "too many counters"
+
+
+class Count(NamedTuple):
+    """What a line counts. The amount is in units of 1/ONE of an event: a sample may stand for three and a third."""
+
+    name: str
+    labels: Labels
+    amount: int
+
+
+def is_name(name: str) -> bool:
+    """Letters, digits, `_`, `.` and `-`; the first is none of the last two."""
+    return _NAME.fullmatch(name.encode(errors="replace")) is not None
+
+
+class _Refused(Exception):
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+
+
+def parse(line: bytes) -> Count | Reason:
+    """What one line says; never an exception, whatever the bytes are.
+
+    >>> parse(b"page.views:3|c|@0.1|#country:cl,beta")
+    Count(name='page.views', labels=(('beta', 'true'), ('country', 'cl')), amount=30000000000000000000)
+    >>> parse(b"fuel.level:0.5|g")
+    <Reason.NOT_A_COUNTER: 'not a counter'>
+    """
+    head, *sections = line.split(b"|")
+    name, colon, values = head.partition(b":")
+    if name.startswith(b"_e{") or head == b"_sc":  # DogStatsD's events and service checks
+        return Reason.NOT_A_COUNTER
+    if not (colon and sections):
+        return Reason.MALFORMED
+    if sections[0] != b"c":
+        return Reason.NOT_A_COUNTER if sections[0] in _OTHER_KINDS else Reason.MALFORMED
+    try:
+        return _count(name, values, sections[1:])
+    except _Refused as refused:
+        return refused.reason
+
+
+def _count(name: bytes, values: bytes, sections: list[bytes]) -> Count:
+    if not _NAME.fullmatch(name):
+        raise _Refused(Reason.NAME)
+    rates = [section[1:] for section in sections if section[:1] == b"@"]
+    tags = [section[1:] for section in sections if section[:1] == b"#"]
+    others = [section for section in sections if section[:1] not in (b"@", b"#")]
+    if len(rates) > 1 or len(tags) > 1 or not all(other.startswith(_ORIGINS) for other in others):
+        raise _Refused(Reason.MALFORMED)
+    amount = sum(map(_whole, values.split(b":"))) * (_worth(rates[0]) if rates else ONE)
+    if amount > MOST * ONE:
+        raise _Refused(Reason.TOO_LARGE)
+    return Count(name.decode(), _labels(tags[0]) if tags else (), amount)
+
+
+def _whole(value: bytes) -> int:
+    """A count: `3`, and `3.0` too, because some languages know no other numbers."""
+    found = _VALUE.fullmatch(value)
+    if not found:
+        raise _Refused(Reason.MALFORMED)
+    sign, digits, decimals = found.groups(b"")
+    if decimals.strip(b"0"):
+        raise _Refused(Reason.FRACTIONAL)
+    if sign == b"-" and digits != b"0":
+        raise _Refused(Reason.NEGATIVE)
+    if len(digits) > 20:
+        raise _Refused(Reason.TOO_LARGE)
+    return int(digits)
+
+
+@lru_cache(maxsize=1024)
+def _worth(rate: bytes) -> int:
+    """What one sampled event stands for, to the nearest 1/ONE."""
+    if not _RATE.fullmatch(rate):
+        raise _Refused(Reason.RATE)
+    exact = Fraction(rate.decode())
+    if not 0 < exact <= 1:
+        raise _Refused(Reason.RATE)
+    return round(ONE / exact)
+
+
+def _labels(tags: bytes) -> Labels:
+    """A tag without a value is `true`; of two values the later counts; the order is that of the names."""
+    labels = {}
+    for tag in tags.split(b","):
+        if tag:
+            name, colon, value = tag.partition(b":")
+            if not _NAME.fullmatch(name):
+                raise _Refused(Reason.NAME)
+            labels[name.decode()] = _text(value) if colon else "true"
+    return tuple(sorted(labels.items()))
+
+
+def _text(value: bytes) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise _Refused(Reason.MALFORMED) from None
+    if not text.isprintable():
+        raise _Refused(Reason.MALFORMED)
+    return text
