@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 ONE = 10**18  # amounts are integers: this many stand for one event
+MOST_LINE = 4096  # bytes: twice what the longest name with labels can have
 MOST = (1 << 63) - 1  # events in one line: far above what anybody counts, far below what a frame can carry
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _VALUE = re.compile(rb"([+-]?)0*(\d+)(?:\.(\d*))?")
@@ -32,7 +33,7 @@ class Reason(StrEnum):
     FRACTIONAL = "fractional"
     RATE = "rate"
     TOO_LARGE = "too large"
-    TOO_LONG = "too long"  # a datagram that would have to be cut
+    TOO_LONG = "too long"  # a line, or a datagram that would have to be cut
     TOO_MANY = "too many counters"
 
 
@@ -62,32 +63,48 @@ def parse(line: bytes) -> Count | Reason:
     >>> parse(b"fuel.level:0.5|g")
     <Reason.NOT_A_COUNTER: 'not a counter'>
     """
-    head, *sections = line.split(b"|")
-    name, colon, values = head.partition(b":")
+    if len(line) > MOST_LINE:
+        return Reason.TOO_LONG
+    head, _, sections = line.partition(b"|")
+    name, _, values = head.partition(b":")
     if name.startswith(b"_e{") or head == b"_sc":  # DogStatsD's events and service checks
         return Reason.NOT_A_COUNTER
-    if not (colon and sections):
-        return Reason.MALFORMED
-    if sections[0] != b"c":
-        return Reason.NOT_A_COUNTER if sections[0] in _OTHER_KINDS else Reason.MALFORMED
+    about = _about(sections)
+    if isinstance(about, Reason):
+        return about
+    if not _NAME.fullmatch(name):
+        return Reason.NAME
     try:
-        return _count(name, values, sections[1:])
+        amount = about.worth * (int(values) if values.isdigit() and len(values) < 19 else _sum(values))
+    except _Refused as refused:
+        return refused.reason
+    return Count(name.decode(), about.labels, amount) if amount <= MOST * ONE else Reason.TOO_LARGE
+
+
+class _About(NamedTuple):
+    worth: int  # of one sampled event
+    labels: Labels
+
+
+@lru_cache(maxsize=4096)
+def _about(sections: bytes) -> _About | Reason:
+    """All that follows the value. It is the same in most lines of a program, and reading it is most of the work."""
+    kind, *rest = sections.split(b"|")
+    if kind != b"c":
+        return Reason.NOT_A_COUNTER if kind in _OTHER_KINDS else Reason.MALFORMED
+    rates = [section[1:] for section in rest if section.startswith(b"@")]
+    tags = [section[1:] for section in rest if section.startswith(b"#")]
+    known = len(rates) + len(tags) + sum(section.startswith(_ORIGINS) for section in rest)
+    if len(rates) > 1 or len(tags) > 1 or known < len(rest):
+        return Reason.MALFORMED
+    try:
+        return _About(_worth(rates[0]) if rates else ONE, _labels(tags[0]) if tags else ())
     except _Refused as refused:
         return refused.reason
 
 
-def _count(name: bytes, values: bytes, sections: list[bytes]) -> Count:
-    if not _NAME.fullmatch(name):
-        raise _Refused(Reason.NAME)
-    rates = [section[1:] for section in sections if section[:1] == b"@"]
-    tags = [section[1:] for section in sections if section[:1] == b"#"]
-    others = [section for section in sections if section[:1] not in (b"@", b"#")]
-    if len(rates) > 1 or len(tags) > 1 or not all(other.startswith(_ORIGINS) for other in others):
-        raise _Refused(Reason.MALFORMED)
-    amount = sum(map(_whole, values.split(b":"))) * (_worth(rates[0]) if rates else ONE)
-    if amount > MOST * ONE:
-        raise _Refused(Reason.TOO_LARGE)
-    return Count(name.decode(), _labels(tags[0]) if tags else (), amount)
+def _sum(values: bytes) -> int:
+    return sum(map(_whole, values.split(b":")))
 
 
 def _whole(value: bytes) -> int:
@@ -105,7 +122,6 @@ def _whole(value: bytes) -> int:
     return int(digits)
 
 
-@lru_cache(maxsize=1024)
 def _worth(rate: bytes) -> int:
     """What one sampled event stands for, to the nearest 1/ONE."""
     if not _RATE.fullmatch(rate):
