@@ -20,6 +20,7 @@ class Agent:
         command = [sys.executable, "-m", "countless.cli.main", "agent", "--url", url]
         command += ["--statsd-port", "0", "--http-port", "0", *options]
         command += ["--statsd-socket", str(unix)] if unix else []
+        self.unix = unix
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
         )
@@ -53,6 +54,10 @@ class Agent:
     def stop(self) -> tuple[int, str]:
         """The exit code, and what was said on standard error."""
         self.process.send_signal(signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> tuple[int, str]:
+        """The same, of one that was told already."""
         _, errors = self.process.communicate(timeout=PATIENCE)
         self._sender.close()
         return self.process.returncode, errors

@@ -1,4 +1,4 @@
-"""The agent's HTTP side: `POST /add`, the probes and the metrics. Its lifespan is that of the whole intake."""
+"""The agent's HTTP side: `POST /add`, the probes and the metrics. Datagrams are read beside it, in the same loop."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ class Agent:
 
 
 def build_app(agent: Agent) -> Starlette:
-    """The application around the parts; datagrams are read as long as it lives, and to the last when it ends."""
+    """The application around the parts; datagrams are read as long as it lives."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -68,7 +68,6 @@ def build_app(agent: Agent) -> Starlette:
         finally:
             for receiver in agent.receivers:
                 loop.remove_reader(receiver.socket)
-                receiver.drain(agent.intake)
 
     routes = [
         Route("/add", add, methods=["POST"]),

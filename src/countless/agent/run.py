@@ -1,4 +1,4 @@
-"""Run an agent: bind everything, count until SIGTERM, drain, deliver, go."""
+"""Run an agent: bind everything, count until SIGTERM, drain."""
 
 import signal
 import socket
@@ -16,7 +16,6 @@ from countless.errors import InvalidParameter
 
 HTTP_PORT = 2687  # beside the coordinator's
 STATSD_PORT = 8125
-LAST_WORDS = 10.0  # seconds for the final report
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +44,21 @@ class Server(uvicorn.Server):
             print(f"countless: listening on {' '.join(self._places)}", flush=True)
 
 
-def run(client: Client, where: Where, prefix: str = "") -> bool:
-    """Until the process is told to stop; whether everything was delivered. Raises before it listens if it cannot."""
+def run(client: Client, where: Where, prefix: str = "") -> None:
+    """Until the process is told to stop, and all that had arrived is counted. Raises before it listens if it cannot."""
     if prefix and not is_name(prefix):
         raise InvalidParameter("statsd-prefix", prefix, "letters, digits, '_', '.' and '-'")
-    receivers: list[sockets.Receiver] = []
+    intake, receivers = Intake(client, prefix), list[sockets.Receiver]()
     try:
         receivers.append(sockets.udp(where.statsd_host, where.statsd_port, anywhere=where.anywhere))
         if where.statsd_socket is not None:
             receivers.append(sockets.unix(where.statsd_socket))
         with sockets.http(where.http_host, where.http_port, anywhere=where.anywhere) as endpoint:
-            _serve(Agent(client, Intake(client, prefix), receivers), endpoint)
+            _serve(Agent(client, intake, receivers), endpoint)
     finally:
         for receiver in receivers:
+            receiver.drain(intake)
             receiver.close()
-    return client.close(LAST_WORDS)
 
 
 def _serve(agent: Agent, endpoint: socket.socket) -> None:

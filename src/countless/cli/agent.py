@@ -23,6 +23,7 @@ def agent(
     allow_plaintext: Annotated[
         bool, typer.Option("--allow-plaintext", help="Listen beyond loopback, to whoever comes.")
     ] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds for the last report, when it is told to stop.")] = 5.0,
 ) -> None:
     """Count for programs in any language: StatsD lines by UDP or a unix socket, and HTTP. Stops on SIGTERM."""
     from countless.client.client import connect
@@ -35,6 +36,7 @@ def agent(
 
     where = Where(statsd_host, statsd_port, statsd_socket, http_host, http_port, allow_plaintext)
     client = connect(url, token, site)
-    if not run(client, where, statsd_prefix):
+    run(client, where, statsd_prefix)
+    if not client.close(timeout):
         typer.echo(f"countless: not delivered: {client.trouble or 'no answer in time'}", err=True)
         raise typer.Exit(1)
