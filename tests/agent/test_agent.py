@@ -153,9 +153,11 @@ def app(environ, start_response):
 """
 
 
-def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["udp", "unix"])
+def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path, kind: str) -> None:
     (tmp_path / "tiny.py").write_text(APP)
-    statsd = ("--statsd-host", f"127.0.0.1:{agent.statsd[1]}", "--statsd-prefix", "app")
+    where = f"127.0.0.1:{agent.statsd[1]}" if kind == "udp" else f"unix://{agent.unix}"
+    statsd = ("--statsd-host", where, "--statsd-prefix", f"app.{kind}")
     bind = tmp_path / "gunicorn"
     command = [sys.executable, "-m", "gunicorn", "tiny:app", "--bind", f"unix:{bind}", "--workers", "2", *statsd]
     gunicorn = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment())
@@ -163,9 +165,9 @@ def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path) -> No
         until(bind.exists, "gunicorn listens")
         for number in range(120):
             request(bind, "/" if number % 3 else "/missing")
-        until(lambda: known(server, "app.gunicorn.requests") == 120, "120 requests")
-        until(lambda: known(server, "app.gunicorn.request.status.200") == 80, "80 of them found something")
-        until(lambda: known(server, "app.gunicorn.request.status.404") == 40, "40 did not")
+        until(lambda: known(server, f"app.{kind}.gunicorn.requests") == 120, "120 requests")
+        until(lambda: known(server, f"app.{kind}.gunicorn.request.status.200") == 80, "80 of them found something")
+        until(lambda: known(server, f"app.{kind}.gunicorn.request.status.404") == 40, "40 did not")
     finally:
         gunicorn.terminate()
         _, log = gunicorn.communicate(timeout=PATIENCE)
