@@ -15,6 +15,7 @@ ONE = 10**18  # amounts are integers: this many stand for one event
 MOST_LINE = 4096  # bytes: twice what the longest name with labels can have
 MOST = (1 << 63) - 1  # events in one line: far above what anybody counts, far below what a frame can carry
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_TAG = re.compile(r"\w[\w./-]*")
 _VALUE = re.compile(rb"([+-]?)0*(\d+)(?:\.(\d*))?")
 _RATE = re.compile(rb"(\d{1,20}(\.\d{0,40})?|\.\d{1,40})(e[+-]?\d{1,2})?")  # short: it becomes an exact fraction
 _OTHER_KINDS = frozenset({b"g", b"ms", b"h", b"s", b"d", b"m", b"kv"})
@@ -135,20 +136,16 @@ def _worth(rate: bytes) -> int:
 def _labels(tags: bytes) -> Labels:
     """A tag without a value is `true`; of two values the later counts; the order is that of the names."""
     labels = {}
-    for tag in tags.split(b","):
-        if tag:
-            name, colon, value = tag.partition(b":")
-            if not _NAME.fullmatch(name):
-                raise _Refused(Reason.NAME)
-            labels[name.decode()] = _text(value) if colon else "true"
-    return tuple(sorted(labels.items()))
-
-
-def _text(value: bytes) -> str:
     try:
-        text = value.decode()
+        text = tags.decode()
     except UnicodeDecodeError:
         raise _Refused(Reason.MALFORMED) from None
     if not text.isprintable():
         raise _Refused(Reason.MALFORMED)
-    return text
+    for tag in text.split(","):
+        if tag:
+            name, colon, value = tag.partition(":")
+            if not _TAG.fullmatch(name):
+                raise _Refused(Reason.NAME)
+            labels[name] = value if colon else "true"
+    return tuple(sorted(labels.items()))

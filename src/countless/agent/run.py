@@ -14,20 +14,17 @@ from countless.agent.lines import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
 
-HTTP_PORT = 2687  # beside the coordinator's
-STATSD_PORT = 8125
-
 
 @dataclass(frozen=True, slots=True)
 class Where:
     """Where an agent listens; ports of 0 are chosen by the system."""
 
-    statsd_host: str = "127.0.0.1"
-    statsd_port: int = STATSD_PORT
-    statsd_socket: Path | None = None
-    http_host: str = "127.0.0.1"
-    http_port: int = HTTP_PORT
-    anywhere: bool = False  # beyond loopback too
+    statsd_host: str
+    statsd_port: int
+    statsd_socket: Path | None
+    http_host: str
+    http_port: int
+    anywhere: bool  # beyond loopback too
 
 
 class Server(uvicorn.Server):
