@@ -125,7 +125,7 @@ def test_an_address_that_is_taken(stack: ExitStack) -> None:
     port = receiver.socket.getsockname()[1]
     with pytest.raises(CannotListen, match=rf"cannot listen on udp://127\.0\.0\.1:{port}: Address already in use"):
         sockets.udp("127.0.0.1", port)
-    with sockets.http("localhost", 0) as taken:
+    with sockets.http("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         assert sockets.http_where(taken) == f"http://127.0.0.1:{port}"
         with pytest.raises(CannotListen, match=rf"cannot listen on http://127\.0\.0\.1:{port}: "):

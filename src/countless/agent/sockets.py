@@ -32,8 +32,7 @@ class CannotListen(CountlessError):
 class Receiver:
     """A socket that datagrams arrive at, on their way to the intake."""
 
-    def __init__(self, kind: str, where: str, endpoint: socket.socket, path: Path | None = None) -> None:
-        self.kind = kind
+    def __init__(self, where: str, endpoint: socket.socket, path: Path | None = None) -> None:
         self.where = where
         self.socket = endpoint
         self.datagrams = 0
@@ -94,7 +93,7 @@ def udp(host: str, port: int, *, anywhere: bool = False) -> Receiver:
     except OSError as error:
         endpoint.close()
         raise CannotListen(f"cannot listen on udp://{_netloc(address)}: {error.strerror}") from None
-    return Receiver("udp", f"udp://{_netloc(endpoint.getsockname())}", endpoint)
+    return Receiver(f"udp://{_netloc(endpoint.getsockname())}", endpoint)
 
 
 def unix(path: Path) -> Receiver:
@@ -107,7 +106,7 @@ def unix(path: Path) -> Receiver:
     except OSError as error:
         endpoint.close()
         raise CannotListen(f"cannot listen on unix:{path}: {error.strerror or error}") from None
-    return Receiver("unix", f"unix:{path}", endpoint, path)
+    return Receiver(f"unix:{path}", endpoint, path)
 
 
 def http(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
