@@ -45,14 +45,14 @@ class Intake:
 
     def datagrams(self, batch: Iterable[bytes]) -> None:
         """Count what they say. Lines that are the same are read once: a batch equals its events."""
-        lines = Counter(line.strip() for line in b"\n".join(batch).split(b"\n"))
-        lines.pop(b"", None)
-        for line, times in lines.items():
-            self.lines += times
-            found = parse(line)
-            problem = found if isinstance(found, Reason) else self._count(found, times)
-            if problem:
-                self.drop(problem, line, times)
+        for raw, times in Counter(b"\n".join(batch).split(b"\n")).items():
+            line = raw.strip()
+            if line:
+                self.lines += times
+                found = parse(line)
+                problem = found if isinstance(found, Reason) else self._count(found, times)
+                if problem:
+                    self.drop(problem, line, times)
 
     def drop(self, reason: Reason, what: bytes, times: int = 1) -> None:
         """Not counted. The first of a kind is told, all are counted."""
