@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import quote
@@ -162,7 +163,7 @@ def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path, kind:
     command = [sys.executable, "-m", "gunicorn", "tiny:app", "--bind", f"unix:{bind}", "--workers", "2", *statsd]
     gunicorn = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment())
     try:
-        until(bind.exists, "gunicorn listens")
+        until(lambda: listens(bind), "gunicorn listens")
         for number in range(120):
             request(bind, "/" if number % 3 else "/missing")
         until(lambda: known(server, f"app.{kind}.gunicorn.requests") == 120, "120 requests")
@@ -174,13 +175,17 @@ def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path, kind:
     assert gunicorn.returncode == 0, log
 
 
+def listens(bind: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(bind)) == 0  # the file is there a moment before anybody listens
+
+
 def request(bind: Path, path: str) -> None:
-    connection = HTTPConnection("localhost", timeout=PATIENCE)
-    connection.sock = socket.socket(socket.AF_UNIX)
-    connection.sock.connect(str(bind))
-    connection.request("GET", path)
-    assert connection.getresponse().read() == b"ok"
-    connection.close()
+    with closing(HTTPConnection("localhost", timeout=PATIENCE)) as connection:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(bind))
+        connection.request("GET", path)
+        assert connection.getresponse().read() == b"ok"
 
 
 def test_the_coordinator_is_killed_while_the_agent_counts(server: Server) -> None:
