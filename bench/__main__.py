@@ -6,9 +6,9 @@ python -m bench plans auto   some sections
 
 import sys
 
-from bench import auto, hot_path, plans
+from bench import agent, auto, hot_path, plans
 
-SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main}
+SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main, "agent": agent.main}
 LONG = {"auto-large": auto.large}
 
 

@@ -19,6 +19,7 @@ VERBS = (
     "report",
     "audit",
     "serve",
+    "agent",
     "add",
     "get",
     "watch",

@@ -90,6 +90,11 @@ class Client:
 
     # For programs
 
+    @property
+    def connected(self) -> bool:
+        """Whether a coordinator has answered on the present connection. There is none before something is counted."""
+        return self._link is not None and self._talk.heard
+
     def counter(self, name: str, *, label_cap: int = LABEL_CAP) -> Series:
         """The counter of this name; asking again gives the same one."""
         series = self._series.get(name)
