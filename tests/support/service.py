@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -96,6 +97,29 @@ class Server:
     ) -> None:
         if self.process.poll() is None:
             self.kill()
+
+
+class Watcher:
+    """Follows the published total, across restarts too, and remembers whether it ever fell."""
+
+    def __init__(self, server: Server, counter: str) -> None:
+        self.seen: list[float] = []
+        self._server, self._counter = server, counter
+        self._done = False
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done:
+            try:
+                for answer in self._server.reader.watch(self._counter):
+                    self.seen.append(answer["estimate"])
+            except ServiceError:
+                continue
+
+    def stop(self) -> None:
+        self._done = True
+        assert self.seen == sorted(self.seen)
 
 
 def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":

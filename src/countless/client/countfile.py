@@ -26,7 +26,7 @@ import os
 from pathlib import Path
 from zlib import crc32
 
-from countless.client.cells import NAME, Cells
+from countless.client.cells import MOST, NAME, Cells
 from countless.core.messages import Address
 from countless.errors import CountlessError, ProtocolError
 from countless.transports.frames import require_name
@@ -61,17 +61,12 @@ class CountFile:
         path = directory / f"{address.incarnation:016x}{SUFFIX}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            while True:
-                file = cls(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-                try:
-                    fcntl.flock(file._descriptor, fcntl.LOCK_EX)
-                    file._grow()
-                except BaseException:
-                    file.delete()
-                    raise
-                if file._is_there():  # nobody has tidied it away before it was locked
-                    break
-                file.release()
+            file = cls(path, _make_and_lock(path))
+            try:
+                file._grow()
+            except OSError:
+                file.delete()
+                raise
         except OSError as error:
             reason = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror
             raise StateError(f"state_dir = {str(directory)!r} cannot be used: {reason}") from error
@@ -82,7 +77,7 @@ class CountFile:
     def in_memory(cls, address: Address) -> "CountFile":
         """Where counts live when there is no room for a file."""
         file = cls(None, None)
-        file._chunks.append(memoryview(mmap.mmap(-1, CHUNK)).cast("Q"))
+        file._grow_in_memory()
         file._write_header(address)
         return file
 
@@ -121,9 +116,9 @@ class CountFile:
         if self._free + size > CHUNK // 8:
             try:
                 self._grow()
-            except OSError as error:
+            except (OSError, StateError) as error:
                 log.warning("counter %r and later ones are kept in memory only: %s: %s", name, self.path, error)
-                self._chunks.append(memoryview(mmap.mmap(-1, CHUNK)).cast("Q"))
+                self._grow_in_memory()
             self._free = 0
         words, at = self._chunks[-1], self._free
         _write_text(words, at, at + NAME, raw)
@@ -181,10 +176,15 @@ class CountFile:
 
     def _grow(self) -> None:
         """One more chunk, written and not left as a hole: a full disk shall say so now, not kill the process later."""
+        if self.path is None:
+            return self._grow_in_memory()
         offset, left = len(self._chunks) * CHUNK, CHUNK
         while left:
             left -= os.pwrite(self._descriptor, bytes(left), offset + CHUNK - left)
-        self._map(offset)
+        return self._map(offset)
+
+    def _grow_in_memory(self) -> None:
+        self._chunks.append(memoryview(mmap.mmap(-1, CHUNK)).cast("Q"))
 
     def _map(self, offset: int) -> None:
         descriptor = os.open(self.path or "", os.O_RDWR)  # mmap keeps a duplicate of it: it must not be the lock's
@@ -217,6 +217,8 @@ class CountFile:
             raise StateError(f"{self.path} was written by a newer Countless (format {head[1]}, not up to {VERSION})")
         self.page = head[_LIFE] & 1
         site = self._require(_text(head, _SITE, _SITE + 1), "the site's name")
+        if head[_INCARNATION + self.page] >= MOST:
+            self._require(None, "the incarnation")
         at = _SITE + 1 + -(-len(site.encode()) // 8)
         for words in self._chunks:
             while at < CHUNK // 8 and words[at]:
@@ -231,6 +233,18 @@ class CountFile:
         if text is None:
             raise StateError(f"{self.path} is damaged: {what} makes no sense")
         return text
+
+
+def _make_and_lock(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)  # an heir has tidied it away before it was locked
 
 
 def _write_text(words: memoryview, label: int, at: int, raw: bytes) -> None:
