@@ -86,7 +86,7 @@ def test_watchers_see_answers_that_moved_and_nothing_else(server: Server) -> Non
         link.send(next(encode_frames(items)))
     seen = next(watch)
     assert (seen["estimate"], set(seen)) == (3, {"counter", "estimate", "lower", "upper", "state", "as_of"})
-    watch.close()  # type: ignore[attr-defined]
+    watch.close()
     link.close()
 
 

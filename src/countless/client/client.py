@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Condition, Event, RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from countless.client import forks
 from countless.client.backoff import Backoff
@@ -31,8 +32,8 @@ from countless.errors import ProtocolError
 from countless.randomness import SystemDice
 
 if TYPE_CHECKING:
-    from countless.client.heirs import Heir
     from countless.client.keeper import Keeper
+    from countless.client.watch import Callback, Watch
 
 log = logging.getLogger("countless")
 
@@ -84,10 +85,9 @@ class Client:
         self._meters: dict[str, Meter] = {}
         self._series: dict[str, Series] = {}
         self._begin_life()
-        self._keeper = None if state_dir is None or disabled else _keeper(state_dir, self.address)
+        self._keeper = None if state_dir is None or disabled else self._keep_in(state_dir)
         if not disabled:
             forks.look_after(self)
-        self._inherit()
 
     def _begin_life(self) -> None:
         self.address = Address(self.site, new_incarnation())
@@ -96,15 +96,13 @@ class Client:
         self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
         self._talk = Talk(self._meters, self._lock)
         self._link: Link | None = None
-        self._heir: Heir | None = None
+        self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
 
-    def _inherit(self) -> None:
-        if self._keeper is not None and self._heir is None:
-            from countless.client.heirs import Heir
+    def _keep_in(self, directory: Path) -> "Keeper":
+        from countless.client.keeper import Keeper  # most clients keep nothing, and not every system could
 
-            self._heir = Heir(self._keeper.directory, lambda: Link(self.place, self._token), self._lock)
-            self._heir.start()
+        return Keeper(directory, self.address, lambda: Link(self.place, self._token), self._lock)
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else f"trouble: {self.trouble}" if self.trouble else "open"
@@ -127,6 +125,29 @@ class Client:
                 series = self._series.setdefault(name, Series(name, self._meter, label_cap))
         return series
 
+    def watch(
+        self,
+        counter: str,
+        *,
+        over: int,
+        possibly: "Callback | None" = None,
+        certainly: "Callback | None" = None,
+        token: str | None = None,
+    ) -> "Watch":
+        """Be called when the total of all sites has possibly, and then when it has certainly, passed a mark.
+
+        Each is called once, in this order, from a thread of the watch, with the answer. Reading needs a `token` of
+        scope read, if the client's own is one for counting. A forked child does not inherit the watch.
+        """
+        from countless.client.reader import Reader  # whoever only counts need not wait for it
+        from countless.client.watch import Watch
+
+        watch = Watch(Reader(self.place.base, token or self._token), counter, over, possibly, certainly)
+        if not self._disabled:
+            self._watches.add(watch)
+            watch.start()
+        return watch
+
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until all that was due so far is on the coordinator's disk; False if it took longer.
 
@@ -147,6 +168,8 @@ class Client:
         What was not reported is lost then; with a `state_dir` it stays there for the next process.
         """
         forks.forget(self)
+        for watch in list(self._watches):
+            watch.close()
         deadline = monotonic() + timeout
         with self._lock:
             thread, self._closing = self._thread, True
@@ -158,16 +181,12 @@ class Client:
                 self._hurry.set()
         if thread is not None:
             thread.join(timeout)
-        if self._heir is not None:
-            self._heir.stop(max(0.0, deadline - monotonic()))
-        with self._lock:
-            if thread is not None:
-                self._talk.stop()
-                self._hurry.set()
-            settled = self._talk.delivered or not any(meter.count for meter in self._meters.values())
-            if self._keeper is not None:
-                self._keeper.end(settled)
-            return settled or self._disabled
+            self._talk.stop()
+            self._hurry.set()
+        settled = self._talk.delivered or not any(meter.count for meter in self._meters.values())
+        if self._keeper is not None:
+            self._keeper.end(settled, deadline - monotonic())
+        return settled or self._disabled
 
     # Under the lock
 
@@ -190,10 +209,11 @@ class Client:
         self._thread = Thread(target=self._run, name="countless", daemon=True)
         try:
             self._thread.start()
-            self._inherit()
         except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
             self._closing, self._thread = True, None
             self._talk.drop()
+        if self._keeper is not None:
+            self._keeper.inherit()
 
     # Around a fork
 
@@ -211,8 +231,6 @@ class Client:
             self._link.drop()
         if self._thread is not None:
             self._talk.drop()
-        if self._heir is not None:
-            self._heir.drop()
         closing = self._closing
         self._begin_life()
         self._closing = closing
@@ -272,9 +290,3 @@ class Client:
         if trouble != self.trouble:
             log.warning("%s; counting goes on and is delivered later", trouble)
         self.trouble = trouble
-
-
-def _keeper(directory: Path, address: Address) -> "Keeper":
-    from countless.client.keeper import Keeper  # most clients keep nothing, and not every system could
-
-    return Keeper(directory, address)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from countless.client.cells import Cells
 from countless.client.countfile import CountFile, StateError
+from countless.client.heirs import Heir
+from countless.client.link import Link
 from countless.client.meter import Meter
 from countless.core.messages import Address, DownMessage, Snapshot, UpMessage
 from countless.core.site import Site
@@ -72,11 +74,21 @@ class KeptMeter(Meter):
 
 
 class Keeper:
-    """The file of the client's present life."""
+    """The file of the client's present life, and what others have left beside it."""
 
-    def __init__(self, directory: Path, address: Address) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, address: Address, connect: Callable[[], Link], lock: RLock) -> None:
+        self._directory = directory
+        self._connect = connect
+        self._lock = lock
         self._file = CountFile.create(directory, address)
+        self._heir: Heir | None = None
+        self.inherit()
+
+    def inherit(self) -> None:
+        """Deliver what dead processes have left, in the background: once in a life."""
+        if self._heir is None:
+            self._heir = Heir(self._directory, self._connect, self._lock)
+            self._heir.start()
 
     def meter(self, site: Site, lock: RLock, deliver: "Deliver") -> Meter:
         """A meter that is written down."""
@@ -85,8 +97,11 @@ class Keeper:
     def move(self, address: Address, meters: Mapping[str, Meter]) -> None:
         """In a forked child: a file of its own, from nothing. The other one, and its lock, are the parent's."""
         self._file.release()
+        if self._heir is not None:
+            self._heir.drop()
+            self._heir = None
         try:
-            self._file = CountFile.create(self.directory, address)
+            self._file = CountFile.create(self._directory, address)
         except StateError as error:  # a fork must not fail for that
             log.warning("%s: what this process counts is kept in memory only", error)
             self._file = CountFile.in_memory(address)
@@ -101,8 +116,10 @@ class Keeper:
         yield
         self._file.commit(incarnation)
 
-    def end(self, settled: bool) -> None:
+    def end(self, settled: bool, timeout: float) -> None:
         """Nothing more is counted. What was not delivered stays for the next process."""
+        if self._heir is not None:
+            self._heir.stop(max(0.0, timeout))
         if settled:
             self._file.delete()
         else:
