@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from countless.client.reader import Reader, ServiceError
+from countless.client.reader import Reader, ServiceError, Stream
 from countless.service.host import Host
 from countless.service.lives import Life
 from countless.service.settings import Settings
@@ -105,20 +105,26 @@ class Watcher:
     def __init__(self, server: Server, counter: str) -> None:
         self.seen: list[float] = []
         self._server, self._counter = server, counter
-        self._done = False
+        self._done = Event()
+        self._stream: Stream | None = None
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._done:
+        while not self._done.wait(0.01):
             try:
-                for answer in self._server.reader.watch(self._counter):
+                self._stream = self._server.reader.watch(self._counter)
+                for answer in self._stream:
                     self.seen.append(answer["estimate"])
             except ServiceError:
                 continue
 
     def stop(self) -> None:
-        self._done = True
+        self._done.set()
+        while self._thread.is_alive():
+            if self._stream is not None:
+                self._stream.interrupt()
+            self._thread.join(0.01)
         assert self.seen == sorted(self.seen)
 
 

@@ -105,11 +105,11 @@ class Heir:
                 file = self._file = CountFile.adopt(path)
             if file is not None:
                 self._deliver(file)
-        except StateError as error:
-            self._give_up(path, str(error))
         except (LinkError, ProtocolError) as error:
             log.info("what is left in %s is not delivered yet: %s", path, error)
             return False
+        except (StateError, OSError) as error:
+            self._give_up(path, str(error))
         finally:
             with self._lock:
                 if self._file is not None:
@@ -122,18 +122,16 @@ class Heir:
         self._given_up.add(path)
 
     def _deliver(self, file: CountFile) -> None:
-        delivered = False
-        while not delivered:
-            words = {name: LastWord(name, cells) for name, cells in file.cells.items() if cells.count}
+        while words := {name: LastWord(name, cells) for name, cells in file.cells.items() if cells.count}:
             try:
-                delivered = not words or self._speak(file, words)
+                if self._speak(file, words):
+                    break
             except Reborn as news:
                 file.begin_again(new_incarnation(), news.known)
                 continue
             if self._over.is_set():
                 return
-            if not delivered:
-                raise StateError(f"the coordinator does not take in all of {file.path}")
+            raise StateError(f"the coordinator does not take in all of {file.path}")
         file.delete()
 
     def _speak(self, file: CountFile, words: dict[str, LastWord]) -> bool:
