@@ -86,6 +86,7 @@ def test_a_state_dir_that_vanishes_later_is_no_reason_to_stop(nobody: str, tmp_p
     client = countless.connect(nobody, state_dir=tmp_path / "state")
     client.counter("hits").add(5)
     rmtree(tmp_path / "state")
+    (tmp_path / "state").write_text("no directory any more")
     for number in range(300):  # more than the file has room for
         client.counter(f"{'x' * 490}{number}").add(2)
     client.counter("hits").add()

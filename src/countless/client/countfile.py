@@ -23,6 +23,7 @@ import fcntl
 import logging
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -155,9 +156,10 @@ class CountFile:
             self._lock = None
 
     def delete(self) -> None:
-        """All of it has been delivered."""
-        if self.path is not None and self._lock is not None and self._is_there():
-            self.path.unlink()
+        """All of it has been delivered. A file that cannot be deleted is delivered again, which does no harm."""
+        with suppress(OSError):
+            if self.path is not None and self._lock is not None and self._is_there():
+                self.path.unlink()
         self.release()
 
     # The bytes
@@ -171,7 +173,7 @@ class CountFile:
     def _is_there(self) -> bool:
         try:
             return self.path is not None and os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def _grow(self) -> None:
