@@ -3,7 +3,7 @@
 from countless.core.dice import Dice
 from countless.randomness import SystemDice
 
-FIRST, LONGEST = 0.05, 15.0  # seconds, before jitter
+FIRST, AWAITED, LONGEST = 0.05, 0.5, 15.0  # seconds, before jitter
 _DICE = SystemDice()
 
 
@@ -18,7 +18,7 @@ class Backoff:
         """It went well: the next pause is short."""
         self._pause = FIRST
 
-    def next(self) -> float:
-        """Seconds to wait now: from half to one and a half times the pause, which then doubles."""
+    def next(self, awaited: bool = False) -> float:
+        """Seconds to wait now: half to one and a half times the pause, which then doubles; less if somebody waits."""
         pause, self._pause = self._pause, min(2 * self._pause, LONGEST)
-        return pause * (0.5 + self._dice.fraction())
+        return (min(pause, AWAITED) if awaited else pause) * (0.5 + self._dice.fraction())

@@ -98,6 +98,7 @@ class Client:
         self._link: Link | None = None
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
+        self._awaited = 0  # how many wait for a confirmation
 
     def _keep_in(self, directory: Path) -> "Keeper":
         from countless.client.keeper import Keeper  # most clients keep nothing, and not every system could
@@ -157,10 +158,13 @@ class Client:
             if self._disabled or self._thread is None:
                 return True
             number = self._talk.ask()
+            self._awaited += 1
             self._hurry.set()
-            return self._change.wait_for(lambda: self._talk.confirmed >= number or self._thread is None, timeout) and (
-                self._talk.confirmed >= number
-            )
+            try:
+                self._change.wait_for(lambda: self._talk.confirmed >= number or self._thread is None, timeout)
+            finally:
+                self._awaited -= 1
+            return self._talk.confirmed >= number
 
     def close(self, timeout: float = 5.0) -> bool:
         """Deliver the exact counts and go. False: not delivered in time.
@@ -260,7 +264,7 @@ class Client:
             if self._talk.heard:
                 backoff.reset()
             if not self._talk.over:
-                self._hurry.wait(backoff.next())
+                self._hurry.wait(backoff.next(awaited=self._closing or self._awaited > 0))
         with self._lock:
             self._talk.drop()
             self._thread = None
