@@ -205,3 +205,17 @@ def test_the_coordinator_is_killed_while_the_agent_counts(server: Server) -> Non
         code, errors = agent.stop()
     assert (code, "counting goes on and is delivered later" in errors) == (0, True)
     assert known(server, "hits") == 333
+
+
+def test_an_agent_that_was_killed_is_continued_from_its_state_dir(tmp_path: Path) -> None:
+    kept = ("--state-dir", str(tmp_path / "agent"))
+    with Server(tmp_path / "state") as server:  # with an error of 1 %: most of what is counted is not reported
+        with Agent(server.url, *kept) as agent:
+            agent.say(b"kept:5000|c", *[b"kept:1|c"] * 77)
+            arrived(agent, 78)
+            agent.process.kill()
+        with Agent(server.url, *kept) as agent:
+            agent.say(b"kept:1|c")
+            arrived(agent, 1)
+            assert agent.stop()[0] == 0
+        assert known(server, "kept") == 5_078

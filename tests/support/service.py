@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event, Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from countless.client.reader import Reader, ServiceError
+from countless.client.reader import Reader, ServiceError, Stream
 from countless.service.host import Host
 from countless.service.lives import Life
 from countless.service.settings import Settings
@@ -96,6 +97,35 @@ class Server:
     ) -> None:
         if self.process.poll() is None:
             self.kill()
+
+
+class Watcher:
+    """Follows the published total, across restarts too, and remembers whether it ever fell."""
+
+    def __init__(self, server: Server, counter: str) -> None:
+        self.seen: list[float] = []
+        self._server, self._counter = server, counter
+        self._done = Event()
+        self._stream: Stream | None = None
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done.wait(0.01):
+            try:
+                self._stream = self._server.reader.watch(self._counter)
+                for answer in self._stream:
+                    self.seen.append(answer["estimate"])
+            except ServiceError:
+                continue
+
+    def stop(self) -> None:
+        self._done.set()
+        while self._thread.is_alive():
+            if self._stream is not None:
+                self._stream.interrupt()
+            self._thread.join(0.01)
+        assert self.seen == sorted(self.seen)
 
 
 def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":

@@ -23,6 +23,10 @@ def agent(
     allow_plaintext: Annotated[
         bool, typer.Option("--allow-plaintext", help="Listen beyond loopback, to whoever comes.")
     ] = False,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="COUNTLESS_CLIENT_STATE_DIR", help="Keep counts in a file here: kill -9 loses none."),
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds for the last report, when it is told to stop.")] = 5.0,
 ) -> None:
     """Count for programs in any language: StatsD lines by UDP or a unix socket, and HTTP. Stops on SIGTERM."""
@@ -35,7 +39,7 @@ def agent(
         raise MissingExtra(str(missing.name), "server") from None
 
     where = Where(statsd_host, statsd_port, statsd_socket, http_host, http_port, allow_plaintext)
-    client = connect(url, token, site)
+    client = connect(url, token, site, state_dir)
     run(client, where, statsd_prefix)
     if not client.close(timeout):
         typer.echo(f"countless: not delivered: {client.trouble or 'no answer in time'}", err=True)

@@ -12,43 +12,60 @@ everything that is sent is cumulative.
 import logging
 import os
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Condition, Event, RLock, Thread
-from time import time
+from time import monotonic
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from countless.client import forks
+from countless.client.backoff import Backoff
 from countless.client.link import Link, LinkError, Place
 from countless.client.meter import Meter
 from countless.client.series import LABEL_CAP, Series, valid_name
-from countless.client.talk import Reborn, Talk
+from countless.client.talk import Reborn, Talk, new_incarnation
 from countless.core.messages import Address, UpMessage
 from countless.core.paces import Every
 from countless.core.site import Site
 from countless.errors import ProtocolError
 from countless.randomness import SystemDice
 
+if TYPE_CHECKING:
+    from countless.client.keeper import Keeper
+    from countless.client.watch import Callback, Watch
+
 log = logging.getLogger("countless")
 
 _NEVER = Every(1 << 62)  # the pace of a client that is switched off
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 15.0  # seconds between attempts to connect, before jitter
 _DICE = SystemDice()
 
 
-def connect(url: str | None = None, token: str | None = None, site: str | None = None) -> "Client":
+def connect(
+    url: str | None = None,
+    token: str | None = None,
+    site: str | None = None,
+    state_dir: str | os.PathLike[str] | None = None,
+) -> "Client":
     """A client of the coordinator at `url`; never waits for it.
 
-    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`) and
-    `COUNTLESS_SITE`; the site's name is the host's name otherwise. Processes may share a name. With
-    `COUNTLESS_DISABLE=1` nothing is ever sent.
+    With a `state_dir` counts are kept in a file there, and what a process that was killed could not deliver is
+    delivered by the next one that uses the directory. Processes may share it; it belongs to one coordinator.
+
+    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`),
+    `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the site's name is the host's name otherwise. Processes may share
+    a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
     """
     environment = os.environ
     file = environment.get("COUNTLESS_TOKEN_FILE")
     if token is None:
         token = environment.get("COUNTLESS_TOKEN") or (Path(file).read_text(encoding="utf-8").strip() if file else None)
+    directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
     return Client(
         Place.of(url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"),
         token,
         valid_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
+        Path(directory) if directory else None,
         disabled=environment.get("COUNTLESS_DISABLE") == "1",
     )
 
@@ -56,7 +73,9 @@ def connect(url: str | None = None, token: str | None = None, site: str | None =
 class Client:
     """Counts of one process on their way to one coordinator. Use `connect` to make one."""
 
-    def __init__(self, place: Place, token: str | None, site: str, *, disabled: bool = False) -> None:
+    def __init__(
+        self, place: Place, token: str | None, site: str, state_dir: Path | None = None, *, disabled: bool = False
+    ) -> None:
         self.place = place
         self.site = site
         self.trouble: str | None = None  # why there is no connection, if there is none
@@ -66,6 +85,7 @@ class Client:
         self._meters: dict[str, Meter] = {}
         self._series: dict[str, Series] = {}
         self._begin_life()
+        self._keeper = None if state_dir is None or disabled else self._keep_in(state_dir)
         if not disabled:
             forks.look_after(self)
 
@@ -76,7 +96,14 @@ class Client:
         self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
         self._talk = Talk(self._meters, self._lock)
         self._link: Link | None = None
+        self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
+        self._awaited = 0  # how many wait for a confirmation
+
+    def _keep_in(self, directory: Path) -> "Keeper":
+        from countless.client.keeper import Keeper  # most clients keep nothing, and not every system could
+
+        return Keeper(directory, self.address, lambda: Link(self.place, self._token), self._lock)
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else f"trouble: {self.trouble}" if self.trouble else "open"
@@ -104,6 +131,29 @@ class Client:
                 series = self._series.setdefault(name, Series(name, self._meter, label_cap))
         return series
 
+    def watch(
+        self,
+        counter: str,
+        *,
+        over: int,
+        possibly: "Callback | None" = None,
+        certainly: "Callback | None" = None,
+        token: str | None = None,
+    ) -> "Watch":
+        """Be called when the total of all sites has possibly, and then when it has certainly, passed a mark.
+
+        Each is called once, in this order, from a thread of the watch, with the answer. Reading needs a `token` of
+        scope read, if the client's own is one for counting. A forked child does not inherit the watch.
+        """
+        from countless.client.reader import Reader  # whoever only counts need not wait for it
+        from countless.client.watch import Watch
+
+        watch = Watch(Reader(self.place.base, token or self._token), counter, over, possibly, certainly)
+        if not self._disabled:
+            self._watches.add(watch)
+            watch.start()
+        return watch
+
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until all that was due so far is on the coordinator's disk; False if it took longer.
 
@@ -113,28 +163,39 @@ class Client:
             if self._disabled or self._thread is None:
                 return True
             number = self._talk.ask()
+            self._awaited += 1
             self._hurry.set()
-            return self._change.wait_for(lambda: self._talk.confirmed >= number or self._thread is None, timeout) and (
-                self._talk.confirmed >= number
-            )
+            try:
+                self._change.wait_for(lambda: self._talk.confirmed >= number or self._thread is None, timeout)
+            finally:
+                self._awaited -= 1
+            return self._talk.confirmed >= number
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Deliver the exact counts and go. False: not delivered in time, and what was not reported is lost."""
+        """Deliver the exact counts and go. False: not delivered in time.
+
+        What was not reported is lost then; with a `state_dir` it stays there for the next process.
+        """
         forks.forget(self)
+        for watch in list(self._watches):
+            watch.close()
+        deadline = monotonic() + timeout
         with self._lock:
             thread, self._closing = self._thread, True
             for meter in self._meters.values():
                 if meter.open:
                     meter.close()
-            if thread is None:
-                return True
-            self._talk.leave()
-            self._hurry.set()
-        thread.join(timeout)
-        with self._lock:
+            if thread is not None:
+                self._talk.leave()
+                self._hurry.set()
+        if thread is not None:
+            thread.join(timeout)
             self._talk.stop()
             self._hurry.set()
-            return self._talk.delivered
+        settled = self._talk.delivered or not any(meter.count for meter in self._meters.values())
+        if self._keeper is not None:
+            self._keeper.end(settled, deadline - monotonic())
+        return settled or self._disabled
 
     # Under the lock
 
@@ -143,7 +204,8 @@ class Client:
             if name not in self._meters:
                 pace = _NEVER if self._disabled else None
                 site = Site(name, self.address, _DICE, pace=pace)
-                self._meters[name] = Meter(site, self._lock, self._deliver)
+                new = Meter if self._keeper is None else self._keeper.meter
+                self._meters[name] = new(site, self._lock, self._deliver)
             return self._meters[name]
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
@@ -159,6 +221,8 @@ class Client:
         except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
             self._closing, self._thread = True, None
             self._talk.drop()
+        if self._keeper is not None:
+            self._keeper.inherit()
 
     # Around a fork
 
@@ -179,6 +243,8 @@ class Client:
         closing = self._closing
         self._begin_life()
         self._closing = closing
+        if self._keeper is not None and not closing:
+            self._keeper.move(self.address, self._meters)
         if not closing:
             self._all_reborn(None)
 
@@ -193,19 +259,17 @@ class Client:
     # The thread
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         while not self._talk.over:
             self._hurry.clear()
             try:
                 self._connect_and_talk()
-                pause = _FIRST_PAUSE
             except (LinkError, ProtocolError) as error:
-                if self._talk.heard:
-                    pause = _FIRST_PAUSE
                 self._note(str(error))
+            if self._talk.heard:
+                backoff.reset()
             if not self._talk.over:
-                self._hurry.wait(pause * (0.5 + _DICE.fraction()))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                self._hurry.wait(backoff.next(awaited=self._closing or self._awaited > 0))
         with self._lock:
             self._talk.drop()
             self._thread = None
@@ -219,7 +283,8 @@ class Client:
         except Reborn as news:
             with self._lock:
                 self.address = Address(self.site, new_incarnation())
-                self._all_reborn(news.known)
+                with self._keeper.another_life(self.address.incarnation) if self._keeper else nullcontext():
+                    self._all_reborn(news.known)
             self._hurry.set()
         finally:
             self._link.close()
@@ -234,8 +299,3 @@ class Client:
         if trouble != self.trouble:
             log.warning("%s; counting goes on and is delivered later", trouble)
         self.trouble = trouble
-
-
-def new_incarnation() -> int:
-    """Later lives have higher numbers, and nobody can guess one."""
-    return (int(time()) << 30) | _DICE.below(1 << 30)

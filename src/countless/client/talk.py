@@ -8,14 +8,14 @@ next one every counter says its exact count and, again, whatever may have been l
 import logging
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import RLock
-from time import monotonic
+from time import monotonic, time
+from typing import Protocol
 
 from countless.client.link import Link, LinkError
-from countless.client.meter import Meter
-from countless.core.messages import Address, Repace, Snapshot, StartRound, UpMessage
+from countless.core.messages import Address, DownMessage, Repace, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemDice
 from countless.transports.frames import (
@@ -50,10 +50,32 @@ class Reborn(Exception):
         self.known = known
 
 
+def new_incarnation() -> int:
+    """Later lives have higher numbers, and nobody can guess one."""
+    return (int(time()) << 30) | SystemDice().below(1 << 30)
+
+
+class Voice(Protocol):
+    """A counter of this life, as the conversation needs it: a meter, or what a dead process has left of one."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it still counts."""
+
+    def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
+        """The exact count, and all that may have been lost with the last connection."""
+
+    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
+        """The coordinator spoke."""
+
+    def reborn(self, site_with: Callable[[int], Site], settled: int | None) -> None:
+        """Begin again with what was counted beyond `settled`."""
+
+
 class Talk:
     """What is due, what was confirmed, and how to say it."""
 
-    def __init__(self, meters: dict[str, Meter], lock: RLock) -> None:
+    def __init__(self, meters: Mapping[str, Voice], lock: RLock) -> None:
         self.confirmed = 0  # the last `ask` that was answered
         self.over = False  # nothing more is to be said
         self.delivered = False  # ... because we have left, and the coordinator knows all
@@ -65,6 +87,7 @@ class Talk:
         self._due: dict[tuple[str, type[UpMessage]], UpMessage] = {}
         self._joined: set[str] = set()  # on this connection
         self._left: set[str] = set()
+        self._refused: set[str] = set()  # on this connection
         self._rung = False
 
     def open(self) -> None:
@@ -116,6 +139,7 @@ class Talk:
     def converse(self, link: Link, address: Address, confirmed: Callable[[], None]) -> None:
         """Until we have left; everything else that ends it is an exception."""
         self._joined.clear()
+        self._refused.clear()
         link.send(next(encode_frames([Hello(VERSION, str(address.site), address.incarnation)])))
         heartbeat = self._welcome(link)
         self.heard = True
@@ -214,8 +238,8 @@ class Talk:
         return items
 
     def _look_whether_all_have_left(self) -> None:
-        if self._leaving and self._left >= self._meters.keys():
-            self.delivered = self.over = True
+        if self._leaving and self._left | self._refused >= self._meters.keys():
+            self.delivered, self.over = self._left >= self._meters.keys(), True
 
     def _hear(self, items: list[DownItem], address: Address, confirmed: Callable[[], None]) -> None:
         for item in items:
@@ -231,6 +255,8 @@ class Talk:
                 self._begin_again(item, address)
             elif isinstance(item, Refused):
                 log.warning("the coordinator does not take counter %r in: %s", item.counter, item.reason)
+                self._refused.add(item.counter)
+                self._look_whether_all_have_left()
 
     def _obey(self, message: StartRound | Repace) -> None:
         with self._lock:
