@@ -36,11 +36,12 @@ class Setting:
     delta: float
     events: int
     against: str = "adaptive"  # what `auto` is told to stand against
+    head_start: int = 0  # events at every site before the adversary comes
 
     def __post_init__(self) -> None:
-        for name, value, least in (("sites", self.sites, 1), ("events", self.events, 1)):
-            if value < least:
-                raise InvalidParameter(name, value, f"at least {least}")
+        for name, least in (("sites", 1), ("events", 1), ("head_start", 0)):
+            if getattr(self, name) < least:
+                raise InvalidParameter(name, getattr(self, name), f"at least {least}")
         self.fresh_scheme()
 
     def fresh_scheme(self) -> Scheme:
@@ -92,7 +93,10 @@ def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
     """The game of one seed, before its first move. The adversary's dice are not the tracker's."""
     subject = Tracked(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
     dice = SeededDice(seed).split("adversary", setting.adversary.name)
-    return Game(subject, setting.adversary, setting.sites, setting.alpha, dice, path=path)
+    game = Game(subject, setting.adversary, setting.sites, setting.alpha, dice, path=path)
+    if setting.head_start:
+        game.head_start(setting.head_start)
+    return game
 
 
 def play(setting: Setting, seed: int) -> Score:
