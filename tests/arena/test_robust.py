@@ -5,8 +5,8 @@ are fewer than 10,000 games here: at most 0.1 % for the whole file, whatever the
 proved: with no failure in 200 games the failure rate under that adversary is below 1.5 % (95 %), and that
 is all the games can say; the proofs are in docs/theory.
 
-A tracker's start has no dice to guess, so every site gets a head start, just long enough that a round with dice is on when
-the adversary comes; each game lasts into another such round at least. Below about 190 sites the proven
+A tracker's start has no dice to guess, so every site gets a head start, just long enough that a round with dice is
+on when the adversary comes; each game lasts into another such round at least. Below about 190 sites the proven
 `partial_dp` needs no noise, and below about 200 `auto` stays deterministic at this delta: they play in larger fleets.
 """
 
