@@ -11,7 +11,8 @@ from typing import Any
 
 from countless.arena.frameworks.table import Row, measure
 from countless.arena.league import ADVERSARY_NAMES, SCHEME_NAMES, as_json, settings
-from countless.arena.match import Setting, in_parallel, run, trace_of
+from countless.arena.match import Setting, run, trace_of
+from countless.arena.parallel import in_parallel
 from countless.arena.registry import adversary_named
 from countless.schemes.menu import CALIBRATIONS, messages_until
 

@@ -4,7 +4,6 @@ its bound.
 
 import csv
 import json
-import os
 import sys
 from dataclasses import asdict
 from math import inf
@@ -43,7 +42,7 @@ def attack(
         Path | None, typer.Option(help="Traffic that feedback follows: CSV or CSV.gz with t,site.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same games.")] = 1,
-    jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Games at a time; by default one for each core.")] = None,
     backend: Annotated[str, typer.Option(help="Where games run: local, dask or ray.")] = "local",
     as_json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write attack.json and games.csv here.")] = None,
@@ -59,7 +58,7 @@ def attack(
     stream = None if trace is None else read_trace(trace)
     limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}
     pairs = settings(scheme, adversary, base, seed=seed, trace=stream, **limits)
-    matches = _play(pairs, trials, seed, jobs or os.cpu_count() or 1, backend)
+    matches = _play(pairs, trials, seed, jobs, backend)
     found = [as_json(match, seed) for match in matches]
     if out is not None:
         _write(out, found, matches)
@@ -87,7 +86,7 @@ def _between(name: str, value: float, top: float) -> float:
     return value
 
 
-def _play(pairs: list[Setting], trials: int, seed: int, jobs: int, backend: str) -> list[Match]:
+def _play(pairs: list[Setting], trials: int, seed: int, jobs: int | None, backend: str) -> list[Match]:
     """All at once in a pipe; pair by pair behind a bar on a terminal."""
     console = Console(stderr=True)
     if len(pairs) == 1 or not sys.stderr.isatty():
