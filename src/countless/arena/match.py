@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from countless.arena.game import Adversary, Game, Point, Score
-from countless.arena.parallel import in_parallel
+from countless.arena.parallel import Progress, in_parallel
 from countless.arena.strawmen.registry import STRAWMEN
 from countless.arena.subject import Tracked
 from countless.core.publisher import Scheme
@@ -108,11 +108,17 @@ def trace_of(setting: Setting, seed: int) -> list[Point]:
 
 
 def run(
-    settings: Sequence[Setting], trials: int, seed: int = 0, *, jobs: int | None = 1, backend: str = "local"
+    settings: Sequence[Setting],
+    trials: int,
+    seed: int = 0,
+    *,
+    jobs: int | None = 1,
+    backend: str = "local",
+    progress: Progress | None = None,
 ) -> list[Match]:
     """`trials` games for each setting, from seeds seed, seed + 1, ..."""
     if trials < 1:
         raise InvalidParameter("trials", trials, "at least 1")
     tasks = [(setting, seed + i) for setting in settings for i in range(trials)]
-    scores = in_parallel(play, tasks, jobs, backend)
+    scores = in_parallel(play, tasks, jobs, backend, progress)
     return [Match(setting, tuple(scores[i * trials : (i + 1) * trials])) for i, setting in enumerate(settings)]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from countless.errors import InvalidParameter, MissingExtra, UnknownName
 
 T = TypeVar("T")
+Progress = Callable[[float], None]  # is told the part that is done
 
 # The package that each backend needs.
 BACKENDS = {"local": "joblib", "dask": "distributed", "ray": "ray"}
@@ -21,7 +22,11 @@ _ALL = -1  # joblib's word for as many as there are
 
 
 def in_parallel(
-    work: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int | None = 1, backend: str = "local"
+    work: Callable[..., T],
+    tasks: Sequence[tuple[Any, ...]],
+    jobs: int | None = 1,
+    backend: str = "local",
+    progress: Progress | None = None,
 ) -> list[T]:
     """`work(*task)` for every task, in order, `jobs` at a time; None is as many as there are cores to work on."""
     if backend not in BACKENDS:
@@ -29,15 +34,31 @@ def in_parallel(
     if jobs is not None and jobs < 1:
         raise InvalidParameter("jobs", jobs, "at least 1")
     if backend == "local" and (jobs == 1 or len(tasks) == 1):
-        return [work(*task) for task in tasks]
+        return _in_parts(lambda part: [work(*task) for task in part], tasks, 1, progress)
     if find_spec("joblib") is None:
         raise MissingExtra("joblib", "lab")
     if find_spec(BACKENDS[backend]) is None:
         raise InvalidParameter("backend", backend, f"one whose package is installed: pip install {BACKENDS[backend]}")
     joblib: Any = import_module("joblib")
     cluster = {"local": _local, "dask": _dask, "ray": _ray}[backend]
-    with cluster(jobs) as name, joblib.parallel_config(backend=name, n_jobs=jobs or _ALL):
-        results: list[T] = joblib.Parallel()(joblib.delayed(work)(*task) for task in tasks)
+    with cluster(jobs) as name, joblib.parallel_config(backend=name, n_jobs=jobs or _ALL), joblib.Parallel() as pool:
+        size = 4 * joblib.effective_n_jobs(jobs or _ALL)
+        return _in_parts(lambda part: pool(joblib.delayed(work)(*task) for task in part), tasks, size, progress)
+
+
+def _in_parts(
+    work: Callable[[Sequence[tuple[Any, ...]]], list[T]],
+    tasks: Sequence[tuple[Any, ...]],
+    size: int,
+    progress: Progress | None,
+) -> list[T]:
+    """All at once, unless somebody wants to see how it goes."""
+    if progress is None:
+        return work(tasks)
+    results: list[T] = []
+    for start in range(0, len(tasks), size):
+        results += work(tasks[start : start + size])
+        progress(len(results) / len(tasks))
     return results
 
 

@@ -1,5 +1,4 @@
-"""The numbers behind `countless report`: attacked games, plans over sites and alpha, the league (issue:
-the arena, item 5).
+"""The numbers behind `countless report`: attacked games, plans over sites and alpha, the league (SPEC 7).
 
 Costs come from the plans (`countless.schemes.menu`), errors from games. Plain values only: `figures.py`
 draws them.

@@ -4,7 +4,6 @@ its bound.
 
 import csv
 import json
-import sys
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from countless.arena.league import as_json, breach, claimed, settings
 from countless.arena.match import Match, Setting, run
+from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.simulation.traces import read_trace
 
@@ -58,7 +57,8 @@ def attack(
     stream = None if trace is None else read_trace(trace)
     limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}
     pairs = settings(scheme, adversary, base, seed=seed, trace=stream, **limits)
-    matches = _play(pairs, trials, seed, jobs, backend)
+    with progress("playing") as bar:
+        matches = run(pairs, trials, seed, jobs=jobs, backend=backend, progress=bar)
     found = [as_json(match, seed) for match in matches]
     if out is not None:
         _write(out, found, matches)
@@ -84,21 +84,6 @@ def _between(name: str, value: float, top: float) -> float:
     if not 0 < value < top:
         raise InvalidParameter(name, value, f"between 0 and {top:g}, both excluded")
     return value
-
-
-def _play(pairs: list[Setting], trials: int, seed: int, jobs: int | None, backend: str) -> list[Match]:
-    """All at once in a pipe; pair by pair behind a bar on a terminal."""
-    console = Console(stderr=True)
-    if len(pairs) == 1 or not sys.stderr.isatty():
-        return run(pairs, trials, seed, jobs=jobs, backend=backend)
-    matches = []
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("playing", total=len(pairs))
-        for pair in pairs:
-            progress.update(task, description=f"{pair.scheme} / {pair.adversary.name}")
-            matches += run([pair], trials, seed, jobs=jobs, backend=backend)
-            progress.advance(task)
-    return matches
 
 
 def _write(out: Path, found: list[dict[str, Any]], matches: list[Match]) -> None:
