@@ -145,7 +145,9 @@ def crossover(survey: Survey) -> Any:
     for name in ROBUST:  # a heat map has no legend of its own
         square = {"color": COLOURS[name], "size": 12, "symbol": "square"}
         figure.add_trace(_plotly().Scatter(x=[None], y=[None], mode="markers", marker=square, name=name))
-    figure.update_layout(legend={"y": 1.1})  # the names below stand upright where the screen is narrow
+    figure.update_layout(
+        legend={"y": 1.02, "yanchor": "bottom"}
+    )  # the names below stand upright where the screen is narrow
     figure.update_xaxes(type="category")
     figure.update_yaxes(type="category")
     return figure

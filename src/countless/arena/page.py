@@ -16,7 +16,8 @@ p { margin: .4rem 0 1rem; max-width: 46rem; } .lead { color: #4b5563; }
 figure { margin: 0; } figcaption { font-weight: 600; padding: .5rem .75rem; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .4rem .55rem; text-align: right; border-bottom: 1px solid #f0efee; white-space: nowrap; }
-th:first-child, td:first-child, td.words, th.words { text-align: left; } td.words { white-space: normal; min-width: 16rem; }
+th:first-child, td:first-child, td.words, th.words { text-align: left; }
+td.words { white-space: normal; min-width: 16rem; }
 .held { background: #ecfdf5; } .fell { background: #fef3c7; } .breach { background: #fecaca; font-weight: 700; }
 .key span { display: inline-block; padding: .1rem .5rem; border-radius: 4px; margin: 0 .75rem .25rem 0; }
 small { color: #6b7280; }
