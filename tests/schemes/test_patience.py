@@ -1,4 +1,4 @@
-"""A coordinator never works out a plan while messages wait (issue 3): it plans ahead, or falls back to what is safe."""
+"""A coordinator never works out a plan while messages wait: it plans ahead, or falls back to what is safe."""
 
 import pytest
 

@@ -4,12 +4,14 @@ its bound.
 
 import csv
 import json
+import sys
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -20,6 +22,8 @@ from countless.errors import InvalidParameter
 from countless.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
+
+PIPE = 120  # columns where nobody can say how many there are: enough for the league
 
 
 def attack(
@@ -65,7 +69,7 @@ def attack(
     if as_json_:
         print(json.dumps(found[0] if len(found) == 1 else {"matches": found}, indent=2))
     else:
-        _print(Console(), matches)
+        _print(Console() if sys.stdout.isatty() else Console(width=PIPE), matches)
     if any(breach(match) for match in matches):
         raise typer.Exit(1)
 
@@ -131,9 +135,10 @@ def _list(matches: list[Match]) -> Table:
 
 
 def _league(matches: list[Match], schemes: list[str]) -> Table:
-    table = Table("adversary", title=_title(matches[0].setting))
+    table = Table(title=_title(matches[0].setting), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("adversary", no_wrap=True)
     for scheme in schemes:
-        table.add_column(scheme, justify="right")
+        table.add_column(scheme, justify="right", overflow="fold")
     rows: dict[str, list[str]] = {}
     for match in matches:
         broken = f" ({match.failures})" if match.failures else ""
