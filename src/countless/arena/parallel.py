@@ -38,7 +38,7 @@ def in_parallel(
     if find_spec("joblib") is None:
         raise MissingExtra("joblib", "lab")
     if find_spec(BACKENDS[backend]) is None:
-        raise InvalidParameter("backend", backend, f"one whose package is installed: pip install {BACKENDS[backend]}")
+        raise MissingExtra(BACKENDS[backend], "cluster")
     joblib: Any = import_module("joblib")
     cluster = {"local": _local, "dask": _dask, "ray": _ray}[backend]
     with cluster(jobs) as name, joblib.parallel_config(backend=name, n_jobs=jobs or _ALL), joblib.Parallel() as pool:
