@@ -50,11 +50,6 @@ def measure(
     return Row(name, subject.sent, game.referee.worst, subject.flips, CLAIMS[name])
 
 
-def compare(sites: int, alpha: float, delta: float, events: int, seed: int) -> list[Row]:
-    """Every tracker of the table at one setting."""
-    return [measure(name, sites, alpha, delta, events, seed) for name in CLAIMS]
-
-
 def flips(alpha: float, events: int) -> int:
     """The flip number, for the caption."""
     return flip_number(alpha, events)
