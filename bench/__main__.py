@@ -6,10 +6,10 @@ python -m bench plans auto   some sections
 
 import sys
 
-from bench import agent, auto, hot_path, plans
+from bench import agent, auto, hot_path, plans, scaling
 
 SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main, "agent": agent.main}
-LONG = {"auto-large": auto.large}
+LONG = {"auto-large": auto.large, "scaling": scaling.main, "frameworks": scaling.frameworks}
 
 
 def main(names: list[str]) -> None:
