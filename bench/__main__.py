@@ -6,9 +6,9 @@ python -m bench plans auto   some sections
 
 import sys
 
-from bench import auto, hot_path, plans
+from bench import auto, hot_path, load, plans
 
-SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main}
+SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main, "load": load.main}
 LONG = {"auto-large": auto.large}
 
 

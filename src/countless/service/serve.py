@@ -10,6 +10,7 @@ import uvicorn
 from countless.service.app import STATE_FILE, build_app
 from countless.service.settings import Settings
 from countless.service.store import Store
+from countless.service.wire import Wire
 from countless.transports.frames import MOST_BYTES
 
 
@@ -41,7 +42,7 @@ def serve(settings: Settings, log_level: str = "warning") -> None:
         host=settings.host,
         port=settings.port,
         loop="auto",  # uvloop where it exists
-        ws="websockets-sansio",
+        ws=Wire,
         ws_max_size=MOST_BYTES,
         ws_ping_interval=None,  # sites give signs of life that the host sees
         ws_per_message_deflate=False,

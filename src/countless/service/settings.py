@@ -15,7 +15,7 @@ from countless.service.store import Config
 
 PORT = 2686  # COUN on a telephone
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATIONS = frozenset({"silent_after", "forget_after"})
+_DURATIONS = frozenset({"silent_after", "forget_after", "remember_for"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,9 @@ class Settings:
     allow_plaintext: bool = False  # beyond loopback, tokens and counts would travel for everybody to read
     silent_after: float = 10.0  # seconds without a sign of life until an answer says that a site is silent
     forget_after: float = 0.0  # seconds of silence after which a site is given up, its last known count kept; 0: never
+    remember_for: float = (
+        365 * 86400.0
+    )  # seconds a life that ended is remembered, lest it be counted twice if it returns
     alpha: float = 0.01  # for counters nobody configured
     delta: float = 0.05
     scheme: str = "auto"
@@ -51,6 +54,8 @@ class Settings:
             raise InvalidParameter("silent_after", self.silent_after, "a duration of less than a day, such as 10s")
         if not self.forget_after >= 0:
             raise InvalidParameter("forget_after", self.forget_after, "a duration such as 30d, or 0 for never")
+        if not 86_400 <= self.remember_for < 1e10:
+            raise InvalidParameter("remember_for", self.remember_for, "a duration of at least a day, such as 365d")
         require_config(self.defaults)
 
     @property
