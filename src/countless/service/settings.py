@@ -14,6 +14,8 @@ from countless.schemes.registry import SCHEMES, require_adversary
 from countless.service.store import Config
 
 PORT = 2686  # COUN on a telephone
+LEAST_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
+LEAST_DELTA = 1e-15  # less than what the memory of the machine itself gets wrong in a life
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATIONS = frozenset({"silent_after", "forget_after", "remember_for"})
 
@@ -86,10 +88,10 @@ class Settings:
 
 def require_config(config: Config) -> None:
     """Refuse what no coordinator can run with."""
-    if not (isinstance(config.alpha, float) and 0 < config.alpha < 0.5):
-        raise InvalidParameter("alpha", config.alpha, "between 0 and 1/2, both excluded")
-    if not (isinstance(config.delta, float) and 0 < config.delta < 1):
-        raise InvalidParameter("delta", config.delta, "between 0 and 1, both excluded")
+    if not (isinstance(config.alpha, float) and LEAST_ALPHA <= config.alpha < 0.5):
+        raise InvalidParameter("alpha", config.alpha, f"at least {LEAST_ALPHA} and less than 0.5")
+    if not (isinstance(config.delta, float) and LEAST_DELTA <= config.delta < 1):
+        raise InvalidParameter("delta", config.delta, f"at least {LEAST_DELTA} and less than 1")
     if config.scheme not in (Auto.name, *SCHEMES):
         raise InvalidParameter("scheme", config.scheme, f"one of: {', '.join((Auto.name, *SCHEMES))}")
     require_adversary(config.adversary)

@@ -240,6 +240,11 @@ class Store:
             line = self._db.execute("SELECT * FROM tokens WHERE digest = ?", (digest,)).fetchone()
         return Token(*line) if line else None
 
+    def has_tokens(self) -> bool:
+        """Whether there is any."""
+        with self._lock:
+            return self._db.execute("SELECT 1 FROM tokens LIMIT 1").fetchone() is not None
+
     def tokens(self) -> list[Token]:
         """All of them."""
         with self._lock:
