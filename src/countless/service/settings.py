@@ -144,7 +144,8 @@ def _typed(name: str, value: object) -> Any:
             return kind(value)
     except (ValueError, KeyError, OverflowError):
         pass
-    raise InvalidParameter(name, value, f"of type {kind.__name__}")
+    wanted = "a duration such as 500ms, 10s or 30d" if name in _DURATIONS else f"of type {kind.__name__}"
+    raise InvalidParameter(name, value, wanted)
 
 
 def seconds(value: object) -> float:

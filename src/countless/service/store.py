@@ -104,12 +104,18 @@ class Store:
     def __init__(self, path: Path | None, wall_clock: Callable[[], float] = time) -> None:
         self._lock = Lock()
         self._wall_clock = wall_clock
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10)
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path} cannot be used: {error}") from None
         self._journal = Journal(self._db)
         try:
             self._open(path)
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            raise StoreError(f"{path} cannot be used: {error}") from None
         except BaseException:
             self._db.close()
             raise
