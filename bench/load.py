@@ -196,9 +196,11 @@ def truth(coordinator: Coordinator, fleets: Fleets) -> None:
 
 
 def main() -> None:
+    busy = os.getloadavg()[0]
+    print(f"{os.cpu_count()} processors, load {busy:.1f} before the run: with others at work, read processor seconds")
     with running() as (coordinator, fleets):
         memory(coordinator, fleets)
         capacity = [ingest(coordinator, fleets, per_frame) for per_frame in (1, fleet.COUNTERS_EACH)]
         latency(coordinator, fleets, min(20_000, capacity[0] / 2))
         truth(coordinator, fleets)
-    adds.main()
+        adds.main(coordinator.url)

@@ -24,19 +24,19 @@ LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 class Server(uvicorn.Server):
     """Says where it listens: with port 0 the system chooses, and a test or a script wants to know."""
 
-    async def startup(self, *arguments: object, **options: object) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn does, and one line on standard output."""
-        await super().startup(*arguments, **options)
+        await super().startup(sockets)
         if self.started:
             address = self.servers[0].sockets[0].getsockname()
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
             scheme = "https" if self.config.is_ssl else "http"
             print(f"countless: listening on {scheme}://{host}:{address[1]}", flush=True)
 
-    async def shutdown(self, *arguments: object, **options: object) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First let go of whoever watches, or uvicorn would wait for them."""
         self.config.app.state.host.drain()  # type: ignore[union-attr]
-        await super().shutdown(*arguments, **options)
+        await super().shutdown(sockets)
 
 
 def serve(settings: Settings, log_level: str = "warning") -> None:
