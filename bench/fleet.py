@@ -18,6 +18,7 @@ from countless.randomness import SeededDice
 from countless.transports.frames import Hello, Join, Sync, Synced, UpItem, Welcome, decode_down, encode_frames
 
 COUNTERS_EACH = 10
+ALREADY = 100_000  # events at each site and counter before anybody connects: a fleet that has run for a while
 _HANDSHAKE = (
     "GET /api/v1/site HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -128,7 +129,7 @@ class Fleet:
     def join(self) -> None:
         for conn in self._conns:
             for site in conn.sites.values():
-                site.advance(1)
+                site.advance(ALREADY)
             conn.say([item for site in conn.sites.values() for item in (Join(*site.exactly()), *site.resume())])
             self.listen(0)
         self.sync()

@@ -152,6 +152,11 @@ def memory(coordinator: Coordinator, fleets: Fleets) -> None:
     print(f"a connected site with these     {total:8.1f} kB", flush=True)
 
 
+def warm_up(fleets: Fleets) -> None:
+    """Plans are worked out when a fleet has come up, once. Until then they would be measured too."""
+    fleets.all("load", 2_000, SECONDS, 1)
+
+
 def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> float:
     """Reports per second of the coordinator's processor time."""
     before = coordinator.processor_seconds
@@ -200,6 +205,7 @@ def main() -> None:
     print(f"{os.cpu_count()} processors, load {busy:.1f} before the run: with others at work, read processor seconds")
     with running() as (coordinator, fleets):
         memory(coordinator, fleets)
+        warm_up(fleets)
         capacity = [ingest(coordinator, fleets, per_frame) for per_frame in (1, fleet.COUNTERS_EACH)]
         latency(coordinator, fleets, min(20_000, capacity[0] / 2))
         truth(coordinator, fleets)
