@@ -6,18 +6,18 @@ An input goes to the core at once; what the core returns goes to the post, which
 
 import asyncio
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import monotonic, time
 
-from countless.client.series import overflow_name
 from countless.core.coordinator import Outbox
 from countless.core.messages import Address, DownMessage, Report, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError, UnknownName
 from countless.service.counter import Counter
 from countless.service.lives import Life, Line, Lives
-from countless.service.overflow import Families, family_of, is_overflow, spoken, stand_in
+from countless.service.overflow import Families, spoken
 from countless.service.planner import Planner
 from countless.service.post import Post
+from countless.service.seats import Seats
 from countless.service.settings import Settings, require_config
 from countless.service.store import Config, Store
 from countless.transports.frames import (
@@ -55,6 +55,7 @@ class Host:
         self.settings = settings
         self.counters: dict[str, Counter] = {}
         self.families = Families()
+        self._seats = Seats(settings, self.counters, self.families)
         self.lives = Lives()
         self.dropped: Tally[str] = Tally()  # connections and counters refused, by reason
         self.frame_bytes: Tally[str] = Tally(up=0, down=0)
@@ -200,7 +201,7 @@ class Host:
             self._ignore(line, join.counter)
             return self._post.send(line, Left(join.counter))
         try:
-            counter, address = self._seat_for(life, join.counter)
+            counter, address = self._seats.offer(life, join.counter, self.create)
             if join.round > counter.coordinator.round:  # this coordinator has lost its memory, or it was deleted
                 self._ignore(line, join.counter)
                 return self._post.send(line, Again(join.counter, keep=True))
@@ -220,36 +221,6 @@ class Host:
             raise ProtocolError("too many counters that are not taken in (max_counters_per_site)")
         line.void.add(name)
 
-    def _seat_for(self, life: Life, name: str) -> tuple[Counter, Address]:
-        """Where a site that names this counter is counted."""
-        if name in life.counters:
-            return self._seat(life, name)
-        if len(life.counters) + len(life.left) >= self.settings.max_counters_per_site:
-            raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
-        if name in self.counters:
-            return self.counters[name], life.address
-        family = family_of(name)
-        if family is None or self.families.size(family) < self._rules(family).label_cap:
-            return self.create(name, self._rules(family)), life.address
-        overflow = overflow_name(family)
-        counter = self.counters.get(overflow) or self.create(overflow, self._rules(family))
-        if counter.coordinator.answer.sites >= self.settings.max_sites:
-            raise InvalidParameter("counter", name, f"one of at most {self.settings.max_sites} beyond the label cap")
-        self.families.overflowed[family] += 1
-        return counter, stand_in(life.address, name)
-
-    def _seat(self, life: Life, name: str) -> tuple[Counter, Address]:
-        """Where a site sits that has joined."""
-        address = life.counters[name]
-        if address is life.address:
-            return self.counters[name], address
-        return self.counters[overflow_name(str(family_of(name)))], address
-
-    def _rules(self, family: str | None) -> Config:
-        """Series have the rules of the counter they belong to, or else those of the settings."""
-        counter = self.counters.get(family or "")
-        return counter.config if counter else self.settings.defaults
-
     def _message(self, life: Life, line: Line, message: Report | Snapshot, size: float) -> None:
         name = message.counter
         if name in line.void:
@@ -258,7 +229,7 @@ class Host:
         if address is life.address:
             counter = self.counters[name]
         elif address is not None:
-            counter, address = self._seat(life, name)
+            counter, address = self._seats.of(life, name)
         elif name in life.left:
             return self._post.send(line, Left(name))
         else:
@@ -274,7 +245,7 @@ class Host:
         if name not in life.left:
             if name not in life.counters:
                 raise ProtocolError(f"site {life.address.site!r} has not joined {name!r}")
-            counter, address = self._seat(life, name)
+            counter, address = self._seats.of(life, name)
             known = max(farewell.count, counter.coordinator.known_of(address))
             outbox = counter.coordinator.leave(address, Snapshot(*farewell))
             self._heard(counter, address, size)
@@ -296,26 +267,16 @@ class Host:
         if life.line is not None:
             life.line.close(1001, "no sign of life")
             self.lost(life, life.line)
-        for _, counter, address in self._seats(life):
+        for _, counter, address in self._seats.all(life):
             self._do(counter, counter.coordinator.silence(address))
 
     def _bury(self, life: Life) -> None:
-        for name, counter, address in self._seats(life):
+        for name, counter, address in self._seats.all(life):
             known = counter.coordinator.known_of(address)
             outbox = counter.coordinator.leave(address, Snapshot(name, counter.coordinator.round, known))
             self._gone(counter, life, name, known)
             self._do(counter, outbox)
         self.lives.remove(life)
-
-    def _seats(self, life: Life) -> Iterator[tuple[str, Counter, Address]]:
-        for name in sorted(life.counters):
-            yield name, *self._seat(life, name)
-
-    def _names_for(self, life: Life, counter: Counter) -> list[str]:
-        """Under which names a site is counted there: one, but for the overflow of a cap."""
-        if is_overflow(counter.name):
-            return [name for name, each, _ in self._seats(life) if each is counter]
-        return [counter.name] if life.counters.get(counter.name) is life.address else []
 
     def _gone(self, counter: Counter, life: Life, name: str, known: int) -> None:
         address = life.counters.pop(name)
@@ -340,11 +301,7 @@ class Host:
         require_config(config)
         if name in self.counters:
             raise InvalidParameter("counter", name, "a name that is not taken")
-        if len(self.counters) >= self.settings.max_counters:
-            raise InvalidParameter("counter", name, f"one of at most {self.settings.max_counters} (max_counters)")
-        family = family_of(name)
-        if family is not None and self.families.size(family) >= self._rules(family).label_cap:
-            raise InvalidParameter("counter", name, f"one of at most {self._rules(family).label_cap} (label_cap)")
+        self._seats.require_room(name)
         counter = self.counters[name] = Counter(name, config)
         self.families.add(name)
         self._post.configured(name, config)
@@ -362,7 +319,7 @@ class Host:
         self._post.configured(name, config)
         self._do(counter, counter.wake())
         for life in self.lives:
-            for said in self._names_for(life, counter) if life.silent else ():
+            for said in self._seats.names(life, counter) if life.silent else ():
                 self._do(counter, counter.coordinator.silence(life.counters[said]))
         return counter
 
@@ -370,7 +327,7 @@ class Host:
         """Forget a counter. Sites that are connected begin again from nothing."""
         counter = self.counter(name)
         for life in self.lives:
-            for said in self._names_for(life, counter):
+            for said in self._seats.names(life, counter):
                 del life.counters[said]
                 if life.line is not None:
                     life.line.void.add(said)
