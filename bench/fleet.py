@@ -38,6 +38,9 @@ class Conn:
         self._in, self._out = bytearray(), b""
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.sendall(_HANDSHAKE.format(port=port).encode())
+
+    def shake_hands(self) -> None:
+        """The coordinator's answer has come, or will soon."""
         while b"\r\n\r\n" not in self._in:
             data = self.socket.recv(4096)
             assert data, "the coordinator refuses"
@@ -117,11 +120,13 @@ class Fleet:
         self._poll = select.epoll()
 
     def connect(self, first: int, number: int, counters: int) -> None:
-        for each in range(first, first + number):
-            conn = Conn(self._port, each, counters)
-            self._conns.append(conn)
-            self._by_file[conn.socket.fileno()] = conn
-            self._poll.register(conn.socket.fileno(), select.EPOLLIN)
+        for start in range(first, first + number, 100):
+            fresh = [Conn(self._port, each, counters) for each in range(start, min(start + 100, first + number))]
+            for conn in fresh:
+                conn.shake_hands()
+                self._by_file[conn.socket.fileno()] = conn
+                self._poll.register(conn.socket.fileno(), select.EPOLLIN)
+            self._conns += fresh
             self.listen(0)
         while not all(conn.welcome for conn in self._conns):
             self.listen(0.1)
