@@ -6,9 +6,15 @@ python -m bench plans auto   some sections
 
 import sys
 
-from bench import agent, auto, hot_path, plans, scaling
+from bench import agent, auto, hot_path, load, plans, scaling
 
-SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main, "agent": agent.main}
+SECTIONS = {
+    "hot-path": hot_path.main,
+    "plans": plans.main,
+    "auto": auto.main,
+    "agent": agent.main,
+    "load": load.main,
+}
 LONG = {"auto-large": auto.large, "scaling": scaling.main, "frameworks": scaling.frameworks}
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from countless.core.answer import State
 from countless.core.messages import Address, Repace, Report, Snapshot, StartRound
 from countless.errors import InvalidParameter, ProtocolError
+from countless.service.host import Host
 from countless.service.store import Changes, Config, Store
 from countless.transports.frames import Again, Buried, Hello, Join, Leave, Left, Refused, Sync, Synced, Welcome
 from support.service import FakeLine, bench
@@ -238,7 +239,7 @@ def test_strange_hellos_are_protocol_errors(hello: Hello) -> None:
 
 
 small = st.integers(0, 12)
-names = st.sampled_from(["hits", "misses"])
+names = st.sampled_from(["hits", "misses", "hits{a}", "hits{b}", "hits{c}"])
 items = st.one_of(
     st.builds(Join, names, small, small),
     st.builds(Leave, names, small, small),
@@ -253,6 +254,16 @@ steps = st.one_of(
 )
 
 
+def assert_small(host: Host) -> None:
+    """Nothing that liars can say makes anything grow beyond its limit."""
+    assert len(host.counters) <= 4
+    assert len(host.lives) <= 5  # two names, two incarnations each, and the honest one
+    for life in host.lives:
+        assert len(life.counters) + len(life.left) <= 3
+        assert life.line is None or len(life.line.void) <= 3 + 5  # of its own doing, and of counters deleted under it
+    assert len(host.families.overflowed) <= 1
+
+
 @given(st.lists(steps, max_size=25))
 def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple[str, str, Any]]) -> None:
     async def run() -> None:
@@ -260,7 +271,7 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
         left = list(story)
         shown: float = 0
         while True:
-            async with bench(store, silent_after=10.0) as table:
+            async with bench(store, silent_after=10.0, label_cap=1, max_counters=4, max_counters_per_site=3) as table:
                 honest, line = await table.connect("honest", 77)
                 await table.say(honest, line, Join("kept", 0, 1000))
                 while left and left[0][0] != "restart":
@@ -270,6 +281,7 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
                     assert counter.coordinator.known_of(Address("honest", 77)) == 1000
                     assert counter.visible.estimate >= shown
                     shown = counter.visible.estimate
+                    assert_small(table.host)
                 assert all(isinstance(item, Welcome | Repace | StartRound) for item in line.got)
             if not left:
                 return

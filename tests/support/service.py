@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic
+from time import monotonic, time
 from types import TracebackType
 from typing import Any
 
@@ -153,10 +153,10 @@ class FakeLine:
 class Bench:
     """A host on a table: the clock is a number, the disk is memory, connections are lists."""
 
-    def __init__(self, store: Store, **settings: Any) -> None:
+    def __init__(self, store: Store, wall_clock: Callable[[], float] = time, **settings: Any) -> None:
         self.time = 0.0
         self.store = store
-        self.host = Host(store, Settings(**settings), clock=lambda: self.time)
+        self.host = Host(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
 
     async def connect(self, site: str, incarnation: int = 1) -> tuple[Life, FakeLine]:
         line = FakeLine()

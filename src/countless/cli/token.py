@@ -25,7 +25,10 @@ def token(
     store = Store(state_dir / STATE_FILE)
     try:
         if revoke is not None:
-            print(f"{store.revoke(revoke)} revoked")
+            number = store.revoke(revoke)
+            print(f"{number} revoked")
+            if not number:
+                raise typer.Exit(1)
         elif scope is not None:
             print(new_token(store, scope, label, site))
         else:

@@ -18,6 +18,7 @@ from countless.schemes.auto import Auto
 from countless.schemes.calibrated import Calibrated
 from countless.schemes.partial_dp import PartialDP
 from countless.schemes.registry import SCHEMES
+from countless.service.overflow import home_of
 from countless.service.store import Config
 
 FEWEST = 32  # with fewer sites, traffic that reacts leaves `auto` deterministic (`countless plan`): no plan is needed
@@ -79,9 +80,9 @@ class Counter:
             self.waking = False
 
     @property
-    def line(self) -> tuple[Config, int, float, int]:
+    def figures(self) -> tuple[int, float, int]:
         """What the store keeps, beside a line for each site."""
-        return self.config, self.coordinator.round, self.coordinator.published, self.departed
+        return self.coordinator.round, self.coordinator.published, self.departed
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,7 +113,7 @@ class Counter:
             "scheme": answer.scheme,
             "round": answer.round,
             "sites": answer.sites,
-            "silent": sorted({str(site) for site in answer.silent}),
+            "silent": sorted({home_of(site) for site in answer.silent}),
             "known": self.coordinator.known_total,
             "messages": {"up": traffic.up, "down": traffic.down},
             "bytes": {"up": round(traffic.up_bytes), "down": round(traffic.down_bytes)},

@@ -33,7 +33,7 @@ class Life:
 
     def __init__(self, address: Address, heard: float) -> None:
         self.address = address
-        self.counters: set[str] = set()
+        self.counters: dict[str, Address] = {}  # by the names it uses: its address in the counter, mostly its own
         self.left: set[str] = set()  # counters it has left in good order
         self.line: Line | None = None
         self.heard = heard
