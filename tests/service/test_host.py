@@ -87,8 +87,9 @@ def test_a_silent_site_degrades_the_answer_and_is_named_until_it_is_back() -> No
             b, line_b = await table.connect("b")
             await table.say(a, line_a, Join("hits", 0, 30))
             await table.say(b, line_b, Join("hits", 0, 10))
-            await table.wait(9)
+            await table.wait(49)
             await table.say(b, line_b, Sync(0))
+            assert table.host.counter("hits").visible.silent == ()
             await table.wait(2)
             answer = table.host.counter("hits").visible
             assert (answer.state, answer.silent, answer.estimate) == (State.DEGRADED, ("a",), 40)
@@ -96,6 +97,24 @@ def test_a_silent_site_degrades_the_answer_and_is_named_until_it_is_back() -> No
             a, line_a = await table.connect("a")
             await table.say(a, line_a, Join("hits", 0, 33))
             assert table.host.counter("hits").visible.silent == ()
+
+    play(story())
+
+
+def test_who_owes_an_answer_or_has_hung_up_is_silent_sooner() -> None:
+    async def story() -> None:
+        async with bench(silent_after=10.0) as table:
+            lives = [await table.connect(name) for name in "abc"]
+            for life, line in lives:
+                await table.say(life, line, Join("hits", 0, 10))
+            await table.wait(25)
+            table.host.configure("hits", Config(alpha=0.2))  # asks everybody
+            await table.say(*lives[0], Sync(0))
+            table.host.lost(*lives[2])
+            await table.wait(9)
+            assert table.host.counter("hits").visible.silent == ()
+            await table.wait(2)
+            assert table.host.counter("hits").visible.silent == ("b", "c")
 
     play(story())
 
@@ -298,8 +317,9 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
             elif kind == "say" and name in lines and lines[name][0] is not None:
                 table.host.hear(*lines[name], argument, 10)
             elif kind == "wait":
-                await table.wait(6)
-                table.host.lives.get(Address("honest", 77)).line.heard = table.time
+                honest = table.host.lives.get(Address("honest", 77))
+                honest.line.heard, honest.asked = table.time + 26, None
+                await table.wait(26)
             elif kind == "delete" and name in table.host.counters:
                 table.host.delete(name)
             elif kind == "forget":

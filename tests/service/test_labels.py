@@ -58,6 +58,7 @@ def test_a_series_in_the_overflow_lives_through_silence_restarts_and_the_end() -
             assert question.counter == series(1)
             await table.say(life, line, Snapshot(series(1), question.round, 15))
             assert table.host.counter(OVERFLOW).visible.estimate == 15 + 21
+            table.host.lost(life, line)
             await table.wait(11)
             assert table.host.counter(OVERFLOW).operator_view()["silent"] == ["web"]
             assert table.host.forget("web") == 1

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from time import monotonic, time
 
 from countless.core.coordinator import Outbox
-from countless.core.messages import Address, DownMessage, Report, Snapshot
+from countless.core.messages import Address, DownMessage, Report, Snapshot, StartRound
 from countless.errors import InvalidParameter, PlanError, ProtocolError, UnknownName
 from countless.service.counter import Counter
-from countless.service.lives import Life, Line, Lives
+from countless.service.lives import HEARTBEAT, Life, Line, Lives
 from countless.service.overflow import Families, spoken
 from countless.service.planner import Planner
 from countless.service.post import Post
@@ -120,10 +120,9 @@ class Host:
         """Now and then: who has fallen silent, and what should be planned ahead?"""
         now = self._clock()
         for life in self.lives:
-            quiet = now - life.last_heard()
-            if quiet > self.settings.silent_after and not life.silent:
+            if not life.silent and life.overdue(now, self.settings.silent_after):
                 self._silence(life)
-            expired = 0 < self.settings.forget_after < quiet
+            expired = 0 < self.settings.forget_after < now - life.last_heard()
             if life.silent and life.counters and (expired or self.lives.superseded(life)):
                 self._bury(life)
         if now - self._pruned_at > _PRUNE_EVERY:
@@ -153,11 +152,12 @@ class Host:
         life = self.lives.enter(address, self._clock())
         if life.line is not None:
             life.line.close(1008, "another connection of the same life has come")
-        life.line, line.heard, life.silent = line, self._clock(), False  # the core hears it counter by counter
+        life.line, line.heard, life.asked = line, self._clock(), None
+        life.silent = False  # the core hears it counter by counter
         for other in self.lives.named(hello.site):
             if other.silent and other is not life:
                 self._bury(other)
-        self._post.send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 / 3)))
+        self._post.send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT)))
         return life
 
     def _past(self, address: Address) -> tuple[tuple[tuple[str, int], ...], int]:
@@ -167,7 +167,7 @@ class Host:
         """A frame of `size` bytes. A ProtocolError leaves everything as it was before the offending item."""
         if life.line is not line:
             return
-        line.heard = self._clock()
+        line.heard, life.asked = self._clock(), None
         share = size / max(1, len(items))
         for item in items:
             if isinstance(item, (Report, Snapshot)):
@@ -192,7 +192,8 @@ class Host:
         """A connection has gone; the life may come back on another."""
         self._post.lost(line)
         if life.line is line:
-            life.heard, life.line = life.last_heard(), None
+            life.heard = life.last_heard() if life.silent else self._clock()  # hanging up is a sign of life too
+            life.line = life.asked = None
             if not life.counters:
                 self.lives.remove(life)
 
@@ -354,4 +355,6 @@ class Host:
             life = self.lives.get(home)
             if life is not None and life.line is not None and name not in life.line.void:
                 counter.traffic.down += 1
+                if isinstance(message, StartRound) and life.asked is None:
+                    life.asked = self._clock()
                 self._post.send(life.line, message if name == counter.name else message._replace(counter=name))

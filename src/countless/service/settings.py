@@ -31,7 +31,7 @@ class Settings:
     tls_key: str = ""
     tls_client_ca: str = ""  # and with this one, only to clients whose certificate it has signed
     allow_plaintext: bool = False  # beyond loopback, tokens and counts would travel for everybody to read
-    silent_after: float = 10.0  # seconds without a sign of life until an answer says that a site is silent
+    silent_after: float = 10.0  # seconds until a site that hung up or owes an answer is silent; five times that if idle
     forget_after: float = 0.0  # seconds of silence after which a site is given up, its last known count kept; 0: never
     remember_for: float = (
         365 * 86400.0
