@@ -9,7 +9,7 @@ import sys
 from bench import auto, hot_path, plans
 
 SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main}
-LONG = {"auto-large": auto.large}
+LONG = {"auto-large": auto.large, "auto-coarse": auto.coarse}
 
 
 def main(names: list[str]) -> None:

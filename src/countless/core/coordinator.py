@@ -159,6 +159,7 @@ class Coordinator:
         """A site has gone for good, with an exact last count."""
         entry = self._ledger[address]
         self._require_known_round(address, farewell)
+        self._messages += 1
         if not entry.present:
             return []
         before, entry.known = entry.known, max(entry.known, farewell.count)

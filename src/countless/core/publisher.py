@@ -133,7 +133,8 @@ class Scheme(ABC):
     def affords(self, messages: int, total: float) -> bool:
         """Whether to tell a site its new pace, if that makes `messages` in all for about `total` events.
 
-        Only sites are asked about whose every event is known as it is, so that telling them can wait.
+        It is asked about sites that report every event as it is: telling them can wait, and until then their reports
+        reach the publisher as `late`. A scheme that may refuse has a proof for that (docs/theory/telling.md).
         """
         return True
 

@@ -88,7 +88,7 @@ class Auto(Scheme):
 
     It looks at the sites there are, the total, the failure budget of the round and the counts of the sites, and prices
     a round of every scheme that stands against the adversary. A change of scheme costs the sites nothing: they do not
-    know which one they run.
+    know which one they run. Sites that report every event are told of a round one by one, as the bill allows.
 
     Formal guarantees: those of the schemes it picks, all of which are safe against the adversary named; the failure
     probabilities of all rounds, whatever their schemes, sum to at most delta.
@@ -99,7 +99,7 @@ class Auto(Scheme):
     >>> tracker.answer.scheme, tracker.answer.lower <= 200_000 <= tracker.answer.upper
     ('dithered', True)
 
-    References: SPEC section 3; docs/claims.md.
+    References: SPEC section 3; docs/theory/telling.md; docs/claims.md.
     """
 
     name = "auto"
@@ -151,7 +151,7 @@ class Auto(Scheme):
         return deterministic_cost(counts, case.alpha, events) <= begin + events / best.step + 2 * speaking
 
     def affords(self, messages: int, total: float) -> bool:
-        """Telling a site costs before it saves: so it is spread out, and the bill stays near one message an event."""
+        """Telling a site costs before it saves anything: spread out, it keeps the bill near one message an event."""
         return messages <= COMPETITIVE * total
 
     def _is_deterministic(self, case: Case) -> bool:
