@@ -15,7 +15,12 @@ SECTIONS = {
     "agent": agent.main,
     "load": load.main,
 }
-LONG = {"auto-large": auto.large, "scaling": scaling.main, "frameworks": scaling.frameworks}
+LONG = {
+    "auto-large": auto.large,
+    "auto-coarse": auto.coarse,
+    "scaling": scaling.main,
+    "frameworks": scaling.frameworks,
+}
 
 
 def main(names: list[str]) -> None:

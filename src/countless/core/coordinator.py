@@ -70,6 +70,7 @@ class Coordinator:
             self._ledger.enter(address, 0, slot)
         for address, known in memory.known if memory else ():
             self._ledger.enter(address, known, -1)
+        self._messages = self._ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
         if memory:
             self._set(Opening(scheme.name, Counting()))
             for entry in self._ledger:  # nobody has answered yet
@@ -140,6 +141,7 @@ class Coordinator:
     def join(self, address: Address, hello: Snapshot) -> Outbox:
         """A site has come, or its connection has come back, with the exact count it has now."""
         self._require_known_round(address, hello)
+        self._messages += 1
         if address in self._ledger:
             return self._come_back(self._ledger[address], hello)
         self._joined += 1
@@ -157,6 +159,7 @@ class Coordinator:
         """A site has gone for good, with an exact last count."""
         entry = self._ledger[address]
         self._require_known_round(address, farewell)
+        self._messages += 1
         if not entry.present:
             return []
         before, entry.known = entry.known, max(entry.known, farewell.count)
@@ -174,6 +177,7 @@ class Coordinator:
     def receive(self, address: Address, message: UpMessage) -> Outbox:
         """A site spoke."""
         entry = self._ledger.entry_of(address)
+        self._messages += 1
         if message.round != self.round:
             self._require_known_round(address, message)
             self._hear_from(entry)
@@ -210,7 +214,27 @@ class Coordinator:
     def _from_the_past(self, entry: Entry, message: UpMessage) -> Outbox:
         if entry.asked:  # its Snapshot will say more; until then this still says that it had come so far
             entry.known = max(entry.known, message.count)
-        return self._tell(entry) if entry.present and not entry.told else []
+        if entry.told or not entry.present:
+            return []
+        if entry.assumed or message.count >= entry.loud or self._affords_telling():
+            return self._tell(entry)
+        return self._overhear(entry, message.count)
+
+    def _affords_telling(self) -> bool:
+        # Two messages: the site may have to report at once. While others are still asked, nobody is told.
+        return not self._pending and self.scheme.affords(self._messages + 2, self._publisher.estimate)
+
+    def _overhear(self, entry: Entry, count: int) -> Outbox:
+        """A site that was not told of this round has counted: as before, its count is known to the last event."""
+        gain, before = count - entry.base, entry.known
+        if gain <= 0:
+            return []
+        entry.base = entry.known = count
+        if self._pending:
+            return []
+        consequence = self._publisher.late(entry, before, gain)
+        self._publish()
+        return self._reconsider() if consequence is not None and consequence.over else []
 
     # Inside a round
 
@@ -295,7 +319,7 @@ class Coordinator:
         return self._start(opening)
 
     def _start(self, opening: Opening) -> Outbox:
-        knows = self._publisher.knows
+        loud = self._publisher.loud
         self.round += 1
         self._joined = 0
         self._set(opening)
@@ -305,13 +329,16 @@ class Coordinator:
             # A site whose count is known to the last event need not be asked, and need not even be told before it
             # next speaks: until then its old pace would make it speak at its very next event.
             # (Nor one that has not spoken since an earlier round was kept from it in this way.)
-            sure = not (entry.asked or entry.assumed) and (not entry.told or knows(entry))
+            if entry.told:
+                entry.loud = loud
+            sure = not (entry.asked or entry.assumed) and entry.known < entry.loud
             entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
             entry.assumed = entry.silent and not sure
             entry.told = entry.asked = not (sure or entry.silent)
             if entry.asked:
                 outbox.append((entry.address, StartRound(self.counter, self.round, opening.publisher.pace(slot))))
         self._pending = len(outbox)
+        self._messages += len(outbox)
         return outbox or self._begin()
 
     def _answered(self, entry: Entry, count: int) -> Outbox:
@@ -367,6 +394,7 @@ class Coordinator:
         it takes no notice.
         """
         entry.told = True
+        self._messages += 1
         pace = self._publisher.pace(entry.slot)
         since = entry.known if entry.repaced else entry.base
         return [(entry.address, Repace(self.counter, self.round, pace, since))]

@@ -19,6 +19,7 @@ class Entry:
         "base",
         "crossings",
         "known",
+        "loud",
         "present",
         "repaced",
         "silent",
@@ -35,6 +36,7 @@ class Entry:
         self.asked = False  # it owes a Snapshot
         self.assumed = False  # it was silent when the round opened: its base is only what was known of it
         self.told = True  # it has this round's pace, or a message that brings it is under way
+        self.loud = 0.0  # while it is not told: below this count its old pace makes it report every event
         self.repaced = False  # it was given another pace in the middle of this round
         self.silent = False  # it has not been heard of for too long
         self.present = True

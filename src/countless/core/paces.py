@@ -65,6 +65,11 @@ class Growth:
         """The largest count a report of `count` can stand for: floor(count (1+alpha)/(1-alpha))."""
         return count * self._up // self._down
 
+    @property
+    def loud(self) -> int:
+        """The first count that stands for more than itself: up to it, every event is reported."""
+        return -(-self._down // (self._up - self._down))
+
     def first(self, count: int, dice: Dice) -> Cue:
         """The coordinator knows `count`: speak once it no longer describes the site."""
         return self.reach(count) + 1, count, 0, 0
