@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED := 0
 
-.PHONY: setup check test demo bench docs lock lint fast clean
+.PHONY: setup check test demo bench race docs lock lint fast clean
 setup: .venv/ready
 
 .venv/ready: requirements/dev.txt pyproject.toml
@@ -34,6 +34,10 @@ demo: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+race: setup
+	requirements/system.sh
+	$(BIN)/python -m race --html dist/race.html --json dist/race.json
 
 docs: setup
 	$(BIN)/mkdocs build --strict
