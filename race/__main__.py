@@ -58,7 +58,7 @@ def race(
         loads = [WORKLOADS[name](sites, events or 20_000, seconds, seed) for name in names]
     for file in filter(None, (json_file, html_file)):  # now, not after a long run
         _make_room(file)
-    console, begin = Console(), time.monotonic()
+    console, begin = Console(width=None if sys.stdout.isatty() else 120), time.monotonic()
     results: list[Result] = []
     for load in loads:
         rows = [run(CONTESTANTS[key], load, _case(load, alpha, silent_after)) for key in keys]

@@ -1,4 +1,4 @@
-"""The table: the best of each column stands out, whoever it is, and an error beyond the promise does too."""
+"""The table: the best of each column stands out, whoever it is."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,6 +16,7 @@ class Column(NamedTuple):
     title: str
     number: Callable[[Result], float]
     write: Callable[[float], str]
+    judged: bool = True
 
 
 def whole(value: float) -> str:
@@ -34,13 +35,13 @@ def seconds(value: float) -> str:
 
 
 COLUMNS = (
-    Column("messages", lambda row: row.messages, whole),
-    Column("signs\nof life", lambda row: row.signs, whole),
+    Column("messages", lambda row: row.messages + row.signs, whole),
+    Column("of them signs\nof life", lambda row: row.signs, whole, judged=False),
     Column("bytes", lambda row: row.bytes, whole),
     Column("worst\nerror", lambda row: row.worst_error, percent),
     Column("... 2nd\nhalf", lambda row: row.late_error, percent),
     Column("oldest\nanswer", lambda row: row.worst_age, seconds),
-    Column("CPU s per\n1e6 events", lambda row: row.cpu_seconds_per_million, lambda value: f"{value:.2g}"),
+    Column("CPU s per\n1e6 events", lambda row: row.cpu_seconds_per_million, lambda value: f"{value:,.1f}"),
 )
 OVER = Column("over\nquota", lambda row: row.over_quota or 0.0, percent)
 
@@ -49,14 +50,14 @@ def results_table(workload: Workload, rows: Sequence[Result], alpha: float) -> T
     """One workload."""
     columns = (*COLUMNS, OVER) if workload.quota else COLUMNS
     table = Table(title=_title(workload, alpha), title_justify="left", caption_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column.title, justify="right")
     best = [min(column.number(row) for row in rows) for column in columns]
     for row in rows:
         numbers = [(column, column.number(row)) for column in columns]
         cells = [
-            f"[bold green]{column.write(number)}[/]" if number == least else column.write(number)
+            f"[bold green]{column.write(number)}[/]" if column.judged and number == least else column.write(number)
             for (column, number), least in zip(numbers, best, strict=True)
         ]
         table.add_row(row.contestant, *cells)
