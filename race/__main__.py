@@ -18,7 +18,7 @@ from rich.console import Console
 
 from countless.errors import CountlessError, InvalidParameter
 from race.contestants.base import Case
-from race.contestants.registry import CONTESTANTS
+from race.contestants.registry import CONTESTANTS, VICTIMS
 from race.killed import Loss, losses
 from race.page import render
 from race.play import Result, run
@@ -64,7 +64,8 @@ def race(
         rows = [run(CONTESTANTS[key], load, _case(load, alpha, silent_after)) for key in keys]
         console.print(results_table(load, rows, alpha))
         results += rows
-    lost = [losses(key, loads[0], _case(loads[0], alpha, silent_after)) for key in keys] if kill else []
+    victims = (contestant or VICTIMS) if kill else ()
+    lost = [losses(key, loads[0], _case(loads[0], alpha, silent_after)) for key in victims]
     if lost:
         console.print(losses_table(lost))
     console.print(NOTE)

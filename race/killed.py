@@ -8,9 +8,10 @@ its place at the same moment, the sites go on, and at the end the totals are com
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
 
 from race.contestants.base import Backend, Bill, Case, Contestant, News
-from race.contestants.registry import CONTESTANTS
+from race.contestants.registry import VICTIMS
 from race.play import Player
 from race.workloads import Workload
 
@@ -31,15 +32,16 @@ class Loss:
 
 def losses(key: str, workload: Workload, case: Case) -> Loss:
     """Both trials of one contestant."""
-    contestant = CONTESTANTS[key]
-    counted, known = _kill_sites(key, workload, case)
-    all_counted, all_known = _kill_server(contestant, workload, case)
+    contestant = VICTIMS[key]
+    with TemporaryDirectory() as first, TemporaryDirectory() as second:
+        counted, known = _kill_sites(key, workload, case._replace(folder=first))
+        all_counted, all_known = _kill_server(contestant, workload, case._replace(folder=second))
     return Loss(contestant.name, workload.name, counted - known, counted, all_counted - all_known, all_counted)
 
 
 def _kill_sites(key: str, workload: Workload, case: Case) -> tuple[int, int]:
     spawn = get_context("spawn")
-    with CONTESTANTS[key].backend(case) as backend:
+    with VICTIMS[key].backend(case) as backend:
         here, there = spawn.Pipe()
         process = spawn.Process(target=_victim, args=(key, backend.address, workload, case, there))
         process.start()
@@ -52,12 +54,15 @@ def _kill_sites(key: str, workload: Workload, case: Case) -> tuple[int, int]:
         process.kill()
         process.join()
         here.close()
+        heir = VICTIMS[key].heir
+        if heir is not None:
+            heir(backend.address, case._replace(sites=1)).close()
         return int(message[1]), backend.total()
 
 
 def _victim(key: str, address: str, workload: Workload, case: Case, parent: Connection) -> None:
     """Count up to the moment, say how much, and wait for the end."""
-    contestant = CONTESTANTS[key]
+    contestant = VICTIMS[key]
     fleet = contestant.fleet(address, case)
     parent.send(fleet.targets)
     player = Player(fleet, Elsewhere(parent), workload, contestant.period)

@@ -21,6 +21,7 @@ class Case(NamedTuple):
     counters: int
     alpha: float = 0.05
     delta: float = 0.05
+    folder: str = ""  # where sites may keep files
     silent_after: float = 10.0  # the service's default: sites give a sign of life three times in this time
 
 
@@ -109,3 +110,4 @@ class Contestant(NamedTuple):
     fleet: Callable[[str, Case], Fleet]
     period: float  # virtual seconds between ticks
     stand_in: Callable[[str, Case], Fleet] | None = None  # the fleet when the server is killed
+    heir: Callable[[str, Case], Fleet] | None = None  # the next process, after the sites were killed

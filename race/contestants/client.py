@@ -1,19 +1,22 @@
-"""The whole client of Countless, thread and all, for the trial in which the coordinator is killed and comes back."""
+"""The whole client of Countless, thread and all, for trials in which somebody is killed and comes back."""
 
 import logging
+from inspect import signature
+from typing import Any
 
 import countless
 from race.contestants.base import Bill, Case, Fleet, News, name_of
 from race.workloads import Event
 
+CAN_KEEP = "state_dir" in signature(countless.connect).parameters  # whether clients can keep their counts in files
 logging.getLogger("countless").setLevel(logging.ERROR)  # that there is no coordinator for a while is the point
 
 
 class ClientFleet(Fleet):
     """`countless.connect`, once for each site."""
 
-    def __init__(self, address: str, case: Case) -> None:
-        self._clients = [countless.connect(address, site=f"site-{site}") for site in range(case.sites)]
+    def __init__(self, address: str, case: Case, **options: Any) -> None:
+        self._clients = [countless.connect(address, site=f"site-{site}", **options) for site in range(case.sites)]
 
     def count(self, event: Event) -> News:
         """As programs do."""
@@ -36,3 +39,10 @@ class ClientFleet(Fleet):
         """As at the end of a program: the exact counts are delivered."""
         for client in self._clients:
             client.close(60)
+
+
+class KeptFleet(ClientFleet):
+    """The same with a `state_dir`: what a killed process could not deliver is delivered by the next one."""
+
+    def __init__(self, address: str, case: Case) -> None:
+        super().__init__(address, case, state_dir=case.folder)

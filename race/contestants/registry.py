@@ -3,7 +3,7 @@
 from functools import partial
 
 from race.contestants.base import Contestant
-from race.contestants.client import ClientFleet
+from race.contestants.client import CAN_KEEP, ClientFleet, KeptFleet
 from race.contestants.countless import CoordinatorBackend, LinkFleet
 from race.contestants.otel import OTEL
 from race.contestants.prometheus import PROMETHEUS
@@ -26,3 +26,7 @@ CONTESTANTS: dict[str, Contestant] = {
     "deterministic": DETERMINISTIC,
     "countless": COUNTLESS,
 }
+
+KEPT = Contestant("Countless, state_dir", CoordinatorBackend, KeptFleet, _TICK, stand_in=KeptFleet, heir=KeptFleet)
+# Who is killed: the same, and with a state_dir where the client has it.
+VICTIMS = CONTESTANTS | ({"countless-state-dir": KEPT} if CAN_KEEP else {})
