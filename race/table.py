@@ -38,6 +38,7 @@ COLUMNS = (
     Column("messages", lambda row: row.messages + row.signs, whole),
     Column("of them signs\nof life", lambda row: row.signs, whole, judged=False),
     Column("bytes", lambda row: row.bytes, whole),
+    Column("lost on\nthe way", lambda row: row.dropped, whole, judged=False),
     Column("worst\nerror", lambda row: row.worst_error, percent),
     Column("... 2nd\nhalf", lambda row: row.late_error, percent),
     Column("oldest\nanswer", lambda row: row.worst_age, seconds),

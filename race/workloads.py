@@ -6,6 +6,8 @@ here knows who counts. Under a quota the events are offers: each contestant's ow
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -100,16 +102,28 @@ WORKLOADS: dict[str, Callable[[int, int, float, int], Workload]] = {
 
 
 def recorded(path: Path, most_events: int | None = None, faster: float = 1.0) -> Workload:
-    """A trace (CSV with `t,site`), on its own clock or on one that goes `faster` times as fast."""
+    """A trace (CSV with `t,site`), on its own clock or on one that goes `faster` times as fast.
+
+    Many clocks tick in whole seconds only: then the events of one second are spread evenly over it.
+    """
     if not 0 < faster < float("inf"):
         raise InvalidParameter("faster", faster, "a positive number")
     if most_events is not None and most_events < 1:
         raise InvalidParameter("events", most_events, "at least 1")
     trace = read_trace(path)
-    moments = trace.moments(trace.length if most_events is None else min(most_events, trace.length))
+    moments = list(trace.moments(trace.length if most_events is None else min(most_events, trace.length)))
+    if all(time.is_integer() for time, _ in moments):
+        moments = list(_spread(moments))
     events = [Event(time / faster, site, ONE) for time, site in moments]
     name = path.parent.name if path.name.startswith("events.") else path.name.partition(".")[0]
-    return Workload(name, 1 + max(event.site for event in events), events[-1].time + 1 / faster, events)
+    return Workload(name, 1 + max(event.site for event in events), (moments[-1][0] // 1 + 1) / faster, events)
+
+
+def _spread(moments: list[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+    for time, together in groupby(moments, itemgetter(0)):
+        sites = [site for _, site in together]
+        for place, site in enumerate(sites):
+            yield time + place / len(sites), site
 
 
 def _uniform(dice: Random, sites: int, events: int, seconds: float) -> Iterator[Event]:

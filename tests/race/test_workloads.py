@@ -33,8 +33,14 @@ def trace(folder: Path) -> Path:
 
 def test_a_trace_begins_at_zero_and_may_go_faster(tmp_path: Path) -> None:
     workload = recorded(trace(tmp_path), faster=10.0)
-    assert list(workload) == [Event(0, 0, ONE), Event(0, 1, ONE), Event(3, 0, ONE), Event(6, 2, ONE)]
+    assert list(workload) == [Event(0, 0, ONE), Event(0.05, 1, ONE), Event(3, 0, ONE), Event(6, 2, ONE)]
     assert (workload.name, workload.sites, workload.seconds) == ("small", 3, 6.1)
+
+
+def test_a_trace_with_a_finer_clock_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "fine.csv"
+    file.write_text("t,site\n0.5,a\n0.5,b\n1.75,a\n", encoding="utf-8")
+    assert list(recorded(file)) == [Event(0, 0, ONE), Event(0, 1, ONE), Event(1.25, 0, ONE)]
 
 
 def test_a_part_of_a_trace(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from countless.randomness import SeededDice
 from countless.schemes.registry import SCHEMES
 from countless.simulation.world import World
 
-AGENTS, PROCESSES, EACH, ALPHA = 3, 3, 700, 0.1
+AGENTS, PROCESSES, EACH, ALPHA = 3, 3, 300, 0.1
 
 Line = tuple[Address, Message]
 
@@ -76,7 +76,7 @@ def test_an_agent_may_hand_over_batches(scheme: str) -> None:
     """At the end of each batch the answer is within its bound, and nothing is counted twice or not at all."""
     world = World(scheme, AGENTS, alpha=ALPHA, delta=1e-9, seed=7)
     dice, total = SeededDice(5), 0
-    while total < 6_000:
+    while total < 4_000:
         batch = 1 + dice.below(40)
         estimate = world.add(dice.below(AGENTS), batch)
         total += batch
