@@ -6,9 +6,9 @@ python -m bench plans auto   some sections
 
 import sys
 
-from bench import auto, hot_path, plans
+from bench import auto, hot_path, plans, scale
 
-SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main}
+SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main, "scale": scale.main}
 LONG = {"auto-large": auto.large}
 
 

@@ -69,6 +69,11 @@ class CoordinatorBackend(Backend):
         self.address = line.split()[-1]
         self._port = self.address.rpartition(":")[2]
 
+    @property
+    def pid(self) -> int:
+        """Of the coordinator's process."""
+        return self._process.pid
+
     def total(self) -> int:
         """What is known of all sites: never more than the truth, and not an estimate."""
         questions = Questions(self.address)
