@@ -111,15 +111,17 @@ def recorded(path: Path, most_events: int | None = None, faster: float = 1.0) ->
     if most_events is not None and most_events < 1:
         raise InvalidParameter("events", most_events, "at least 1")
     trace = read_trace(path)
-    moments = list(trace.moments(trace.length if most_events is None else min(most_events, trace.length)))
-    if all(time.is_integer() for time, _ in moments):
-        moments = list(_spread(moments))
-    events = [Event(time / faster, site, ONE) for time, site in moments]
+    length = trace.length if most_events is None else min(most_events, trace.length)
+    sites, last, ticks = 0, 0.0, True
+    for time, site in trace.moments(length):
+        sites, last, ticks = max(sites, site + 1), time, ticks and time.is_integer()
+    moments = _spread(trace.moments(length)) if ticks else trace.moments(length)
     name = path.parent.name if path.name.startswith("events.") else path.name.partition(".")[0]
-    return Workload(name, 1 + max(event.site for event in events), (moments[-1][0] // 1 + 1) / faster, events)
+    events = (Event(time / faster, site, ONE) for time, site in moments)
+    return Workload(name, sites, (last // 1 + 1) / faster, events)
 
 
-def _spread(moments: list[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+def _spread(moments: Iterator[tuple[float, int]]) -> Iterator[tuple[float, int]]:
     for time, together in groupby(moments, itemgetter(0)):
         sites = [site for _, site in together]
         for place, site in enumerate(sites):

@@ -132,7 +132,7 @@ class Connection:
         self._meters: dict[str, Meter] = {}
         self._joined: set[str] = set()
         self.due: list[UpMessage] = []
-        self._awaited = 0  # probes on their way
+        self._awaited = 0  # questions on their way
         self.link = Link(place, None)
         self.link.send(next(encode_frames([Hello(VERSION, name, 1)])))
         welcome = [item for frame in self.link.receive() for item in decode_down(frame)]
@@ -167,6 +167,7 @@ class Connection:
 
     def give_sign(self) -> None:
         """Still here."""
+        self._awaited += 1
         self.link.send(next(encode_frames([Sync(0)])))
 
     def hear(self, heard: Tally[str]) -> None:
@@ -175,7 +176,7 @@ class Connection:
             items = decode_down(frame)
             orders = [item for item in items if isinstance(item, DownMessage)]
             probes = sum(item == Synced(1) for item in items)
-            self._awaited -= probes
+            self._awaited -= sum(isinstance(item, Synced) for item in items)
             self.probe_bytes += len(frame) + _WS_HEADER if probes == len(items) else probes * _size(Synced(1))
             self.frames += bool(orders)
             for order in orders:
@@ -183,7 +184,7 @@ class Connection:
                 self.due.extend(self._meters[order.counter].receive(order))
 
     def wait(self, heard: Tally[str]) -> None:
-        """Until the last probe has come back."""
+        """Until every question has been answered."""
         while self._awaited:
             self.hear(heard)
 
@@ -256,6 +257,8 @@ class LinkFleet(Fleet):
 
     def bill(self) -> Bill:
         """Every connection, from its first byte on, without the probes."""
+        for site in self._sites:
+            site.wait(self._heard)
         wire = sum(bytes_of(site.link.socket) - site.probe_bytes for site in self._sites)
         return Bill(sum(site.frames for site in self._sites), wire, self._signs)
 
