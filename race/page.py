@@ -18,7 +18,8 @@ th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #e7e5
 th:first-child, td:first-child { text-align: left; }
 """
 COLOURS = ("#b91c1c", "#f59e0b", "#7c3aed", "#0891b2", "#6b7280", "#2563eb", "#059669")
-LEAST = 1e-5  # where a logarithmic scale draws what has no error at all
+TICKS = {1: "100 %", 0.1: "10 %", 0.01: "1 %", 0.001: "0.1 %", 0.0001: "0.01 %", 0.00001: "none"}
+LEAST = min(TICKS)  # where a logarithmic scale draws what has no error at all
 
 
 def render(results: Sequence[Result], losses: Sequence[Loss], alpha: float) -> str:
@@ -34,7 +35,8 @@ def render(results: Sequence[Result], losses: Sequence[Loss], alpha: float) -> s
         f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head><body><h1>The race</h1>"
         "<p>Left is cheap, low is right. Messages with counts and signs of life together; the worst error is that of "
         f"the second half of the time. The dotted line is what Countless promised here: {alpha:.0%}. Who made no error "
-        f"at all is drawn at the bottom. The size of a dot is its bytes.</p>{''.join(plots)}"
+        "at all is drawn at the bottom. The area of a dot grows with its bytes. Where dots lie upon each other, take "
+        f"one away in the legend.</p>{''.join(plots)}"
         f"{_lost(losses) if losses else ''}</body></html>\n"
     )
 
@@ -46,10 +48,11 @@ def _plot(rows: list[Result], alpha: float) -> str:
     figure = graph_objects.Figure()
     for row, colour in zip(rows, COLOURS, strict=False):
         figure.add_trace(_dot(graph_objects, row, colour, most))
-    figure.add_hline(y=alpha, line_dash="dot", line_color="#059669")
+    figure.add_trace(_promise(graph_objects, rows, alpha))
     figure.update_layout(template="simple_white", height=420, margin={"t": 20, "b": 50}, legend={"orientation": "v"})
-    figure.update_xaxes(type="log", title="messages and signs of life")
-    figure.update_yaxes(type="log", title="worst error, second half", tickformat=".2%")
+    figure.update_xaxes(type="log", title="messages and signs of life", dtick=1)
+    ticks = {"tickvals": list(TICKS), "ticktext": list(TICKS.values())}
+    figure.update_yaxes(type="log", title="worst error, second half", range=[-5.3, 0.2], **ticks)
     html: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
     return html
 
@@ -60,10 +63,16 @@ def _dot(graph_objects: Any, row: Result, colour: str, most: int) -> Any:
         y=[max(LEAST, row.late_error)],
         name=row.contestant,
         mode="markers",
-        marker={"color": colour, "size": 10 + 30 * (row.bytes / most) ** 0.5, "opacity": 0.8},
+        marker={"color": colour, "size": 10 + 30 * (row.bytes / most) ** 0.5, "opacity": 0.7},
         hovertemplate=f"%{{x:,}} messages, {row.bytes:,} bytes, error {row.late_error:.2%}, "
         f"oldest answer {row.worst_age:,.1f} s<extra>{row.contestant}</extra>",
     )
+
+
+def _promise(graph_objects: Any, rows: list[Result], alpha: float) -> Any:
+    ends = [row.messages + row.signs for row in rows]
+    style = {"color": "#059669", "dash": "dot", "width": 1.5}
+    return graph_objects.Scatter(x=[min(ends), max(ends)], y=[alpha, alpha], mode="lines", line=style, name="promised")
 
 
 def _lost(losses: Sequence[Loss]) -> str:
