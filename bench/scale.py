@@ -6,7 +6,8 @@ import tracemalloc
 from pathlib import Path
 
 from race.contestants.base import Case
-from race.contestants.countless import CoordinatorBackend, LinkFleet
+from race.contestants.coordinator import CoordinatorBackend
+from race.contestants.links import LinkFleet
 from race.workloads import ONE, Event
 
 from countless.core.coordinator import Coordinator

@@ -4,7 +4,8 @@ from functools import partial
 
 from race.contestants.base import Contestant
 from race.contestants.client import CAN_KEEP, ClientFleet, KeptFleet
-from race.contestants.countless import CoordinatorBackend, LinkFleet
+from race.contestants.coordinator import CoordinatorBackend
+from race.contestants.links import LinkFleet
 from race.contestants.otel import OTEL
 from race.contestants.prometheus import PROMETHEUS
 from race.contestants.redis import DELTAS, INCR

@@ -1,23 +1,14 @@
-"""Countless: a real `countless serve` in a process of its own, and sites that speak to it over WebSocket.
+"""Sites of Countless that speak to a real coordinator over WebSocket, at virtual times.
 
-In the race itself the sites are the client's own parts - meter, site, frames, link - without its thread, because the
-thread lives by the real clock: here the race says when virtual time passes, and nothing goes on before every message
-has arrived, been saved and been answered. What is asked for that purpose is taken off the bill. Signs of life, which
-the client sends when it has had nothing to say for a third of `silent_after`, are really sent, at their virtual time.
+They are the client's own parts - meter, site, frames, link - without its thread, because the thread lives by the real
+clock: here the race says when time passes, and nothing goes on before every message has arrived, been saved and been
+answered. What is asked for that purpose, the *probes*, is taken off the bill. Signs of life, which a client gives when
+it has had nothing to say for a third of `silent_after`, are really sent, at their virtual time.
 """
 
-import os
 import select
-import signal
-import subprocess
-import sys
 from collections import Counter as Tally
-from http.client import HTTPConnection
-from json import loads
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import Any
 
 from countless.client.link import Link, Place
 from countless.client.meter import Meter
@@ -26,6 +17,7 @@ from countless.core.site import Site
 from countless.randomness import SystemDice
 from countless.transports.frames import (
     VERSION,
+    DownItem,
     Hello,
     Join,
     Sync,
@@ -35,89 +27,12 @@ from countless.transports.frames import (
     decode_down,
     encode_frames,
 )
-from race.contestants.base import Backend, Bill, Case, Fleet, News, name_of
+from race.contestants.base import Bill, Case, Fleet, News, name_of
+from race.contestants.coordinator import Questions
 from race.wire import ASIDE, bytes_of
 from race.workloads import Event
 
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108  # virtual time does not wait for a disk either
 _WS_HEADER = 2  # bytes around a short frame from the server
-
-
-class CoordinatorBackend(Backend):
-    """`countless serve`."""
-
-    def __init__(self, case: Case, scheme: str = "auto") -> None:
-        self._folder = TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None)
-        self._names = [name_of(counter) for counter in range(case.counters)]
-        self._settings = {
-            "COUNTLESS_STATE_DIR": self._folder.name,
-            "COUNTLESS_SCHEME": scheme,
-            "COUNTLESS_ALPHA": str(case.alpha),
-            "COUNTLESS_DELTA": str(case.delta),
-            "COUNTLESS_SILENT_AFTER": "23h",  # by the real clock; signs of life come at virtual times
-        }
-        self._port = "0"
-        self._start()
-
-    def _start(self) -> None:
-        command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", self._port]
-        environment = os.environ | self._settings
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        if "listening on" not in line:
-            raise RuntimeError(f"countless serve did not start: {line!r}")
-        self.address = line.split()[-1]
-        self._port = self.address.rpartition(":")[2]
-
-    @property
-    def pid(self) -> int:
-        """Of the coordinator's process."""
-        return self._process.pid
-
-    def total(self) -> int:
-        """What is known of all sites: never more than the truth, and not an estimate."""
-        questions = Questions(self.address)
-        total = sum(int(questions.ask(name)["known"]) for name in self._names)
-        questions.close()
-        return total
-
-    def kill(self) -> None:
-        """What was said before is on its disk."""
-        self._stop()
-        self._start()
-
-    def _stop(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    def bill(self) -> Bill:
-        """Measured by the sites."""
-        return Bill(0, 0)
-
-    def close(self) -> None:
-        """Stop the process."""
-        self._stop()
-        self._folder.cleanup()
-
-
-class Questions:
-    """What an operator asks; not on any site's bill."""
-
-    def __init__(self, url: str) -> None:
-        place = Place.of(url)
-        self._http = HTTPConnection(place.host, place.port)
-
-    def ask(self, counter: str) -> dict[str, Any]:
-        """The answer and what is behind it."""
-        self._http.request("GET", f"/api/v1/operator/{counter}")
-        answer: dict[str, Any] = loads(self._http.getresponse().read())
-        return answer
-
-    def close(self) -> None:
-        """Hang up."""
-        self._http.close()
 
 
 class Connection:
@@ -135,7 +50,9 @@ class Connection:
         self._awaited = 0  # questions on their way
         self.link = Link(place, None)
         self.link.send(next(encode_frames([Hello(VERSION, name, 1)])))
-        welcome = [item for frame in self.link.receive() for item in decode_down(frame)]
+        welcome: list[DownItem] = []
+        while not welcome:
+            welcome = [item for frame in self.link.receive() for item in decode_down(frame)]
         if not isinstance(welcome[0], Welcome):
             raise TypeError(f"not a welcome: {welcome}")
 
