@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter as Tally
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from race.contestants.base import Backend, Bill, Case, News, name_of
@@ -60,7 +61,7 @@ class CollectorBackend(Backend):
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "race.collector", *map(str, self._ports)]
-        self._process = subprocess.Popen(command)  # noqa: S603
+        self._process = subprocess.Popen(command, cwd=Path(__file__).parents[2])  # noqa: S603
         until(self._connected, "the collector")
 
     def _connected(self) -> bool:
