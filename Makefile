@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED := 0
 
-.PHONY: setup check test demo bench docs dist lock lint fast clean
+.PHONY: setup check test demo bench race docs dist lock lint fast clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -41,6 +41,10 @@ demo: .venv/server
 
 bench: setup
 	$(BIN)/python -m bench
+
+race: setup
+	requirements/system.sh
+	$(BIN)/python -m race --html dist/race.html --json dist/race.json
 
 docs: setup
 	$(BIN)/mkdocs build --strict

@@ -6,7 +6,7 @@ python -m bench plans auto   some sections
 
 import sys
 
-from bench import agent, auto, hot_path, load, plans, scaling
+from bench import agent, auto, hot_path, load, plans, scale, scaling
 
 SECTIONS = {
     "hot-path": hot_path.main,
@@ -14,6 +14,7 @@ SECTIONS = {
     "auto": auto.main,
     "agent": agent.main,
     "load": load.main,
+    "scale": scale.main,
 }
 LONG = {
     "auto-large": auto.large,
