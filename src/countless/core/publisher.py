@@ -48,6 +48,11 @@ class Publisher(ABC):
     def join(self, entry: Entry) -> None:
         """A site takes its slot in the middle of the round, at the exact count `entry.base`."""
 
+    @property
+    def phase(self) -> int | None:
+        """Which phase of the round runs, from 0, where the public answer moves in phases."""
+        return None
+
     def knows(self, entry: Entry) -> bool:
         """Whether a site on its present pace cannot have counted an event more than `entry.known` in silence."""
         return False

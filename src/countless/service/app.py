@@ -13,8 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
+from countless.service import page
 from countless.service.access import Access
 from countless.service.api import ROUTES, json, needs
+from countless.service.history import Recorder
 from countless.service.host import Host
 from countless.service.metrics import exposition
 from countless.service.settings import Settings
@@ -31,6 +33,7 @@ def build_app(settings: Settings) -> Starlette:
     """The application of one coordinator; its state lives in the settings' directory."""
     routes = [
         *ROUTES,
+        *page.ROUTES,
         WebSocketRoute("/api/v1/site", site_socket),
         Route("/metrics", metrics),
         Route("/livez", live),
@@ -46,9 +49,11 @@ def build_app(settings: Settings) -> Starlette:
         tokens = Store(path)
         host = Host(store, settings)
         app.state.host, app.state.access = host, Access(tokens)
+        app.state.recorder, app.state.feeds = Recorder(host), 0
         tasks = [asyncio.create_task(host.run()), asyncio.create_task(_tick(host))]
         for task in tasks:
             task.add_done_callback(partial(_fail_fast, host))
+        tasks.append(asyncio.create_task(app.state.recorder.run()))  # charts are not worth dying for
         try:
             yield
         finally:
