@@ -113,7 +113,7 @@ def _why(counter: Counter, prices: dict[str, float]) -> str:
     if cheapest is None:
         return "Needs no plan. The plans of its rivals are being worked out."
     if rivals[cheapest] < prices[scheme]:
-        return f"{cheapest} will be cheaper, and takes over when the total is large enough to pay for the change."
+        return f"{cheapest} will be cheaper, and takes over with a later round, when that pays for the change."
     return f"For this many sites and this total nothing {proof} is cheaper."
 
 

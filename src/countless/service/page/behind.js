@@ -24,7 +24,7 @@ function facts() {
   return {
     node,
     show(data) {
-      const sites = data.silent ? `${count(data.sites)}, ${count(data.silent)} silent` : count(data.sites);
+      const sites = data.silent ? `${count(data.sites)} (${count(data.silent)} silent)` : count(data.sites);
       const phase = data.phase === null ? "none" : count(data.phase + 1);
       const texts = [`± ${share(data.alpha)}`, `at most ${share(data.delta)}`, sites, data.scheme, count(data.round), phase];
       texts.forEach((text, index) => say(values[index], text));

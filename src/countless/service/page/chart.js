@@ -31,7 +31,7 @@ export function bandChart(app) {
   const choice = element("div", { class: "ranges", role: "group", "aria-label": "Time shown" });
   const node = element("figure", { class: "chart", "aria-label": "Total over time" }, choice, plot, note, text);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  let chosen = "Close up", rows = [], marks = [], timer = null, drawnAt = 0, frozen = null, closed = false, drawn = false;
+  let chosen = "Close up", rows = [], marks = [], timer = null, drawnAt = 0, frozen = null, busy = false, closed = false, drawn = false;
 
   for (const range of Object.keys(RANGES)) {
     choice.append(element("button", { type: "button", "aria-pressed": String(range === chosen), onclick: () => choose(range) }, range));
@@ -44,13 +44,16 @@ export function bandChart(app) {
   }
 
   function plan(wait = EVERY - (Date.now() - drawnAt)) {
-    if (wait <= 0) { clearTimeout(timer); timer = null; }
-    timer ??= setTimeout(draw, Math.max(0, wait));
+    if (busy || closed || (timer && wait > 0)) return;
+    clearTimeout(timer);
+    timer = setTimeout(draw, Math.max(0, wait));
   }
 
   async function draw() {
-    const plotly = await charts();
     timer = null;
+    busy = true; // the first time, until the library is here: meanwhile hundreds of answers may come
+    const plotly = await charts();
+    busy = false;
     if (closed || node.hidden || !rows.length) return;
     if (!plotly) { say(note, "Charts need plotly where the coordinator runs: pip install plotly"); return; }
     drawnAt = Date.now();
@@ -102,7 +105,7 @@ const clock = (seconds) => (seconds < 1800 ? "%H:%M:%S" : seconds < 172800 ? "%H
 
 function span(seen) {
   const low = Math.min(...seen.map((row) => row[2])), high = Math.max(...seen.map((row) => row[3]));
-  const edge = (high - low || Math.max(1, high)) * 0.06;
+  const edge = Math.max((high - low) * 0.06, (seen.at(-1)[3] - seen.at(-1)[2]) / 2, 0.5);
   return [Math.max(0, low - edge), high + edge];
 }
 

@@ -7,7 +7,7 @@ import { ticker } from "./number.js";
 import { Series } from "./series.js";
 import { sitesView } from "./sites.js";
 import { badge } from "./state.js";
-import { STATES, count } from "./words.js";
+import { STATES, count, plural } from "./words.js";
 
 const SPOKEN_EVERY = 20000; // milliseconds: a screen reader should not be talked over
 
@@ -49,7 +49,10 @@ export function counterView(app, query, name) {
     if (kind === "history") { missing.hidden = true; chart.node.hidden = false; points = new Series(data.points); marks = new Series(); }
     if (kind === "answer") { points.add([data.now, data.estimate, data.lower, data.upper, data.state]); show(data); }
     if (kind === "marks") for (const row of data.marks) marks.add(row);
-    if (kind === "facts") behind.show(data);
+    if (kind === "facts") {
+      behind.show(data);
+      if (data.silent) say(means, `${plural(data.silent, "site is", "sites are")} silent. What they have not delivered is missing here.`);
+    }
     if (kind === "sites") sites.show(data);
     if (["history", "answer", "marks"].includes(kind)) chart.show(points.rows, marks.rows);
   }

@@ -24,7 +24,7 @@ export function listView(app, query) {
   const typed = later(200, () => again(0));
   find.addEventListener("input", typed);
   sort.addEventListener("change", () => again(0));
-  const pages = pager("counters", (step) => again(Math.max(0, start + step)));
+  const pages = pager("counter", (step) => again(Math.max(0, start + step)));
 
   const heading = element("h1", { tabindex: "-1" }, "Counters");
   const summary = element("p", { class: "summary" });
@@ -92,7 +92,7 @@ function tableRow({ counter, spark }) {
       state.set(row.state);
       mark(node, "data-state", row.state);
       if (row.sites === undefined) return;
-      say(sites, row.silent ? `${count(row.sites)}, ${count(row.silent)} silent` : count(row.sites));
+      say(sites, row.silent ? `${count(row.sites)} (${count(row.silent)} silent)` : count(row.sites));
       say(messages, brief(row.messages));
     },
   };

@@ -13,7 +13,7 @@ export function sitesView(app, query, navigate) {
   find.value = query.get("find") ?? "";
   const body = element("tbody"), rows = [], left = element("p", { class: "note" });
   const ask = () => navigate({ find: find.value, sort: sort === "state" ? "" : sort, start: start || "" });
-  const pages = pager("sites", (step) => { start = Math.max(0, start + step); ask(); });
+  const pages = pager("site", (step) => { start = Math.max(0, start + step); ask(); });
   const typed = later(200, () => { start = 0; ask(); });
   find.addEventListener("input", typed);
 
@@ -66,7 +66,7 @@ function siteRow(body) {
       mark(node, "data-state", is);
       say(state, STATES[is]);
       const ago = duration(now - at);
-      say(heard, is === "connected" ? `${ago} ago` : `${is === "silent" ? "silent" : "away"} since ${moment(at, now)} (${ago})`);
+      say(heard, is === "connected" ? `${ago} ago` : `since ${moment(at, now)} (${ago})`);
       say(known, count(count_known));
       say(part, share(of_total));
     },
