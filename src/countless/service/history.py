@@ -8,14 +8,16 @@ the moments that are kept would tell the public when rounds begin.
 import asyncio
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import pairwise
+from math import ceil, log2
 from time import time
 
 from countless.core.answer import Answer, State
 from countless.service.counter import Counter
 from countless.service.host import Host
 
-MOST_POINTS = 240  # more cannot be seen
-MOST_RECORDED = 2_000  # counters: together at most some 30 MB
+MOST_POINTS = 320  # more cannot be seen
+MOST_RECORDED = 2_000  # counters: together at most some 40 MB
 PERIOD = 1.0  # seconds between two looks at every counter
 STATES = tuple(State)
 
@@ -23,10 +25,10 @@ STATES = tuple(State)
 class Series:
     """Rows of numbers in the order of time; the first number of a row is its time.
 
-    >>> series = Series(2, most=6)
-    >>> for second in range(9): series.add(second, second * 10)
-    >>> [int(time) for time, _ in series]
-    [0, 4, 6, 7, 8]
+    >>> series = Series(2, most=50)
+    >>> for second in range(5000): series.add(second, second * 10)
+    >>> [int(time) for time, _ in series][:10]
+    [0, 2048, 3072, 4096, 4608, 4736, 4864, 4928, 4960, 4965]
     """
 
     __slots__ = ("_most", "_numbers", "_width")
@@ -61,11 +63,21 @@ class Series:
         del self._numbers[:]
 
     def _thin(self) -> None:
-        """Every second row of the older half goes; the first stays."""
+        """The newest quarter stays; of the rest, the first row of each cell of time. Old rows have large cells.
+
+        A cell is about 25/most of its age long, so that ten years of seconds fit. Cells are powers of two, one inside
+        the other: which row stays does not depend on when it is looked at.
+        """
         rows = list(self)
-        half = len(rows) // 2
-        kept = rows[:half:2] + rows[half:]
-        self._numbers = array("d", (number for row in kept for number in row))
+        newest, dense = rows[-1][0], len(rows) * 3 // 4
+        kept = rows[:1]
+        for before, row in pairwise(rows[:dense]):
+            cell = 2.0 ** ceil(log2((newest - row[0]) * 25 / self._most or 1))
+            if row[0] // cell != before[0] // cell:
+                kept.append(row)
+        if len(kept) > self._most * 0.65:  # ages beyond all measure
+            kept = kept[::2]
+        self._numbers = array("d", (number for row in kept + rows[dense:] for number in row))
 
 
 class History:

@@ -1,6 +1,6 @@
-// A past that does not grow: when it is full, every second row of the older half goes. As the server does it.
+// A past that does not grow: dense where it is recent, coarse where it is old. As the server does it.
 
-const MOST = 240;
+const MOST = 320;
 
 export class Series {
   constructor(rows = [], most = MOST) {
@@ -12,8 +12,17 @@ export class Series {
 
   add(row) {
     this.rows.push(row);
-    if (this.rows.length <= this.most) return;
-    const half = this.rows.length >> 1;
-    this.rows = this.rows.filter((_, index) => index >= half || index % 2 === 0);
+    if (this.rows.length > this.most) this.thin();
+  }
+
+  // The newest quarter stays; of the rest, the first row of each cell of time. Old rows have large cells.
+  thin() {
+    const rows = this.rows, newest = this.last[0], dense = Math.floor(rows.length * 0.75);
+    let kept = rows.slice(0, dense).filter(([time], index) => {
+      const cell = 2 ** Math.ceil(Math.log2((newest - time) * 25 / this.most || 1));
+      return !index || Math.floor(time / cell) !== Math.floor(rows[index - 1][0] / cell);
+    });
+    if (kept.length > this.most * 0.65) kept = kept.filter((_, index) => index % 2 === 0);
+    this.rows = [...kept, ...rows.slice(dense)];
   }
 }
