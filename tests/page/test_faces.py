@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -91,12 +92,12 @@ def test_nothing_of_operators_travels_to_readers(guarded: Guarded, path: str) ->
 
 def test_operators_get_the_rest(guarded: Guarded) -> None:
     events = stream(guarded, "/page/feed?counter=hits", "operator")
-    seen = {}
+    seen: dict[str, Any] = {}
     while not {"facts", "sites", "marks", "answer"} <= set(seen):
         name, data, _ = next(events)
         seen[name] = data
     events.close()  # type: ignore[attr-defined]
-    assert seen["sites"]["rows"][0][0] == NOBODYS  # type: ignore[index]
+    assert seen["sites"]["rows"][0][0] == NOBODYS
 
 
 def test_a_revoked_token_ends_the_stream(guarded: Guarded, tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ def populate(directory: Path) -> None:
     """As if two hundred counters had been counted, one of them by ten thousand sites, all of them away by now."""
     store = Store(directory / STATE_FILE)
     fleet = {("fleet", Address(f"node-{n:05}", 1)): n + 1 for n in range(FLEET)}
-    counters = {f"counter {n:03}": (Config(), 0, 1000 + n, 1000 + n) for n in range(COUNTERS)}
+    counters: dict[str, tuple[Config, int, float, int]] = {
+        f"counter {n:03}": (Config(), 0, 1000 + n, 1000 + n) for n in range(COUNTERS)
+    }
     counters["fleet"] = (Config(), 1, sum(fleet.values()), 0)
     store.save(Changes(counters=counters, known=fleet))
     store.close()
@@ -103,6 +105,13 @@ def test_a_counter_that_comes_later_appears_by_itself(tab: Window, server: Serve
     expect(tab.page.locator(".hero")).to_have_text("0")
     server.reader.ask("DELETE", "/api/v1/counters/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
+
+
+def test_without_plotly_everything_but_charts_is_there(tab: Window, server: Server) -> None:
+    tab.page.route("**/page/charts", lambda route: route.fulfill(body="null"))
+    tab.page.goto(f"{server.url}/#/counter/fleet")
+    expect(tab.page.get_by_text("pip install plotly")).to_be_visible()
+    expect(tab.page.locator(".hero")).to_have_text(re.compile("50,..."))
 
 
 def test_two_hundred_counters_can_be_searched_sorted_and_leafed_through(tab: Window, server: Server) -> None:

@@ -10,8 +10,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from support.service import PATIENCE
 
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-FLAGS += ("--disable-sync", "--no-first-run")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
 PICTURES = Path("build") / "screenshots"  # for a person to look at
 SIZES = {"phone": (390, 844), "tablet": (820, 1180), "wide": (1440, 900)}
 _LISTEN = "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"

@@ -12,13 +12,12 @@ from countless.errors import InvalidParameter
 from countless.service.counter import Counter
 from countless.service.history import STATES, History, Recorder
 from countless.service.host import Host
-from countless.service.inspection import SITE_SORTS, facts, site_page, site_rows
+from countless.service.inspection import SITE_SORTS, facts, number, site_page, site_rows
 
 Event = tuple[str, dict[str, Any]]
 
 PAGE = 50  # rows of a table that are sent at a time
 SPARK = 48  # points of a sparkline
-_LARGEST = float(1 << 53)  # beyond this a browser's numbers are doubles anyway
 _WORST_FIRST = ("degraded", "learning", "holding", "exact")
 COUNTER_SORTS = ("name", "total", "state")
 
@@ -31,11 +30,6 @@ class View(Protocol):
 
     async def news(self) -> None:
         """Until something may have changed, if that can be known."""
-
-
-def number(value: float) -> float:
-    """A count as JSON can carry it: whole where that is exact in a browser."""
-    return value if value <= _LARGEST else float(value)
 
 
 def public_answer(answer: Answer) -> dict[str, Any]:
