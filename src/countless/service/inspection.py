@@ -13,17 +13,11 @@ from countless.service.host import Host
 from countless.transports.frames import encode_frames
 
 FLUSHES = (1, 15, 60)  # seconds: what people run today
-_LARGEST = 1 << 53  # beyond this a browser's numbers are doubles anyway
 TRAFFIC = {  # what an adversary of each kind knows, in words
     "oblivious": "traffic that does not react",
     "adaptive": "traffic that sees the answers",
     "sees-everything": "traffic that sees every message",
 }
-
-
-def number(count: float) -> float:
-    """A count as JSON can carry it: whole where that is exact in a browser."""
-    return count if count <= _LARGEST else float(count)
 
 
 def facts(counter: Counter, history: History) -> dict[str, Any]:
@@ -59,12 +53,12 @@ def cost(counter: Counter, history: History) -> dict[str, Any]:
     others += [(f"flush every {period} s", min(events, round(history.site_seconds / period))) for period in FLUSHES]
     return {
         "since": traffic.began,
-        "events": number(events),
+        "events": events,
         "messages": traffic.up + traffic.down,
         "up": traffic.up,
         "bytes": round(traffic.up_bytes + traffic.down_bytes),
         "to_double": counter.operator_view()["messages_to_double"],
-        "others": [{"name": name, "messages": number(n), "bytes": number(n * frame)} for name, n in others],
+        "others": [{"name": name, "messages": number, "bytes": number * frame} for name, number in others],
     }
 
 

@@ -12,7 +12,7 @@ from countless.errors import InvalidParameter
 from countless.service.counter import Counter
 from countless.service.history import STATES, History, Recorder
 from countless.service.host import Host
-from countless.service.inspection import SITE_SORTS, facts, number, site_page, site_rows
+from countless.service.inspection import SITE_SORTS, facts, site_page, site_rows
 
 Event = tuple[str, dict[str, Any]]
 
@@ -35,7 +35,7 @@ class View(Protocol):
 def public_answer(answer: Answer) -> dict[str, Any]:
     """All the public may know."""
     lower, upper = answer.lower, answer.upper
-    return {"estimate": number(answer.estimate), "lower": lower, "upper": upper, "state": answer.state}
+    return {"estimate": answer.estimate, "lower": lower, "upper": upper, "state": answer.state}
 
 
 def _points(history: History) -> list[list[float | str]]:
@@ -129,8 +129,8 @@ class OperatorCounterView(CounterView):
             "all": len(rows),
             "found": found,
             "start": self._start,
-            "rows": [[row.site, row.state, round(row.heard), number(row.known), row.known / total] for row in page],
-            "left": {"known": number(counter.departed), "share": counter.departed / total},
+            "rows": [[row.site, row.state, round(row.heard), row.known, row.known / total] for row in page],
+            "left": {"known": counter.departed, "share": counter.departed / total},
         }
 
 
