@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 
 START = 1_800_000_000
 PIECE, PIECES = 300, 12  # seconds
+ANSWERS = 20  # in a second: four times as many as a coordinator sends
 
 
 def event(name: str, **data: object) -> str:
@@ -33,7 +34,9 @@ def piece(number: int) -> Iterator[str]:
     for second in range(PIECE * number, PIECE * (number + 1)):
         now, estimate = START + second, total(second)
         state = "holding" if second % 600 else "degraded"
-        yield event("answer", now=now, estimate=estimate, lower=estimate / 1.01, upper=estimate / 0.99, state=state)
+        for part in range(ANSWERS):
+            moment, lower, upper = now + part / ANSWERS, estimate / 1.01, estimate / 0.99
+            yield event("answer", now=moment, estimate=estimate, lower=lower, upper=upper, state=state)
         yield event("marks", marks=[[now, second // 60, second % 60]])
         if second % 5:
             continue
@@ -72,5 +75,6 @@ def test_an_hour_does_not_make_it_grow(tmp_path: Path) -> None:
             if allowed in (PIECES // 3, PIECES):
                 sizes.append(used(session))
     (heap, nodes), (heap_after, nodes_after) = sizes
-    assert heap_after < heap + 1_500_000, sizes
+    # With the state of the chart it goes up and down by a megabyte or two; 48,000 answers kept would take ten.
+    assert heap_after < heap + 4_000_000, sizes
     assert nodes_after < nodes + 500, sizes
