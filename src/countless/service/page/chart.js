@@ -103,10 +103,13 @@ const local = (seconds) => (seconds - new Date(seconds * 1000).getTimezoneOffset
 
 const clock = (seconds) => (seconds < 1800 ? "%H:%M:%S" : seconds < 172800 ? "%H:%M" : "%e %b");
 
+// While every event is reported there is nothing to be wrong about.
+const edge = (row, bound) => (row[4] === "exact" ? row[1] : bound);
+
 function span(seen) {
   const low = Math.min(...seen.map((row) => row[2])), high = Math.max(...seen.map((row) => row[3]));
-  const edge = Math.max((high - low) * 0.06, (seen.at(-1)[3] - seen.at(-1)[2]) / 2, 0.5);
-  return [Math.max(0, low - edge), high + edge];
+  const room = Math.max((high - low) * 0.06, (seen.at(-1)[3] - seen.at(-1)[2]) / 2, 0.5);
+  return [Math.max(0, low - room), high + room];
 }
 
 function traces(seen, marks, now) {
@@ -118,8 +121,8 @@ function traces(seen, marks, now) {
   return [
     lines(rounds, low, high, colour("--round")),
     lines(phases, low, low + (high - low) * 0.035, colour("--phase")),
-    { ...band, y: seen.map((row) => row[2]) },
-    { ...band, y: seen.map((row) => row[3]), fill: "tonexty", fillcolor: colour("--band") },
+    { ...band, y: seen.map((row) => edge(row, row[2])) },
+    { ...band, y: seen.map((row) => edge(row, row[3])), fill: "tonexty", fillcolor: colour("--band") },
     {
       x, y: seen.map((row) => row[1]), mode: "lines", line: { shape: "hv", width: 2, color: colour("--line") },
       customdata: seen.map((row) => `${count(row[1])}<br>${count(row[2])} – ${count(row[3])}<br>${row[4]}`),
@@ -143,6 +146,6 @@ function layout(seen, now) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--rule"), font: { ...font, color: colour("--ink") }, align: "left" },
     xaxis: { ...axis, type: "date", range: [local(seen[0][0]), local(now)], nticks: 6, tickformat: clock(now - seen[0][0]) },
-    yaxis: { ...axis, range: [low, high], showgrid: true, gridcolor: colour("--rule"), tickformat: ",~s", nticks: 5, ...(high < 6 ? { dtick: 1 } : {}) },
+    yaxis: { ...axis, range: [low, high], showgrid: true, gridcolor: colour("--rule"), tickformat: ",~s", nticks: 5, ...(high - low < 6 ? { dtick: 1 } : {}) },
   };
 }

@@ -51,7 +51,7 @@ export function counterView(app, query, name) {
     if (kind === "marks") for (const row of data.marks) marks.add(row);
     if (kind === "facts") {
       behind.show(data);
-      if (data.silent) say(means, `${plural(data.silent, "site is", "sites are")} silent. What they have not delivered is missing here.`);
+      if (data.silent) say(means, `${plural(data.silent, "site is", "sites are")} silent. What has not been delivered is missing here.`);
     }
     if (kind === "sites") sites.show(data);
     if (["history", "answer", "marks"].includes(kind)) chart.show(points.rows, marks.rows);

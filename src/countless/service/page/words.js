@@ -34,5 +34,5 @@ export const STATES = {
   exact: { word: "Exact", sign: "●", means: "Every event is reported: this is the total, to the last one." },
   holding: { word: "Holding", sign: "◐", means: "The total is inside this range." },
   learning: { word: "Learning", sign: "◌", means: "The sites are being asked how far they are. Until all have answered, this is what was known." },
-  degraded: { word: "Degraded", sign: "▲", means: "Some site is silent. What it has not delivered is missing here." },
+  degraded: { word: "Degraded", sign: "▲", means: "Some site is silent. What has not been delivered is missing here." },
 };
