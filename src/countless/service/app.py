@@ -53,7 +53,7 @@ def build_app(settings: Settings) -> Starlette:
         tasks = [asyncio.create_task(host.run()), asyncio.create_task(_tick(host))]
         for task in tasks:
             task.add_done_callback(partial(_fail_fast, host))
-        tasks.append(asyncio.create_task(app.state.recorder.run()))  # charts are not worth dying for
+        tasks.append(asyncio.create_task(app.state.recorder.run()))
         try:
             yield
         finally:

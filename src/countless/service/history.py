@@ -6,6 +6,7 @@ the moments that are kept would tell the public when rounds begin.
 """
 
 import asyncio
+import logging
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -15,6 +16,8 @@ from time import time
 from countless.core.answer import Answer, State
 from countless.service.counter import Counter
 from countless.service.host import Host
+
+log = logging.getLogger("countless.history")
 
 MOST_POINTS = 320  # more cannot be seen
 MOST_RECORDED = 2_000  # counters: together at most some 40 MB
@@ -58,10 +61,6 @@ class Series:
         if len(self) > self._most:
             self._thin()
 
-    def clear(self) -> None:
-        """From the beginning."""
-        del self._numbers[:]
-
     def _thin(self) -> None:
         """The newest quarter stays; of the rest, the first row of each cell of time. Old rows have large cells.
 
@@ -72,7 +71,7 @@ class Series:
         newest, dense = rows[-1][0], len(rows) * 3 // 4
         kept = rows[:1]
         for before, row in pairwise(rows[:dense]):
-            cell = 2.0 ** ceil(log2((newest - row[0]) * 25 / self._most or 1))
+            cell = 2.0 ** ceil(log2(max(1.0, newest - row[0]) * 25 / self._most))
             if row[0] // cell != before[0] // cell:
                 kept.append(row)
         if len(kept) > self._most * 0.65:  # ages beyond all measure
@@ -92,6 +91,10 @@ class History:
         self._then = now
         self._seen: tuple[Answer, int | None] | None = None
 
+    def is_of(self, counter: Counter) -> bool:
+        """Whether it is still the same counter: a total that has fallen is another one of the same name."""
+        return self._seen is None or counter.visible.estimate >= self._seen[0].estimate
+
     def record(self, counter: Counter, now: float) -> None:
         """Look at the counter."""
         answer, phase = counter.visible, counter.coordinator.phase
@@ -99,8 +102,6 @@ class History:
         self._then = now
         if self._seen == (answer, phase):
             return
-        if self._seen is not None and answer.estimate < self._seen[0].estimate:  # another counter of the same name
-            self.__init__(counter, now)  # type: ignore[misc]
         self._seen = answer, phase
         self.points.add(now, float(answer.estimate), answer.alpha, STATES.index(answer.state))
         self.marks.add(now, answer.round, -1 if phase is None else phase)
@@ -117,7 +118,10 @@ class Recorder:
     async def run(self) -> None:
         """For ever."""
         while True:
-            self.tick()
+            try:
+                self.tick()
+            except Exception:  # charts are not worth dying for
+                log.exception("the past of the counters could not be recorded: please report this")
             await asyncio.sleep(PERIOD)
 
     def tick(self) -> None:
@@ -130,12 +134,16 @@ class Recorder:
                 if name not in self._histories and len(self._histories) < MOST_RECORDED:
                     self._histories[name] = History(counter, now)
         for name, history in self._histories.items():
+            if not history.is_of(counters[name]):
+                history = self._histories[name] = History(counters[name], now)
             history.record(counters[name], now)
 
     def of(self, counter: Counter) -> History:
         """The past of a counter that somebody looks at, up to now. The one nobody asked for the longest makes room."""
         now = self._clock()
-        history = self._histories.pop(counter.name, None) or History(counter, now)
+        history = self._histories.pop(counter.name, None)
+        if history is None or not history.is_of(counter):
+            history = History(counter, now)
         if len(self._histories) >= MOST_RECORDED:
             del self._histories[next(iter(self._histories))]
         self._histories[counter.name] = history

@@ -33,8 +33,8 @@ async def feed(request: Request) -> Response:
     if face is None:
         host.dropped["not allowed"] += 1
         return _refusal("a token of scope read or operator is needed", 401)
-    if request.app.state.feeds >= MOST_FEEDS or host.draining:
-        return _refusal(f"no more than {MOST_FEEDS} pages can be open", 503)
+    if request.app.state.feeds >= MOST_FEEDS:
+        return _refusal(f"{MOST_FEEDS} pages are open already", 503)
     try:
         view = _view(request, face)
     except InvalidParameter as problem:

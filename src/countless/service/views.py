@@ -76,7 +76,7 @@ class CounterView:
     def _answer(self, counter: Counter) -> Iterator[Event]:
         answer = counter.visible
         now = (answer.estimate, answer.alpha, str(answer.state))
-        if self._told is None:
+        if self._told is None or answer.estimate < self._told[0]:  # at first, or another counter of the same name
             yield "history", {"points": _points(self._recorder.of(counter))}
         if now != self._told:
             self._told = now

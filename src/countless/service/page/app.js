@@ -11,7 +11,7 @@ const KEEP = "countless-token"; // in the session storage: for this tab, until i
 const HIDDEN_FOR = 60000; // milliseconds: a tab that nobody sees lets go of its connection, and comes back when seen
 const at = (id) => document.getElementById(id);
 const main = at("main");
-let view = null, stop = () => {}, skew = 0, resting = null, followed = null;
+let view = null, stop = () => {}, skew = 0, resting = null;
 
 const app = {
   now: () => Date.now() / 1000 + skew,
@@ -49,11 +49,12 @@ function readable(name) {
 
 function listen() {
   stop();
-  followed = view.feed();
-  if (followed === null) { stop = () => {}; connection("still", ""); say(at("face"), ""); at("stale").hidden = true; return; }
+  mark(main, "data-stale", false);
+  const path = view.feed();
+  if (path === null) { stop = () => {}; connection("still", ""); say(at("face"), ""); at("stale").hidden = true; return; }
   connection("connecting", "Connecting");
   const mine = view;
-  stop = follow(followed, sessionStorage.getItem(KEEP), {
+  stop = follow(path, sessionStorage.getItem(KEEP), {
     event(name, data) {
       if (data.now) skew = data.now - Date.now() / 1000;
       if (name === "hello") face(data.face);

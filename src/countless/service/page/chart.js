@@ -93,7 +93,7 @@ function visible(rows, from, now) {
   const first = Math.max(0, rows.findLastIndex((row) => row[0] <= from));
   const [time, ...level] = rows[first];
   const seen = [[Math.max(time, from), ...level], ...rows.slice(first + 1)];
-  return [...seen, [Math.max(now, time), ...seen.at(-1).slice(1)]];
+  return [...seen, [Math.max(now, seen.at(-1)[0]), ...seen.at(-1).slice(1)]];
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -19,7 +19,7 @@ export class Series {
   thin() {
     const rows = this.rows, newest = this.last[0], dense = Math.floor(rows.length * 0.75);
     let kept = rows.slice(0, dense).filter(([time], index) => {
-      const cell = 2 ** Math.ceil(Math.log2((newest - time) * 25 / this.most || 1));
+      const cell = 2 ** Math.ceil(Math.log2(Math.max(1, newest - time) * 25 / this.most));
       return !index || Math.floor(time / cell) !== Math.floor(rows[index - 1][0] / cell);
     });
     if (kept.length > this.most * 0.65) kept = kept.filter((_, index) => index % 2 === 0);
