@@ -97,9 +97,9 @@ function panel({ name, scheme, frames, left_at, worst }, { events }) {
       mark(head, "cy", y(error).toFixed(1));
       const broken = index >= leaving;
       mark(node, "data-broken", broken);
-      const so_far = Math.max(...frames.slice(0, index + 1).map((frame) => Math.abs(frame[3])));
-      say(verdict, broken ? `▲ Left its band at event ${count(left_at)}. Worst: ${so_far.toFixed(1)}`
-        : `● Inside its band. Worst: ${so_far.toFixed(1)}`);
+      const soFar = Math.max(...frames.slice(0, index + 1).map((frame) => Math.abs(frame[3])));
+      say(verdict, broken ? `▲ Left its band at event ${count(left_at)}. Worst: ${soFar.toFixed(1)}`
+        : `● Inside its band. Worst: ${soFar.toFixed(1)}`);
       say(numbers, `True total ${count(total)}, answer ${count(answer)}, ${count(messages)} messages.`);
     },
   };

@@ -5,7 +5,7 @@ import { pager } from "./pager.js";
 import { Series } from "./series.js";
 import { sparkline } from "./spark.js";
 import { badge } from "./state.js";
-import { STATES, brief, count, plural } from "./words.js";
+import { STATES, brief, count } from "./words.js";
 
 const SPARK_POINTS = 48;
 const SORTS = { name: "Name, A to Z", "-total": "Largest total", total: "Smallest total", state: "Worst state first" };
@@ -29,8 +29,9 @@ export function listView(app, query) {
   const heading = element("h1", { tabindex: "-1" }, "Counters");
   const summary = element("p", { class: "summary" });
   const body = element("tbody");
-  const head = element("thead", {}, element("tr", {}, ...["Counter", "Lately", "Total", "Range", "State"].map((text) => column(text)),
-    column("Sites", "behind"), column("Messages", "behind")));
+  const head = element("thead", {}, element("tr", {},
+    ...["Counter", "Lately", "Total", "Range", "State"].map((text) => column(text)),
+    ...["Sites", "Messages"].map((text) => column(text, "behind"))));
   const table = element("table", { class: "counters" }, element("caption", { class: "unseen" }, "Counters"), head, body);
   const empty = element("div", { class: "empty", hidden: true });
   const tools = element("form", { class: "tools", role: "search", onsubmit: (event) => event.preventDefault() },
@@ -51,9 +52,9 @@ export function listView(app, query) {
     const focused = document.activeElement;
     const names = new Set(data.rows.map((row) => row.counter));
     for (const name of rows.keys()) if (!names.has(name)) rows.delete(name);
-    for (const data_row of data.rows) {
-      if (!rows.has(data_row.counter)) rows.set(data_row.counter, tableRow(data_row));
-      rows.get(data_row.counter).set(data_row, data.now);
+    for (const row of data.rows) {
+      if (!rows.has(row.counter)) rows.set(row.counter, tableRow(row));
+      rows.get(row.counter).set(row, data.now);
     }
     body.replaceChildren(...data.rows.map((row) => rows.get(row.counter).node));
     if (body.contains(focused)) focused.focus();
@@ -78,9 +79,11 @@ function column(text, kind = "") {
 
 function tableRow({ counter, spark }) {
   const past = new Series(spark, SPARK_POINTS), line = sparkline(), state = badge();
-  const [total, range, sites, messages] = ["total", "range", "sites behind", "messages behind"].map((kind) => element("td", { class: kind }));
+  const kinds = ["total", "range", "sites behind", "messages behind"];
+  const [total, range, sites, messages] = kinds.map((kind) => element("td", { class: kind }));
   const link = element("a", { href: `#/counter/${encodeURIComponent(counter)}` }, named(counter));
-  const node = element("tr", {}, element("th", { scope: "row", class: "counter" }, link), element("td", { class: "lately" }, line.node),
+  const node = element("tr", {},
+    element("th", { scope: "row", class: "counter" }, link), element("td", { class: "lately" }, line.node),
     total, range, element("td", { class: "state" }, state.node), sites, messages);
   return {
     node,
@@ -99,10 +102,11 @@ function tableRow({ counter, spark }) {
 }
 
 function nothing(data, found) {
-  if (data.all) return [element("p", {}, found ? "No counter has " : "No counters here.", ...(found ? [named(found), " in its name."] : []))];
+  if (data.all && found) return [element("p", {}, "No counter has ", named(found), " in its name.")];
+  if (data.all) return [element("p", {}, "No counters here.")];
   return [
     element("p", {}, "Nothing is counted yet. Count something:"),
     element("pre", {}, "countless add requests 5"),
-    element("p", {}, `A counter is there as soon as a site names it. (${plural(0, "counter")})`),
+    element("p", {}, "A counter is there as soon as a site names it."),
   ];
 }

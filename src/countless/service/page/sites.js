@@ -56,19 +56,20 @@ export function sitesView(app, query, navigate) {
 
 function siteRow(body) {
   const name = element("bdi", { class: "name" });
-  const [state, heard, known, part] = ["state", "heard", "known number", "share number"].map((kind) => element("td", { class: kind }));
-  const node = element("tr", {}, element("th", { scope: "row", class: "site" }, name), state, heard, known, part);
+  const kinds = ["state", "heard", "known number", "share number"];
+  const [state, heard, known, ofTotal] = kinds.map((kind) => element("td", { class: kind }));
+  const node = element("tr", {}, element("th", { scope: "row", class: "site" }, name), state, heard, known, ofTotal);
   body.append(node);
   return {
     node,
-    set([site, is, at, count_known, of_total], now) {
+    set([site, is, at, number, part], now) {
       say(name, site);
       mark(node, "data-state", is);
       say(state, STATES[is]);
       const ago = duration(now - at);
       say(heard, is === "connected" ? `${ago} ago` : `since ${moment(at, now)} (${ago})`);
-      say(known, count(count_known));
-      say(part, share(of_total));
+      say(known, count(number));
+      say(ofTotal, share(part));
     },
   };
 }
