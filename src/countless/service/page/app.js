@@ -32,7 +32,9 @@ function place() {
 function open() {
   const { path, query } = place();
   view?.close();
-  view = path === "/attack" ? attackView(app) : path.startsWith("/counter/") ? counterView(app, query, readable(path.slice(9))) : listView(app, query);
+  if (path === "/attack") view = attackView(app);
+  else if (path.startsWith("/counter/")) view = counterView(app, query, readable(path.slice(9)));
+  else view = listView(app, query);
   document.title = `${view.title} – Countless`;
   for (const link of document.querySelectorAll("[data-tab]")) {
     if (link.dataset.tab === view.tab) link.setAttribute("aria-current", "page");
@@ -64,7 +66,8 @@ function listen() {
     stale(since, reason) {
       connection("stale", "Not connected");
       at("stale").hidden = false;
-      say(at("stale"), `Not connected since ${moment(since / 1000)}. What you see is from then. Trying again.${reason.startsWith("the") ? ` (${reason})` : ""}`);
+      say(at("stale"), `Not connected since ${moment(since / 1000)}. What you see is from then. ` +
+        `Trying again.${reason.startsWith("the") ? ` (${reason})` : ""}`);
       mark(main, "data-stale", true);
       mine.stale?.(true);
     },

@@ -68,7 +68,8 @@ function screen(match) {
 function introduction({ sites, alpha }) {
   return [element("p", { class: "lead" }, "Traffic that watches the answer can lead a tracker astray. Here it feeds one site until the " +
     "published total moves, leaves that site for good at that very event, and goes on to the next. It sees the answers and nothing else."),
-    element("p", { class: "note" }, `${count(sites)} sites, error allowed ${alpha * 100}%. Drawn is the error of the answer, in units of what is allowed. The shaded band is the promise.`)];
+    element("p", { class: "note" }, `${count(sites)} sites, error allowed ${alpha * 100}%. Drawn is the error of the ` +
+      "answer, in units of what is allowed. The shaded band is the promise.")];
 }
 
 function colophon({ seed }) {
@@ -79,10 +80,13 @@ function colophon({ seed }) {
 function panel({ name, scheme, frames, left_at, worst }, { events }) {
   const x = (total) => total / events * WIDTH, y = (error) => (TOP - Math.max(FOOT, Math.min(TOP, error))) / (TOP - FOOT) * HEIGHT;
   const path = frames.map((frame, index) => `${index ? "L" : "M"}${x(frame[0]).toFixed(1)} ${y(frame[3]).toFixed(1)}`);
-  const inside = drawing("path", { class: "inside" }), outside = drawing("path", { class: "outside" }), head = drawing("circle", { r: 5, class: "head" });
+  const inside = drawing("path", { class: "inside" }), outside = drawing("path", { class: "outside" });
+  const head = drawing("circle", { r: 5, class: "head" });
   const labels = [[1, "+1"], [0, "0"], [-1, "−1"]].map(([error, text]) => drawing("text", { x: 4, y: y(error) - 4 }, text));
-  const picture = drawing("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Error of ${name} over the match: worst ${worst} times what is allowed` },
-    drawing("rect", { class: "promise", x: 0, width: WIDTH, y: y(1), height: y(-1) - y(1) }), drawing("path", { class: "zero", d: `M0 ${y(0)}H${WIDTH}` }), ...labels, inside, outside, head);
+  const picture = drawing("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      role: "img", "aria-label": `Error of ${name} over the match: worst ${worst} times what is allowed` },
+    drawing("rect", { class: "promise", x: 0, width: WIDTH, y: y(1), height: y(-1) - y(1) }),
+    drawing("path", { class: "zero", d: `M0 ${y(0)}H${WIDTH}` }), ...labels, inside, outside, head);
   const verdict = element("p", { class: "verdict" }), numbers = element("p", { class: "note numbers" });
   const node = element("section", { class: "panel", "aria-label": name },
     element("h2", {}, name[0].toUpperCase() + name.slice(1), element("small", {}, ` ${scheme}`)), verdict, picture, numbers);

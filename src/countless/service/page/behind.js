@@ -71,7 +71,8 @@ function costTable(app) {
 function planText() {
   const why = element("p", { class: "why" }), prices = element("tbody"), reasons = element("dl", { class: "reasons" });
   const table = element("table", { class: "prices" },
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Scheme"), element("th", { scope: "col", class: "number" }, "Messages per e-fold"))), prices);
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Scheme"),
+      element("th", { scope: "col", class: "number" }, "Messages per e-fold"))), prices);
   const details = element("details", {}, element("summary", {}, "Every number of the plan"), reasons);
   const node = element("section", { "aria-labelledby": "plan" }, element("h2", { id: "plan" }, "Why this plan"), why, table, details);
   let told = "";

@@ -19,7 +19,8 @@ export function counterView(app, query, name) {
   const state = badge(), means = element("span", { class: "means" });
   const chart = bandChart(app), big = ticker(total);
   const behind = behindView(app), sites = sitesView(app, query, (asked) => app.navigate(`/counter/${encodeURIComponent(name)}`, asked));
-  const missing = element("div", { class: "empty", hidden: true }, element("p", {}, "There is no counter ", named(name), ". As soon as a site counts it, it appears here."));
+  const missing = element("div", { class: "empty", hidden: true },
+    element("p", {}, "There is no counter ", named(name), ". As soon as a site counts it, it appears here."));
   const answer = element("section", { class: "answer", "aria-label": "Answer", hidden: true },
     element("p", { class: "hero" }, total), range, element("p", { class: "state-line" }, state.node, means));
   const back = element("p", { class: "back" }, element("a", { href: "#/" }, "All counters"));
