@@ -104,6 +104,11 @@ class Coordinator:
         return self._opening.plan
 
     @property
+    def phase(self) -> int | None:
+        """The phase of the round, where the answer moves in phases. Secret like the round: for operators."""
+        return self._publisher.phase
+
+    @property
     def known_total(self) -> int:
         """The sum of all counts heard so far: never more than the truth."""
         return self._ledger.known_total

@@ -50,6 +50,11 @@ class Publisher(ABC):
     def join(self, entry: Entry) -> None:
         """A site takes its slot in the middle of the round, at the exact count `entry.base`."""
 
+    @property
+    def phase(self) -> int | None:
+        """Which phase of the round runs, from 0, where the public answer moves in phases."""
+        return None
+
     def late(self, entry: Entry, before: int, gain: int) -> Consequence | None:
         """A silent site is back: it adopted its pace `gain` events after the base it was given, at `entry.base`."""
         return self.hear(entry, before, 0)

@@ -30,6 +30,11 @@ class Phases(Publisher):
         self._lead = 0
         self._phase = -1
 
+    @property
+    def phase(self) -> int | None:
+        """From 0, once the round has begun."""
+        return max(0, self._phase)
+
     def pace(self, slot: int) -> Pace:
         """Each slot its own lattice."""
         return self._lattices[slot]

@@ -15,8 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 
+from countless.service import page
 from countless.service.access import Access
 from countless.service.api import OPERATIONS
+from countless.service.history import Recorder
 from countless.service.host import Host
 from countless.service.metrics import exposition
 from countless.service.operations import Operation, document, error, json, routes_of
@@ -34,7 +36,7 @@ _TICK = 1.0  # at most, in seconds: looking at 10,000 sites takes some milliseco
 def build_app(settings: Settings) -> Starlette:
     """The application of one coordinator; its state lives in the settings' directory."""
     operations = (*OPERATIONS, *PROBES)
-    routes = [*routes_of(operations), WebSocketRoute("/api/v1/site", site_socket)]
+    routes = [*routes_of(operations), *page.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -44,9 +46,11 @@ def build_app(settings: Settings) -> Starlette:
         tokens = Store(path)
         host = Host(store, settings)
         app.state.host, app.state.access = host, Access(tokens)
+        app.state.recorder, app.state.feeds = Recorder(host), 0
         tasks = [asyncio.create_task(host.run()), asyncio.create_task(_tick(host))]
         for task in tasks:
             task.add_done_callback(partial(_fail_fast, host))
+        tasks.append(asyncio.create_task(app.state.recorder.run()))
         try:
             yield
         finally:

@@ -5,6 +5,7 @@ The public sees an answer only when it is on the disk: a total that was shown an
 
 import asyncio
 from math import ceil, log
+from time import time
 from typing import Any, NamedTuple
 
 from countless.core.answer import Answer, State
@@ -27,9 +28,11 @@ FEWEST = 32  # with fewer sites, traffic that reacts leaves `auto` deterministic
 class Traffic:
     """Messages and bytes of one counter. Bytes are its share of the frames, which counters travel in together."""
 
-    __slots__ = ("down", "down_bytes", "up", "up_bytes")
+    __slots__ = ("began", "counted_before", "down", "down_bytes", "up", "up_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, counted_before: int) -> None:
+        self.began = time()  # a restart forgets what was spent: all of this is since then
+        self.counted_before = counted_before
         self.up = self.down = 0
         self.up_bytes = self.down_bytes = 0.0
 
@@ -56,7 +59,7 @@ class Counter:
         self.departed = memory.departed if memory else 0
         self.waking = memory is not None  # restarted, and not everybody has answered yet
         self.planned_for: tuple[int, int] | None = None  # the shape for which plans have been thought of
-        self.traffic = Traffic()
+        self.traffic = Traffic(self.coordinator.known_total)
         self.visible = self.coordinator.answer
         self.news = asyncio.Event()
 
