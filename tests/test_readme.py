@@ -1,5 +1,6 @@
 """What the README shows is what happens."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+from support.service import PATIENCE, Server, environment, until
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_six_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,25 +24,35 @@ def test_the_six_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_plan_it_shows_is_the_plan_that_is_made() -> None:
-    (shown,) = re.findall(r"```\n(1,000 sites.*?)```", README, re.DOTALL)
-    command = [
-        sys.executable,
-        "-m",
-        "countless.cli.main",
-        "plan",
-        "--sites",
-        "1000",
-        "--alpha",
-        "0.01",
-        "--rate",
-        "10000/s",
-    ]
-    made = subprocess.run(command, capture_output=True, text=True, check=True, env={"COLUMNS": "100"}).stdout
+def test_serve_connect_curl(tmp_path: Path) -> None:
+    """The three lines, with the port that the system gives and Python in place of curl."""
+    (program,) = re.findall(r"^python -c '(.*)'$", README, re.MULTILINE)
+    ((address, fields),) = re.findall(r"^curl http://127.0.0.1:2686(\S+) +# (.*)$", README, re.MULTILINE)
+    assert re.search(r"^countless serve ", README, re.MULTILINE)
+    with Server(tmp_path) as server:
+        command = [sys.executable, "-c", program]
+        subprocess.run(command, check=True, timeout=PATIENCE, env=environment(COUNTLESS_URL=server.url))
+        answer = until(lambda: server.reader.ask("GET", address))
+        assert answer["estimate"] == 5, json.dumps(answer)
+        assert set(fields.split(", ")) <= set(answer)
+
+
+@pytest.mark.slow
+def test_the_plan_in_the_docs_is_the_plan_that_is_made() -> None:
+    page = (ROOT / "docs/how-to/choose-parameters.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(1,000 sites.*?)```", page, re.DOTALL)
+    (words,) = re.findall(r"^ {4}countless (plan --sites 1000.*)$", page, re.MULTILINE)
+    command = [sys.executable, "-m", "countless.cli.main", *words.split()]
+    made = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(COLUMNS="100")).stdout
     assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in made.strip().splitlines()]
 
 
-def test_the_two_commands_are_make_targets() -> None:
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
-    for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+def test_every_link_leads_somewhere() -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_its_commands_are_make_targets() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"\bmake (\w+)", README):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

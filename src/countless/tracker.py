@@ -180,7 +180,8 @@ class Tracker:
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self._network.send(site.address, messages)
-        self._afterwards()
+        if self._listeners or self._coordinator.round != self._prepared:
+            self._afterwards()
 
     def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:
         return self._meters[address.site].receive(message)

@@ -69,6 +69,16 @@ def test_every_adversary_plays_by_the_rules_from_the_first_event(name: str) -> N
             assert game.score(1).events == 500
 
 
+def test_a_head_start_happens_before_the_adversary_comes() -> None:
+    game = game_of(Setting("deterministic", adversary_named("single-site"), 4, 0.1, 0.1, 500, head_start=100), 1)
+    assert game.score(1).events == 400
+    assert game.subject.sent == 4  # one batch each
+    game.play(500)
+    assert game.score(1).violated_at is None
+    with pytest.raises(InvalidParameter, match="head_start"):
+        Setting("deterministic", adversary_named("single-site"), 4, 0.1, 0.1, 500, head_start=-1)
+
+
 @dataclass(frozen=True)
 class Cheat(Adversary):
     name: ClassVar[str] = "cheat"

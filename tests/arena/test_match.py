@@ -3,7 +3,7 @@
 import pytest
 
 from countless.arena.league import as_json, breach, claimed, settings
-from countless.arena.match import BACKENDS, Match, Setting, play, run, trace_of
+from countless.arena.match import Match, Setting, play, run, trace_of
 from countless.arena.registry import adversary_named
 from countless.errors import InvalidParameter, UnknownName
 
@@ -13,11 +13,6 @@ SETTING = Setting("lattice", adversary_named("stop-after-jump"), 64, 0.1, 0.1, 5
 def test_a_seed_gives_the_same_game_again_and_another_seed_another() -> None:
     assert play(SETTING, 1) == play(SETTING, 1)
     assert play(SETTING, 1) != play(SETTING, 2)
-
-
-def test_parallel_games_are_the_same_games() -> None:
-    pair = [SETTING, Setting("hyz", adversary_named("uniform"), 8, 0.1, 0.1, 5000)]
-    assert run(pair, 3, seed=4, jobs=2) == run(pair, 3, seed=4)
 
 
 def test_a_score_can_be_replayed_from_its_seed() -> None:
@@ -34,16 +29,7 @@ def test_the_interval_is_clopper_and_pearsons() -> None:
     assert upper == 1
 
 
-@pytest.mark.parametrize("backend", ["dask", "ray"])
-def test_a_backend_that_is_not_installed_is_named(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countless.arena.match.find_spec", lambda name: None if name != "joblib" else object())
-    with pytest.raises(InvalidParameter, match=f"pip install {BACKENDS[backend][1]}"):
-        run([SETTING], 2, jobs=2, backend=backend)
-
-
 def test_requests_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(UnknownName):
-        run([SETTING], 2, backend="abacus")
     with pytest.raises(InvalidParameter, match="trials"):
         run([SETTING], 0)
     with pytest.raises(UnknownName):

@@ -1,4 +1,4 @@
-"""`countless report`: one file that needs nothing else, with everything the issue asks for in it."""
+"""`countless report`: one file that needs nothing else, with every figure and table in it."""
 
 import json
 from pathlib import Path

@@ -86,7 +86,7 @@ def test_watchers_see_answers_that_moved_and_nothing_else(server: Server) -> Non
         link.send(next(encode_frames(items)))
     seen = next(watch)
     assert (seen["estimate"], set(seen)) == (3, {"counter", "estimate", "lower", "upper", "state", "as_of"})
-    watch.close()  # type: ignore[attr-defined]
+    watch.close()
     link.close()
 
 
@@ -98,6 +98,8 @@ def test_nobody_there_is_one_line_and_a_code() -> None:
     got = run("get", "x", url=nowhere)
     assert got.returncode == 2
     assert got.stderr.startswith("countless: no coordinator at http://127.0.0.1:9: ")
+    mark = run("watch", "x", "--over", "-1", url=nowhere)
+    assert (mark.returncode, "over = -1 is not allowed" in mark.stderr) == (2, True)
 
 
 def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
 from threading import Thread
 from time import monotonic
 
 import pytest
 
 import countless
+from countless.client.countfile import CountFile
 from countless.core.messages import Address, Repace
 from countless.core.paces import Every
 from countless.core.site import Site
@@ -61,6 +64,50 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.flush(0)
     assert client.close(0)
     assert client.trouble is None
+
+
+def test_switched_off_it_keeps_nothing_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COUNTLESS_DISABLE", "1")
+    with countless.connect(state_dir=tmp_path / "state") as client:
+        client.counter("hits").add(5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_dir_that_cannot_be_used_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(countless.CountlessError, match=r"state_dir = .*file' cannot be used: it is not a directory"):
+        countless.connect("http://127.0.0.1:9", state_dir=tmp_path / "file")
+    monkeypatch.setenv("COUNTLESS_CLIENT_STATE_DIR", str(tmp_path / "file" / "below"))
+    with pytest.raises(countless.CountlessError, match="Not a directory"):
+        countless.connect("http://127.0.0.1:9")
+
+
+def test_a_state_dir_that_vanishes_later_is_no_reason_to_stop(nobody: str, tmp_path: Path) -> None:
+    client = countless.connect(nobody, state_dir=tmp_path / "state")
+    client.counter("hits").add(5)
+    rmtree(tmp_path / "state")
+    (tmp_path / "state").write_text("no directory any more")
+    for number in range(300):  # more than the file has room for
+        client.counter(f"{'x' * 490}{number}").add(2)
+    client.counter("hits").add()
+    assert client.counter("hits").count == 6
+    assert client.counter(f"{'x' * 490}299").count == 2
+    assert not client.close(0.01)
+    assert client.counter("late").count == 0
+
+
+def test_closed_without_a_coordinator_it_leaves_its_counts_and_lets_go_of_them(nobody: str, tmp_path: Path) -> None:
+    client = countless.connect(nobody, state_dir=tmp_path)
+    client.counter("hits").add(5)
+    assert not client.close(0.01)
+    with pytest.raises(InvalidParameter, match="not been removed"):
+        client.counter("hits").add()
+    with pytest.raises(InvalidParameter, match="not been removed"):
+        client.counter("hits").add(7)
+    file = CountFile.adopt(next(tmp_path.iterdir()))
+    assert file is not None
+    assert (file.address, file.cells["hits"].count) == (client.address, 5)
+    file.release()
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,9 @@ from threading import Barrier, RLock, Thread
 import pytest
 
 from countless import Tracker
+from countless.client import cells
+from countless.client.countfile import CountFile
+from countless.client.keeper import KeptMeter
 from countless.client.meter import Meter
 from countless.core.messages import Address, Repace, Report, Snapshot, StartRound, UpMessage
 from countless.core.paces import Every, Growth, Pace
@@ -27,14 +30,25 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
+@pytest.fixture(params=["plain", "kept", "guarded"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A meter, one that writes down what it counts, and the same on an interpreter without a GIL."""
+    monkeypatch.setattr(cells, "GIL", request.param != "guarded")
+    return str(request.param)
+
+
 class Heard:
     """A meter and what it has said."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
+    def __init__(self, kind: str, pace: Pace | None = None) -> None:
         self.said: list[UpMessage] = []
         self.site = Site(HITS, Address("s"), NO_DICE, pace=pace)
         self.lock = RLock()
-        self.meter = Meter(self.site, self.lock, self._deliver)
+        if kind == "plain":
+            self.meter = Meter(self.site, self.lock, self._deliver)
+        else:
+            notes = CountFile.in_memory(self.site.address).record(HITS)
+            self.meter = KeptMeter(self.site, self.lock, self._deliver, notes)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self.said += messages
@@ -60,16 +74,16 @@ def together(*jobs: Callable[[], None]) -> None:
         raise failures[0]
 
 
-def test_one_thread_one_event_at_a_time() -> None:
-    heard = Heard(Every(3))
+def test_one_thread_one_event_at_a_time(kind: str) -> None:
+    heard = Heard(kind, Every(3))
     for _ in range(7):
         heard.meter.add()
     assert heard.said == [Report(HITS, 0, 3, 1), Report(HITS, 0, 6, 2)]
     assert heard.meter.count == 7
 
 
-def test_reading_the_count_moves_nothing() -> None:
-    heard = Heard(Every(3))
+def test_reading_the_count_moves_nothing(kind: str) -> None:
+    heard = Heard(kind, Every(3))
     for _ in range(6):
         heard.meter.add()
         assert heard.meter.count == heard.meter.count
@@ -78,22 +92,22 @@ def test_reading_the_count_moves_nothing() -> None:
     assert heard.said == [Report(HITS, 0, 3, 1), Report(HITS, 0, 6, 2), Report(HITS, 0, 9, 3)]
 
 
-def test_inc_is_add() -> None:
-    heard = Heard()
+def test_inc_is_add(kind: str) -> None:
+    heard = Heard(kind)
     heard.meter.inc()
     assert heard.meter.count == 1
 
 
 @pytest.mark.parametrize("n", [-1, 1.0, "1", None, True])
-def test_what_cannot_be_counted_changes_nothing(n: int) -> None:
-    heard = Heard()
+def test_what_cannot_be_counted_changes_nothing(kind: str, n: int) -> None:
+    heard = Heard(kind)
     with pytest.raises(InvalidParameter, match="n = "):
         heard.meter.add(n)
     assert (heard.meter.count, heard.said) == (0, [])
 
 
-def test_nothing_is_lost_by_eight_threads(frequent_switches: None) -> None:
-    heard, each = Heard(Growth(0.05)), 20_000
+def test_nothing_is_lost_by_eight_threads(kind: str, frequent_switches: None) -> None:
+    heard, each = Heard(kind, Growth(0.05)), 20_000
 
     def single() -> None:
         for _ in range(each):
@@ -119,8 +133,8 @@ def test_nothing_is_lost_by_eight_threads(frequent_switches: None) -> None:
     assert counts[-1] <= THREADS * each <= Growth(0.05).reach(counts[-1])
 
 
-def test_new_rounds_and_readers_in_the_middle_lose_nothing(frequent_switches: None) -> None:
-    heard, each, rounds = Heard(Every(7)), 10_000, 200
+def test_new_rounds_and_readers_in_the_middle_lose_nothing(kind: str, frequent_switches: None) -> None:
+    heard, each, rounds = Heard(kind, Every(7)), 10_000, 200
 
     def count() -> None:
         for _ in range(each):
@@ -185,22 +199,22 @@ class InterruptedTickets:
 
 
 @pytest.mark.parametrize("what", ["reads the count", "adds nothing", "an old message"])
-def test_the_event_that_should_speak_is_interrupted_before_it_looks(what: str) -> None:
+def test_the_event_that_should_speak_is_interrupted_before_it_looks(kind: str, what: str) -> None:
     """It has its ticket but has not compared it yet, when another thread passes through the lock."""
-    heard = Heard(Every(3))
+    heard = Heard(kind, Every(3))
     meanwhile: dict[str, Callable[[], object]] = {
         "reads the count": lambda: heard.meter.count,
         "adds nothing": lambda: heard.meter.add(0),
         "an old message": lambda: heard.meter.receive(Repace(HITS, 0, Every(3), 0)),
     }
-    heard.meter._tickets = InterruptedTickets(heard.meter, 3, meanwhile[what])  # type: ignore[assignment]
+    heard.meter._tickets = InterruptedTickets(heard.meter, 3, meanwhile[what])
     for _ in range(3):
         heard.meter.add()
     assert heard.said == [Report(HITS, 0, 3, 1)]
 
 
-def test_a_message_that_is_refused_changes_nothing() -> None:
-    heard = Heard(Every(3))
+def test_a_message_that_is_refused_changes_nothing(kind: str) -> None:
+    heard = Heard(kind, Every(3))
     with pytest.raises(ProtocolError):
         heard.meter.receive(Repace(HITS, 1, Every(1), 99))
     for _ in range(3):
@@ -208,8 +222,8 @@ def test_a_message_that_is_refused_changes_nothing() -> None:
     assert heard.said == [Report(HITS, 0, 3, 1)]
 
 
-def test_a_closed_meter_says_so_and_stays_as_it_is() -> None:
-    heard = Heard(Every(10))
+def test_a_closed_meter_says_so_and_stays_as_it_is(kind: str) -> None:
+    heard = Heard(kind, Every(10))
     heard.meter.add(4)
     assert heard.meter.close() == Snapshot(HITS, 0, 4)
     for _ in range(2):

@@ -1,13 +1,14 @@
 """Each pace against the same pace walked one event at a time: a batch must end as its events would have."""
 
 from fractions import Fraction
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.dice import Dice
-from countless.core.paces import Blocks, Cue, Every, Growth, Lattice, Pace, Sampled
+from countless.core.paces import Blocks, Every, Growth, Lattice, Pace, Sampled
 from countless.errors import InvalidParameter
 from countless.randomness import SeededDice
 from support.dice import NO_DICE, ScriptedDice
@@ -22,13 +23,22 @@ batch_blind: st.SearchStrategy[Pace] = st.one_of(
 )
 
 
+class Cue(NamedTuple):
+    """What a pace answers, with names."""
+
+    next_at: int
+    last: int
+    crossings: int = 0
+    block: int = 0
+
+
 def walk(pace: Pace, start: int, batches: list[int], dice: Dice) -> list[Cue]:
     """The cue after each batch, with the crossings added up."""
-    cue, count, crossings, cues = pace.first(start, dice), start, 0, []
+    cue, count, crossings, cues = Cue(*pace.first(start, dice)), start, 0, []
     for batch in batches:
         count += batch
         if count >= cue.next_at:
-            cue = pace.after(count, cue, dice)
+            cue = Cue(*pace.after(count, cue, dice))
             crossings += cue.crossings
         cues.append(cue._replace(crossings=crossings))
     return cues
@@ -88,7 +98,7 @@ def test_sampled_gaps_are_geometric() -> None:
     dice, size, step = SeededDice(21), 40_000, 5
     cells = [0] * 20
     for _ in range(size):
-        cells[min(Sampled(step).first(0, dice).next_at, 20) - 1] += 1
+        cells[min(Sampled(step).first(0, dice)[0], 20) - 1] += 1
     stay = 1 - 1 / step
     law = [size * stay**g / step for g in range(19)] + [size * stay**19]
     assert sum((seen - due) ** 2 / due for seen, due in zip(cells, law, strict=True)) < 90
@@ -97,11 +107,11 @@ def test_sampled_gaps_are_geometric() -> None:
 @given(steps, st.integers(0, 1000), batches, st.integers(0, 10**6))
 def test_blocks_speak_exactly_once_in_each_block(step: int, start: int, batches: list[int], seed: int) -> None:
     pace, dice = Blocks(step), SeededDice(seed)
-    cue, count, crossings = pace.first(start, dice), start, 0
+    cue, count, crossings = Cue(*pace.first(start, dice)), start, 0
     for batch in batches:
         count += batch
         if count >= cue.next_at:
-            cue = pace.after(count, cue, dice)
+            cue = Cue(*pace.after(count, cue, dice))
             crossings += cue.crossings
             assert start < cue.last <= count
         whole, rest = divmod(count - start, step)
@@ -150,7 +160,7 @@ def test_growth_is_exact_for_numbers_of_any_size(alpha: float, count: int, extra
     pace, written = Growth(alpha), Fraction(repr(alpha))
     reach = count * (1 + written) / (1 - written)
     assert pace.reach(count) <= reach < pace.reach(count) + 1
-    first = pace.first(count, NO_DICE)
+    first = Cue(*pace.first(count, NO_DICE))
     assert first == Cue(pace.reach(count) + 1, count)
     now = first.next_at + extra
     assert pace.after(now, first, NO_DICE) == Cue(pace.reach(now) + 1, now, 1)

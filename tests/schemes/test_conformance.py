@@ -160,20 +160,20 @@ def test_a_restart_after_which_nobody_answers_for_a_long_time(name: str) -> None
 
 
 class CountingCodec:
-    """Stands where the tracker encodes: every message it sends passes here once."""
+    """Stands where the tracker keeps the bill: every message it sends passes here once."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
 
-    def __call__(self, message: Message) -> bytes:
+    def __call__(self, message: Message) -> int:
         self.messages.append(message)
-        return encode(message)
+        return len(encode(message))
 
 
 @every_scheme
 def test_message_accounting_adds_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     codec = CountingCodec()
-    monkeypatch.setattr("countless.transports.memory.encode", codec)
+    monkeypatch.setattr("countless.transports.memory.size", codec)
     tracker = tracker_for(name, 10, 0.1)
     for site, n in stream_named("bursts", 10, 20_000, seed=6):
         tracker.site(site).add(n)

@@ -63,7 +63,9 @@ class Reference:
         return self.phase >= len(self.plan.phases)
 
     def answer_range(self) -> tuple[Fraction, Fraction]:
-        return self.plan.answer_range(self.total, self.step, self.phase)
+        phase, alpha = self.plan.phases[self.phase], Fraction(repr(self.plan.alpha))
+        lowest = (1 - alpha) * (self.total + self.step * Fraction(phase.high))
+        return lowest, (1 + alpha) * (self.total + self.step * Fraction(phase.low))
 
 
 class Round:

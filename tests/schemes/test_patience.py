@@ -1,4 +1,4 @@
-"""A coordinator never works out a plan while messages wait (issue 3): it plans ahead, or falls back to what is safe."""
+"""A coordinator never works out a plan while messages wait: it plans ahead, or falls back to what is safe."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_the_book_offers_only_what_is_safe_instead() -> None:
 
     def calibrate(sites: int, alpha: float, eta: float) -> ObliviousPlan:
         made.append((sites, alpha, eta))
-        return ObliviousPlan("lattice", sites, alpha, eta, 1.0, 1, 1, sites - eta, ())
+        return ObliviousPlan("lattice", sites, alpha, eta, 1.0, 1, sites - eta, ())
 
     book = PlanBook(calibrate)
     for sites, alpha, eta in ((10, 0.1, 1e-3), (20, 0.1, 1e-3), (20, 0.1, 1e-6), (20, 0.2, 1e-6)):

@@ -101,8 +101,8 @@ def test_gaps_drawn_by_each_site_have_the_law_of_the_tape(sites: int) -> None:
         for site in range(sites):
             dice = SeededDice(17).split(run, site)
             cue, mine = Sampled(step).first(0, dice), events // sites
-            if mine >= cue.next_at:
-                heads += Sampled(step).after(mine, cue, dice).crossings
+            if mine >= cue[0]:
+                heads += Sampled(step).after(mine, cue, dice)[2]
         seen[min(heads, 7)] += 1
     law = [1.0]  # the binomial law, one coin after the other
     for _ in range(events):

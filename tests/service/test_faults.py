@@ -1,16 +1,14 @@
 """Real processes on loopback, killed and started again: nothing is lost, nothing doubled, no total ever falls."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
-from urllib.parse import quote
 
 import pytest
 
 import countless
 from countless.randomness import SeededDice
-from support.service import Server, python, until
+from support.service import Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
 
@@ -23,45 +21,6 @@ for line in sys.stdin:
     print(client.flush(20), flush=True)
 client.close(20)
 """
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("state"), "--silent-after", "1s") as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared: Server) -> Iterator[Server]:
-    """One for all, because a start takes a while; every test finds it without counters."""
-    yield shared
-    if shared.process.poll() is not None:
-        shared.start()
-    for counter in list(shared.reader.counters()):
-        shared.reader.ask("DELETE", f"/api/v1/counters/{quote(counter['counter'])}")
-
-
-class Watcher:
-    """Follows the published total, across restarts too, and remembers whether it ever fell."""
-
-    def __init__(self, server: Server, counter: str) -> None:
-        self.seen: list[float] = []
-        self._server, self._counter = server, counter
-        self._done = False
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._done:
-            try:
-                for answer in self._server.reader.watch(self._counter):
-                    self.seen.append(answer["estimate"])
-            except countless.CountlessError:
-                continue
-
-    def stop(self) -> None:
-        self._done = True
-        assert self.seen == sorted(self.seen)
 
 
 def test_two_clients_and_a_label(server: Server) -> None:
@@ -196,14 +155,16 @@ hits.add(1)
 """
 
 
-@pytest.mark.parametrize("when", ["flushed", "at once"])
-def test_children_count_for_themselves(server: Server, when: str) -> None:
-    parent = python(FORKING, server.url, WHEN=when)
+@pytest.mark.parametrize(("when", "state_dir"), [("flushed", ""), ("at once", ""), ("at once", "kept")])
+def test_children_count_for_themselves(server: Server, tmp_path: Path, when: str, state_dir: str) -> None:
+    place = str(tmp_path / state_dir) if state_dir else ""
+    parent = python(FORKING, server.url, WHEN=when, COUNTLESS_CLIENT_STATE_DIR=place)
     parent.communicate(timeout=60)
     assert parent.returncode == 0
     assert server.inspect("hits")["known"] == 1_312
     assert server.answer('hits{worker="w"}')["estimate"] == 2
     assert server.sites() == []
+    assert list(tmp_path.glob("*/*")) == []  # everybody has tidied up
 
 
 STORM = """
@@ -238,16 +199,16 @@ print(client.close(30), sum(counted) + 7 * len(results), results)
 """
 
 
-@pytest.mark.slow
-def test_forks_in_the_middle_of_counting(server: Server) -> None:
-    storm = python(STORM, server.url)
+@pytest.mark.parametrize("state_dir", ["", "kept"])
+def test_forks_in_the_middle_of_counting(server: Server, tmp_path: Path, state_dir: str) -> None:
+    storm = python(STORM, server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path / state_dir) if state_dir else "")
     output, _ = storm.communicate(timeout=100)
     delivered, total, codes = output.split(maxsplit=2)
     assert (delivered, codes) == ("True", f"{[0] * 10}\n")
     assert server.inspect("hits")["known"] == int(total)
+    assert list(tmp_path.glob("*/*")) == []
 
 
-@pytest.mark.slow
 def test_the_coordinator_is_killed_again_and_again_while_everybody_counts(server: Server) -> None:
     """The dice choose the moment: after so many answers to a reader who asks without pause."""
     dice, done, counted = SeededDice(6), Event(), [0, 0, 0]

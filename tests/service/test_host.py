@@ -88,8 +88,9 @@ def test_a_silent_site_degrades_the_answer_and_is_named_until_it_is_back() -> No
             b, line_b = await table.connect("b")
             await table.say(a, line_a, Join("hits", 0, 30))
             await table.say(b, line_b, Join("hits", 0, 10))
-            await table.wait(9)
+            await table.wait(49)
             await table.say(b, line_b, Sync(0))
+            assert table.host.counter("hits").visible.silent == ()
             await table.wait(2)
             answer = table.host.counter("hits").visible
             assert (answer.state, answer.silent, answer.estimate) == (State.DEGRADED, ("a",), 40)
@@ -97,6 +98,24 @@ def test_a_silent_site_degrades_the_answer_and_is_named_until_it_is_back() -> No
             a, line_a = await table.connect("a")
             await table.say(a, line_a, Join("hits", 0, 33))
             assert table.host.counter("hits").visible.silent == ()
+
+    play(story())
+
+
+def test_who_owes_an_answer_or_has_hung_up_is_silent_sooner() -> None:
+    async def story() -> None:
+        async with bench(silent_after=10.0) as table:
+            lives = [await table.connect(name) for name in "abc"]
+            for life, line in lives:
+                await table.say(life, line, Join("hits", 0, 10))
+            await table.wait(25)
+            table.host.configure("hits", Config(alpha=0.2))  # asks everybody
+            await table.say(*lives[0], Sync(0))
+            table.host.lost(*lives[2])
+            await table.wait(9)
+            assert table.host.counter("hits").visible.silent == ()
+            await table.wait(2)
+            assert table.host.counter("hits").visible.silent == ("b", "c")
 
     play(story())
 
@@ -240,7 +259,7 @@ def test_strange_hellos_are_protocol_errors(hello: Hello) -> None:
 
 
 small = st.integers(0, 12)
-names = st.sampled_from(["hits", "misses"])
+names = st.sampled_from(["hits", "misses", "hits{a}", "hits{b}", "hits{c}"])
 items = st.one_of(
     st.builds(Join, names, small, small),
     st.builds(Leave, names, small, small),
@@ -255,6 +274,16 @@ steps = st.one_of(
 )
 
 
+def assert_small(host: Host) -> None:
+    """Nothing that liars can say makes anything grow beyond its limit."""
+    assert len(host.counters) <= 4
+    assert len(host.lives) <= 5  # two names, two incarnations each, and the honest one
+    for life in host.lives:
+        assert len(life.counters) + len(life.left) <= 3
+        assert life.line is None or len(life.line.void) <= 3 + 5  # of its own doing, and of counters deleted under it
+    assert len(host.families.overflowed) <= 1
+
+
 @given(st.lists(steps, max_size=25))
 def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple[str, str, Any]]) -> None:
     async def run() -> None:
@@ -262,7 +291,7 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
         left = list(story)
         shown: float = 0
         while True:
-            async with bench(store, silent_after=10.0) as table:
+            async with bench(store, silent_after=10.0, label_cap=1, max_counters=4, max_counters_per_site=3) as table:
                 honest, line = await table.connect("honest", 77)
                 await table.say(honest, line, Join("kept", 0, 1000))
                 while left and left[0][0] != "restart":
@@ -272,6 +301,7 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
                     assert counter.coordinator.known_of(Address("honest", 77)) == 1000
                     assert counter.visible.estimate >= shown
                     shown = counter.visible.estimate
+                    assert_small(table.host)
                 assert all(isinstance(item, Welcome | Repace | StartRound) for item in line.got)
             if not left:
                 return
@@ -288,8 +318,9 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
             elif kind == "say" and name in lines and lines[name][0] is not None:
                 table.host.hear(*lines[name], argument, 10)
             elif kind == "wait":
-                await table.wait(6)
-                table.host.lives.get(Address("honest", 77)).line.heard = table.time
+                honest = table.host.lives.get(Address("honest", 77))
+                honest.line.heard, honest.asked = table.time + 26, None
+                await table.wait(26)
             elif kind == "delete" and name in table.host.counters:
                 table.host.delete(name)
             elif kind == "forget":

@@ -3,11 +3,14 @@
 Nothing is lost, nothing doubled, and no total falls, whoever is asked.
 """
 
+import json
 import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import trustme
@@ -76,11 +79,61 @@ def test_whoever_is_asked_answers_for_every_counter(broker: Node, pair: tuple[Co
         first = next(watch)["estimate"]
         a.counter(here).add(5)
         assert next(watch)["estimate"] == first + 5
+        watch.close()
         pair[0].reader.ask("POST", "/api/v1/counters", {"name": "made", "alpha": 0.2})
         assert pair[1].inspect("made")["alpha"] == 0.2
         pair[1].reader.ask("DELETE", "/api/v1/counters/made")
     assert pair[0].sites() == []
     require_fenced(broker.url, SHARDS)
+
+
+def fed(server: Coordinator, query: str, event: str) -> dict[str, Any]:
+    """What the page is told first under this name."""
+    with urlopen(f"{server.url}/page/feed?{query}", timeout=PATIENCE) as response:  # noqa: S310
+        for line in response:
+            if line == f"event: {event}\n".encode():
+                found: dict[str, Any] = json.loads(next(response).removeprefix(b"data: "))
+                return found
+    raise AssertionError(f"no {event}")
+
+
+def test_the_page_shows_what_this_coordinator_has(broker: Node, pair: tuple[Coordinator, Coordinator]) -> None:
+    counters = [f"page-{name}" for name in SPREAD]
+    with countless.connect(broker.url, site="shown") as client:
+        before = client.connected
+        for name in counters:
+            client.counter(name).add(3)
+        assert client.flush(20)
+        assert (before, client.connected) == (False, True)
+        both_have_some(pair)
+        for server in pair:
+            listed = until(lambda: fed(server, "find=page-", "list"), "a list")["rows"]  # noqa: B023
+            assert {row["counter"] for row in listed} == {name for name in has(server) if name in counters}
+            one = listed[0]["counter"]
+            assert [row[:2] for row in fed(server, f"counter={one}", "sites")["rows"]] == [["shown", "connected"]]
+            with urlopen(f"{server.url}/", timeout=PATIENCE) as response:  # noqa: S310
+                assert b"<html" in response.read()
+            assert "/api/v1/watch/{name}" in server.reader.ask("GET", "/api/v1/openapi.json")["paths"]
+
+
+VANISHING = """
+import countless, time
+client = countless.connect(site="lost")
+client.counter("hits").add(4)
+print(client.flush(20), flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_site_that_vanishes_without_a_word_falls_silent(tmp_path: Path) -> None:
+    with node(tmp_path / "broker") as broker, Coordinator(tmp_path, broker.url, "--silent-after", "200ms") as server:
+        program = python(VANISHING, broker.url)
+        assert program.stdout is not None
+        assert program.stdout.readline() == "True\n"
+        program.kill()  # the broker tells nobody
+        program.communicate()
+        until(lambda: [site["state"] for site in server.sites()] == ["silent"], "silence")
+        assert (server.answer("hits")["state"], server.inspect("hits")["known"]) == ("degraded", 4)
 
 
 def test_a_coordinator_is_killed_under_load_and_another_is_added(
@@ -108,7 +161,7 @@ def test_a_coordinator_is_killed_under_load_and_another_is_added(
     for each in reading:
         each.stop()
     for name in counters:
-        assert one.inspect(name)["known"] == two.inspect(name)["known"] == total
+        assert one.known(name) == two.known(name) == total
     require_fenced(broker.url, SHARDS)
 
 
@@ -142,7 +195,7 @@ def test_a_coordinator_that_was_asleep_says_nothing_when_it_wakes(
         both_have_some(pair)
         assert client.flush(20)
         reading.stop()
-    assert all(one.inspect(name)["known"] == two.inspect(name)["known"] == 15 for name in mine)
+    assert all(one.known(name) == two.known(name) == 15 for name in mine)
     require_fenced(broker.url, SHARDS)
 
 
@@ -169,7 +222,7 @@ print(codes, client.close(20))
 def test_children_count_for_themselves(broker: Node, pair: tuple[Coordinator, Coordinator]) -> None:
     output, _ = python(FORKING, broker.url).communicate(timeout=60)
     assert output == "[0, 0] True\n"
-    assert pair[0].inspect("forked")["known"] == 312
+    assert pair[0].known("forked") == 312
     assert pair[0].sites() == []
 
 
@@ -183,7 +236,7 @@ def test_the_broker_is_killed_and_comes_back(broker: Node, pair: tuple[Coordinat
     assert all(each.client.flush(20) for each in counting)
     total = sum(each.stop() for each in counting)
     reading.stop()
-    assert pair[1].inspect("brokered")["known"] == total
+    assert pair[1].known("brokered") == total
     require_fenced(broker.url, SHARDS)
 
 

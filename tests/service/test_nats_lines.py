@@ -260,7 +260,7 @@ def test_a_goodbye_frees_the_seat_and_everybody_is_told_at_the_end() -> None:
         assert hall.table.host.connections == 1
         third = await hall.come("third")
         assert third.line.card is not None
-        assert (third.line.card.seat, third.heard[0]) == (0, Welcome(1, 3333))
+        assert (third.line.card.seat, third.heard[0]) == (0, Welcome(1, 30_000))
         await hall.lines.close("moved")
         assert second.trouble == third.trouble == "the coordinator has hung up: moved"
         assert hall.table.host.connections == 0

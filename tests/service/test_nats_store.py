@@ -11,14 +11,20 @@ from nats.js import JetStreamContext
 from countless.core.coordinator import Memory
 from countless.core.messages import Address
 from countless.service import nats_store
+from countless.service.journal import Seat
 from countless.service.nats_broker import NoBroker, connect, open_bucket, open_log
+from countless.service.nats_records import Record
 from countless.service.nats_store import STREAM, BrokerAway, Deposed, NatsStore
 from countless.service.store import Changes, Config, StoreError
 from support.nats import Node, free_ports, node
 
 WEB, OLD = Address("web", 2**62), Address("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
-SAVED = Changes({"hits": (CONFIG, 7, 2**80, 2**70)}, {("hits", WEB): 2**90, ("hits", OLD): 4})
+SAVED = Changes({"hits": (7, 2**80, 2**70)}, {("hits", WEB): 2**90, ("hits", OLD): 4}, {"hits": CONFIG})
+
+
+def first(number: int) -> Changes:
+    return Changes({"hits": (number, number, 0)}, configs={"hits": CONFIG})
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +61,12 @@ def test_what_is_saved_is_there_for_whoever_takes_over(broker: Node) -> None:
     async def story(stream: JetStreamContext) -> None:
         one = await taken(stream, "one")
         await save(one, SAVED)
-        await save(one, Changes({"other": (Config(), 1, 12.5, 0)}, {("hits", WEB): 2**90 + 1}, {("hits", OLD): 5}))
-        await save(await taken(stream, "elsewhere", shard=1), Changes({"third": (Config(), 1, 1, 0)}))
+        known: dict[Seat, int | None] = {("hits", WEB): 2**90 + 1, ("hits", OLD): None}
+        await save(one, Changes({"other": (1, 12.5, 0)}, known, {"other": Config()}, {("hits", OLD): 5}))
+        await save(await taken(stream, "elsewhere", shard=1), first(1))
         two = await taken(stream, "two")
-        known = ((WEB, 2**90 + 1),)
-        expected = {"hits": (CONFIG, Memory(7, 2**80, 2**70, known)), "other": (Config(), Memory(1, 12.5, 0, ()))}
+        memory = Memory(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
+        expected = {"hits": (CONFIG, memory), "other": (Config(), Memory(1, 12.5, 0, ()))}
         assert two.load() == one.load() == expected
         assert two.buried(OLD) == (("hits", 5),)
         await save(two, Changes(deleted=["hits"]))
@@ -75,7 +82,7 @@ def test_who_was_there_before_can_write_nothing_more(broker: Node) -> None:
         two = await taken(stream, "two")
         for _ in range(2):
             with pytest.raises(Deposed):
-                await save(one, Changes({"hits": (CONFIG, 8, 2**81, 0)}))
+                await save(one, Changes({"hits": (8, 2**81, 0)}))
         await save(two, Changes(known={("hits", OLD): 6}))
         assert (await taken(stream, "three")).load() == two.load()
 
@@ -90,7 +97,7 @@ def test_taking_over_while_the_owner_writes_loses_nothing_of_what_it_could_write
         async def write() -> None:
             nonlocal written
             while True:
-                await save(one, Changes({"hits": (CONFIG, written + 1, written + 1, 0)}))
+                await save(one, first(written + 1))
                 written += 1
 
         writing = asyncio.create_task(write())
@@ -113,7 +120,7 @@ def test_a_confirmation_that_was_lost_does_not_depose_anybody(broker: Node) -> N
             await publish(*arguments, **options)
             raise NatsTimeout
 
-        changes = Changes({"hits": (CONFIG, 1, 1, 0)})
+        changes = first(1)
         stream.publish = deaf  # type: ignore[method-assign, assignment]
         with pytest.raises(BrokerAway):
             await save(store, changes)
@@ -131,7 +138,7 @@ def test_without_a_lease_a_save_is_not_good_enough(broker: Node) -> None:
         leases = [False, True]
         store = NatsStore(stream, 0, "one", lambda: leases.pop(0))
         await store.take_over()
-        changes = Changes({"hits": (CONFIG, 1, 1, 0)})
+        changes = first(1)
         with pytest.raises(BrokerAway, match="lease"):
             await save(store, changes)
         await save(store, changes)  # it has been renewed
@@ -147,16 +154,46 @@ def test_large_records_come_in_parts_and_old_ones_are_purged(broker: Node, monke
     async def story(stream: JetStreamContext) -> None:
         one = await taken(stream, "one")
         for number in range(30):
-            lives = {("hits", Address(f"site {number} {each}", 1)): each for each in range(10)}
-            await save(one, Changes({"hits": (CONFIG, number, number, 0)}, lives, {("hits", Address("x", number)): 1}))
+            lives: dict[Seat, int | None] = {("hits", Address(f"site {number} {each}", 1)): each for each in range(10)}
+            changes = Changes(
+                {"hits": (number, number, 0)}, lives, {"hits": CONFIG}, {("hits", Address("x", number)): 1}
+            )
+            await save(one, changes)
         messages = (await stream.stream_info(STREAM)).state.messages
         assert messages < 200  # of about 400
         two = await taken(stream, "two")
         assert two.everything() == one.everything()
         assert len(two.load()["hits"][1].known) == 300
-        part = nats_store.Record("two", 99, 0, 2, b"never complete")  # it died in the middle
+        part = Record("two", 99, 0, 2, b"never complete")  # it died in the middle
         await two._append(part)
         assert (await taken(stream, "three")).everything() == one.everything()
+
+    play(broker, story)
+
+
+def test_when_a_life_ended_is_in_the_log_and_so_is_what_was_dropped(
+    broker: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stream: JetStreamContext) -> None:
+        clock = [1000.0]
+        one = NatsStore(stream, 0, "one", lambda: True, lambda: clock[0])
+        await one.take_over()
+        await save(one, SAVED)
+        await save(one, Changes(known={("hits", OLD): None}, gone={("hits", OLD): 4}))
+        clock[0] = 2000.0
+        await save(one, Changes(known={("hits", WEB): None}, gone={("hits", WEB): 2**90}))
+        two = await taken(stream, "two")  # years later, by its clock: what is remembered does not become younger
+        assert two.everything().keys() == {0, 1000, 2000}
+        await save(two, Changes(prune=1500))
+        for each in (two, await taken(stream, "three")):
+            assert (each.buried(OLD), each.buried(WEB)) == ((), (("hits", 2**90),))
+            assert each.pruned_before() == 1500
+        monkeypatch.setattr(nats_store, "_PURGE_AFTER", 0)  # everything is written as one record
+        four = await taken(stream, "four")
+        await save(four, Changes({"hits": (9, 2**81, 2**91)}))
+        five = await taken(stream, "five")
+        assert five.everything() == four.everything()
+        assert five.pruned_before() == 1500
 
     play(broker, story)
 

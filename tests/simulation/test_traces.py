@@ -22,6 +22,12 @@ def test_events_in_order(tmp_path: Path, name: str) -> None:
     assert (trace.when(0, 2), trace.count(1, 2)) == (4, 1)
 
 
+def test_moments_begin_at_zero(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text("t,site\n7,b\n7.5,a\n9,b\n")
+    assert list(read_trace(file).moments(2)) == [(0, 0), (0.5, 1)]
+
+
 def test_flushes_on_the_clock_of_the_trace(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text(LINES)

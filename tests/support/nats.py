@@ -22,7 +22,8 @@ from countless.client.link import LinkError
 from countless.client.nats_socket import NatsSocket
 from countless.client.reader import ServiceError
 from countless.service.nats_broker import connect
-from countless.service.nats_store import STREAM, Record
+from countless.service.nats_records import Record
+from countless.service.nats_store import STREAM
 from countless.transports.nats_address import Broker
 from support.service import PATIENCE, Server, until
 
@@ -100,6 +101,10 @@ class Coordinator(Server):
         with urlopen(f"{self.url}/metrics", timeout=PATIENCE) as response:  # noqa: S310
             return str(response.read(), "utf-8")
 
+    def known(self, counter: str) -> int:
+        """All that has arrived; a counter that is on its way to another coordinator is waited for."""
+        return int(until(lambda: self.inspect(counter), "an answer")["known"])
+
     def start(self) -> None:
         super().start()
         until(lambda: self.reader.ask("GET", "/api/v1/counters"), "every shard in somebody's hands")
@@ -123,9 +128,9 @@ class Reading:
                 self.seen.append(server.answer(self._counter)["estimate"])
 
     def stop(self) -> None:
+        until(lambda: len(self.seen) > 10, "some readings")
         self._done = True
         self._thread.join(PATIENCE)
-        assert len(self.seen) > 10
         assert self.seen == sorted(self.seen)
 
 

@@ -17,7 +17,8 @@ class Redrawn(LatticePoints):
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
         super().hear(entry, before, crossings)
-        return Consequence(repace=self._lattices.redraw(entry.slot))
+        self._lattices.redraw(entry.slot)
+        return Consequence(repace=self._lattices[entry.slot])
 
 
 class Plain(Scheme):

@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic
+from threading import Event, Thread
+from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 
-from countless.client.reader import Reader, ServiceError
+from countless.client.reader import Reader, ServiceError, Stream
 from countless.service.host import Host
 from countless.service.lives import Life
 from countless.service.settings import Settings
@@ -98,6 +99,35 @@ class Server:
             self.kill()
 
 
+class Watcher:
+    """Follows the published total, across restarts too, and remembers whether it ever fell."""
+
+    def __init__(self, server: Server, counter: str) -> None:
+        self.seen: list[float] = []
+        self._server, self._counter = server, counter
+        self._done = Event()
+        self._stream: Stream | None = None
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done.wait(0.01):
+            try:
+                self._stream = self._server.reader.watch(self._counter)
+                for answer in self._stream:
+                    self.seen.append(answer["estimate"])
+            except ServiceError:
+                continue
+
+    def stop(self) -> None:
+        self._done.set()
+        while self._thread.is_alive():
+            if self._stream is not None:
+                self._stream.interrupt()
+            self._thread.join(0.01)
+        assert self.seen == sorted(self.seen)
+
+
 def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":
     """A program with a client, in a process of its own. It can be spoken to, line by line."""
     command, variables = [sys.executable, "-c", code], environment(COUNTLESS_URL=url, **variables)
@@ -123,10 +153,10 @@ class FakeLine:
 class Bench:
     """A host on a table: the clock is a number, the disk is memory, connections are lists."""
 
-    def __init__(self, store: Store, **settings: Any) -> None:
+    def __init__(self, store: Store, wall_clock: Callable[[], float] = time, **settings: Any) -> None:
         self.time = 0.0
         self.store = store
-        self.host = Host(store, Settings(**settings), clock=lambda: self.time)
+        self.host = Host(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
 
     async def connect(self, site: str, incarnation: int = 1) -> tuple[Life, FakeLine]:
         line = FakeLine()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from countless.core.messages import Message, Repace, Report, Snapshot, StartRound
 from countless.core.paces import Blocks, Every, Growth, Lattice, Pace, Sampled
 from countless.errors import ProtocolError
-from countless.transports.codec import decode, encode
+from countless.transports.codec import decode, encode, size
 
 pack = msgspec.msgpack.encode
 
@@ -87,6 +87,7 @@ MALFORMED: dict[str, bytes] = {
 @given(messages)
 def test_what_is_encoded_is_decoded(message: Message) -> None:
     back = decode(encode(message))
+    assert size(message) == len(encode(message))
     assert back == message
     assert type(back) is type(message)
 

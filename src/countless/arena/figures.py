@@ -2,6 +2,7 @@
 `Survey`.
 """
 
+from math import log10
 from typing import Any
 
 from countless.arena.survey import ALPHAS, MAP_ALPHAS, MAP_SITES, ROBUST, SITES, TYPICAL_ALPHA, TYPICAL_SITES, Survey
@@ -38,9 +39,9 @@ def _figure(title: str, across: str, up: str, x: dict[str, Any] | None = None, y
     figure = _plotly().Figure()
     figure.update_layout(
         template="plotly_white",
-        title={"text": title, "font": {"size": 17}},
+        title={"text": title},
         font={"family": "system-ui, sans-serif", "size": 13, "color": "#1f2937"},
-        margin={"l": 70, "r": 20, "t": 60, "b": 60},
+        margin={"l": 60, "r": 15, "t": 15, "b": 60},
         legend={"orientation": "h", "y": -0.22},
         height=480,
         hovermode="closest",
@@ -63,11 +64,13 @@ def attack(survey: Survey) -> Any:
     figure.add_hrect(y0=-1, y1=1, fillcolor="#15803d", opacity=0.12, line_width=0)
     for edge in (-1, 1):
         figure.add_hline(y=edge, line={"color": "#15803d", "width": 1})
-    names = {"hyz": "hyz (classical)", "lattice": "lattice (oblivious)", "auto": "auto (countless)"}
+    names = {"hyz": "hyz (the classical tracker)", "lattice": "lattice (oblivious)", "auto": "auto (countless)"}
     for run in survey.attacked:
         style = {"color": COLOURS["lattice" if run.scheme == "lattice" else run.scheme], "width": 2}
         trace = _plotly().Scatter(x=run.totals, y=run.errors, mode="lines", name=names[run.scheme], line=style)
         figure.add_trace(trace)
+    end = log10(max(run.totals[-1] for run in survey.attacked))
+    figure.update_xaxes(range=[end - 1.5, end])  # before that every event is reported
     return figure
 
 
@@ -110,6 +113,7 @@ def by_total(survey: Survey) -> Any:
     style = {"color": "#111827", "width": 1.5, "dash": "dot"}
     every = _plotly().Scatter(x=survey.totals, y=survey.totals, mode="lines", name="one message per event", line=style)
     figure.add_trace(every)
+    figure.update_xaxes(dtick=3)
     figure.update_yaxes(range=[3, 8])
     return figure
 
@@ -118,10 +122,6 @@ def crossover(survey: Survey) -> Any:
     """Which robust scheme is the cheapest, over sites and alpha."""
     figure = _figure("The cheapest robust plan, and its cost relative to deterministic", "sites", "alpha")
     numbers = [[ROBUST.index(name) for name in row] for row in survey.cheapest]
-    texts = [
-        [f"{name}<br>{ratio:.2f}" for name, ratio in zip(names, ratios, strict=True)]
-        for names, ratios in zip(survey.cheapest, survey.ratio, strict=True)
-    ]
     shades = [COLOURS[name] for name in ROBUST for _ in (0, 1)]
     scale = [[(i + j) / len(ROBUST), shades[2 * i]] for i in range(len(ROBUST)) for j in (0, 1)]
     heat = _plotly().Heatmap(
@@ -132,15 +132,22 @@ def crossover(survey: Survey) -> Any:
         zmax=len(ROBUST) - 0.5,
         colorscale=scale,
         showscale=False,
-        text=texts,
+        customdata=survey.cheapest,
+        text=[[f"{ratio:.2f}" for ratio in ratios] for ratios in survey.ratio],
         texttemplate="%{text}",
-        textfont={"color": "white", "size": 12},
-        hovertemplate="%{x} sites, alpha %{y}: %{text}<extra></extra>",
+        textfont={"color": "white", "size": 11},
+        hovertemplate="%{x} sites, alpha %{y}: %{customdata} at %{text}<extra></extra>",
         xgap=3,
         ygap=3,
         opacity=0.85,
     )
     figure.add_trace(heat)
+    for name in ROBUST:  # a heat map has no legend of its own
+        square = {"color": COLOURS[name], "size": 12, "symbol": "square"}
+        figure.add_trace(_plotly().Scatter(x=[None], y=[None], mode="markers", marker=square, name=name))
+    figure.update_layout(
+        legend={"y": 1.02, "yanchor": "bottom"}
+    )  # the names below stand upright where the screen is narrow
     figure.update_xaxes(type="category")
     figure.update_yaxes(type="category")
     return figure

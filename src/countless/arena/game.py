@@ -202,13 +202,22 @@ class Game:
         self, subject: Subject, adversary: Adversary, sites: int, alpha: float, dice: SeededDice, *, path: bool = False
     ) -> None:
         kind = FullView if adversary.sees == "everything" else View
-        self._subject = subject
+        self.subject = subject
         self._view = kind(subject, sites, alpha)
         self._full = adversary.sees == "everything"
         self._moves = adversary.moves(self._view, dice)
         self._alpha = alpha
         self.referee = Referee(alpha)
         self.path: list[Point] | None = [] if path else None
+
+    def head_start(self, events: int) -> None:
+        """So many events at every site before the adversary comes, one batch each: the start of a tracker, in which
+        every event is reported, hides nothing and takes long to play. Judged only at its end.
+        """
+        for site in range(self._view.sites):
+            self.subject.add(site, events)
+            self._view._after(site, events, self.subject.estimate)
+        self.referee.judge(self.subject.estimate, self._view.total)
 
     def play(self, events: int) -> None:
         """Until that many events have happened in all."""
@@ -230,7 +239,7 @@ class Game:
                 return
 
     def _feed(self, move: Move, events: int) -> None:
-        subject, judge, view = self._subject, self.referee.judge, self._view
+        subject, judge, view = self.subject, self.referee.judge, self._view
         by_answer, by_message = move.until is Until.ANSWER, move.until is Until.MESSAGE
         start, left, sent = subject.estimate, events, subject.sent if by_message else 0
         estimate, total, spoke = start, view.total, False
@@ -251,7 +260,7 @@ class Game:
 
     def score(self, seed: int) -> Score:
         """The referee's verdict so far."""
-        referee, subject = self.referee, self._subject
+        referee, subject = self.referee, self.subject
         return Score(
             seed,
             self._view.total,

@@ -3,26 +3,20 @@
 "Not broken in n games" is not "proved": the interval says how much n games can say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, TypeVar
 
 from countless.arena.game import Adversary, Game, Point, Score
+from countless.arena.parallel import Progress, in_parallel
 from countless.arena.strawmen.registry import STRAWMEN
 from countless.arena.subject import Tracked
 from countless.core.publisher import Scheme
-from countless.errors import InvalidParameter, MissingExtra, UnknownName
+from countless.errors import InvalidParameter
 from countless.privacy.confidence import lower_limit, upper_limit
 from countless.randomness import SeededDice
 from countless.schemes.registry import scheme_named
 
-T = TypeVar("T")
-
 CONFIDENCE = 0.95
-# joblib's name of each backend, and the package it needs.
-BACKENDS = {"local": ("loky", "joblib"), "dask": ("dask", "distributed"), "ray": ("ray", "ray")}
 
 
 @dataclass(frozen=True)
@@ -36,11 +30,12 @@ class Setting:
     delta: float
     events: int
     against: str = "adaptive"  # what `auto` is told to stand against
+    head_start: int = 0  # events at every site before the adversary comes
 
     def __post_init__(self) -> None:
-        for name, value, least in (("sites", self.sites, 1), ("events", self.events, 1)):
-            if value < least:
-                raise InvalidParameter(name, value, f"at least {least}")
+        for name, least in (("sites", 1), ("events", 1), ("head_start", 0)):
+            if getattr(self, name) < least:
+                raise InvalidParameter(name, getattr(self, name), f"at least {least}")
         self.fresh_scheme()
 
     def fresh_scheme(self) -> Scheme:
@@ -92,7 +87,10 @@ def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
     """The game of one seed, before its first move. The adversary's dice are not the tracker's."""
     subject = Tracked(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
     dice = SeededDice(seed).split("adversary", setting.adversary.name)
-    return Game(subject, setting.adversary, setting.sites, setting.alpha, dice, path=path)
+    game = Game(subject, setting.adversary, setting.sites, setting.alpha, dice, path=path)
+    if setting.head_start:
+        game.head_start(setting.head_start)
+    return game
 
 
 def play(setting: Setting, seed: int) -> Score:
@@ -110,34 +108,17 @@ def trace_of(setting: Setting, seed: int) -> list[Point]:
 
 
 def run(
-    settings: Sequence[Setting], trials: int, seed: int = 0, *, jobs: int = 1, backend: str = "local"
+    settings: Sequence[Setting],
+    trials: int,
+    seed: int = 0,
+    *,
+    jobs: int | None = 1,
+    backend: str = "local",
+    progress: Progress | None = None,
 ) -> list[Match]:
     """`trials` games for each setting, from seeds seed, seed + 1, ..."""
     if trials < 1:
         raise InvalidParameter("trials", trials, "at least 1")
     tasks = [(setting, seed + i) for setting in settings for i in range(trials)]
-    scores = in_parallel(play, tasks, jobs, backend)
+    scores = in_parallel(play, tasks, jobs, backend, progress)
     return [Match(setting, tuple(scores[i * trials : (i + 1) * trials])) for i, setting in enumerate(settings)]
-
-
-def in_parallel(
-    work: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int = 1, backend: str = "local"
-) -> list[T]:
-    """`work(*task)` for every task, in order; several at a time with joblib, on this machine or on a
-    cluster.
-    """
-    if backend not in BACKENDS:
-        raise UnknownName("backend", backend, BACKENDS)
-    if backend == "local" and (jobs == 1 or len(tasks) == 1):
-        return [work(*task) for task in tasks]
-    name, package = BACKENDS[backend]
-    if find_spec("joblib") is None:
-        raise MissingExtra("joblib", "lab")
-    if find_spec(package) is None:
-        raise InvalidParameter("backend", backend, f"one whose package is installed: pip install {package}")
-    joblib: Any = import_module("joblib")
-    if backend == "ray":
-        import_module("ray.util.joblib").register_ray()
-    with joblib.parallel_config(backend=name, n_jobs=jobs):
-        results: list[T] = joblib.Parallel()(joblib.delayed(work)(*task) for task in tasks)
-    return results

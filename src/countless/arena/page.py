@@ -13,11 +13,14 @@ body { margin: 0 auto; max-width: 62rem; padding: 2.5rem 1.25rem 4rem; font: 16p
 h1 { font-size: 1.7rem; margin: 0 0 .25rem; } h2 { font-size: 1.2rem; margin: 3rem 0 .25rem; }
 p { margin: .4rem 0 1rem; max-width: 46rem; } .lead { color: #4b5563; }
 .plot, .table { background: #fff; border: 1px solid #e7e5e4; border-radius: 10px; padding: .5rem; overflow-x: auto; }
+figure { margin: 0; } figcaption { font-weight: 600; padding: .5rem .75rem; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .4rem .55rem; text-align: right; border-bottom: 1px solid #f0efee; white-space: nowrap; }
-th:first-child, td:first-child, td.words, th.words { text-align: left; } td.words { white-space: normal; }
+th:first-child, td:first-child, td.words, th.words { text-align: left; }
+td.words { white-space: normal; min-width: 16rem; }
 .held { background: #ecfdf5; } .fell { background: #fef3c7; } .breach { background: #fecaca; font-weight: 700; }
-.key span { padding: .1rem .5rem; border-radius: 4px; margin-right: .75rem; } small { color: #6b7280; }
+.key span { display: inline-block; padding: .1rem .5rem; border-radius: 4px; margin: 0 .75rem .25rem 0; }
+small { color: #6b7280; }
 """
 
 PAGE = """<!doctype html>
@@ -67,8 +70,13 @@ def render(survey: Survey) -> str:
 
 
 def _plot(title: str, text: str, figure: Any) -> str:
+    caption = escape(figure.layout.title.text)  # as text it wraps on a narrow screen, in the plot it would be cut
+    figure.update_layout(title=None)
     drawn = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
-    return f'<section>\n<h2>{escape(title)}</h2>\n<p>{escape(text)}</p>\n<div class="plot">{drawn}</div>\n</section>\n'
+    return (
+        f"<section>\n<h2>{escape(title)}</h2>\n<p>{escape(text)}</p>\n"
+        f'<figure class="plot"><figcaption>{caption}</figcaption>{drawn}</figure>\n</section>\n'
+    )
 
 
 def _league(survey: Survey) -> str:

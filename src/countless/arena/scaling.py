@@ -1,5 +1,4 @@
-"""The paper's headline, measured (SPEC 3.4, issue of the arena): how messages grow with sites, alpha and
-the total.
+"""The paper's headline, measured (SPEC 3.4): how messages grow with sites, alpha and the total.
 
 Counts the messages a tracker sends while the total grows from one number to another, on regular traffic,
 and fits straight lines to logarithms. Measures only; what a plan says it costs is in

@@ -1,5 +1,4 @@
-"""The numbers behind `countless report`: attacked games, plans over sites and alpha, the league (issue:
-the arena, item 5).
+"""The numbers behind `countless report`: attacked games, plans over sites and alpha, the league (SPEC 7).
 
 Costs come from the plans (`countless.schemes.menu`), errors from games. Plain values only: `figures.py`
 draws them.
@@ -11,7 +10,8 @@ from typing import Any
 
 from countless.arena.frameworks.table import Row, measure
 from countless.arena.league import ADVERSARY_NAMES, SCHEME_NAMES, as_json, settings
-from countless.arena.match import Setting, in_parallel, run, trace_of
+from countless.arena.match import Setting, run, trace_of
+from countless.arena.parallel import in_parallel
 from countless.arena.registry import adversary_named
 from countless.schemes.menu import CALIBRATIONS, messages_until
 

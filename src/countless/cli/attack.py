@@ -4,7 +4,6 @@ its bound.
 
 import csv
 import json
-import os
 import sys
 from dataclasses import asdict
 from math import inf
@@ -12,16 +11,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from countless.arena.league import as_json, breach, claimed, settings
 from countless.arena.match import Match, Setting, run
+from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
+
+PIPE = 120  # columns where nobody can say how many there are: enough for the league
 
 
 def attack(
@@ -43,7 +45,7 @@ def attack(
         Path | None, typer.Option(help="Traffic that feedback follows: CSV or CSV.gz with t,site.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same games.")] = 1,
-    jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Games at a time; by default one for each core.")] = None,
     backend: Annotated[str, typer.Option(help="Where games run: local, dask or ray.")] = "local",
     as_json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write attack.json and games.csv here.")] = None,
@@ -59,14 +61,15 @@ def attack(
     stream = None if trace is None else read_trace(trace)
     limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}
     pairs = settings(scheme, adversary, base, seed=seed, trace=stream, **limits)
-    matches = _play(pairs, trials, seed, jobs or os.cpu_count() or 1, backend)
+    with progress("playing") as bar:
+        matches = run(pairs, trials, seed, jobs=jobs, backend=backend, progress=bar)
     found = [as_json(match, seed) for match in matches]
     if out is not None:
         _write(out, found, matches)
     if as_json_:
         print(json.dumps(found[0] if len(found) == 1 else {"matches": found}, indent=2))
     else:
-        _print(Console(), matches)
+        _print(Console() if sys.stdout.isatty() else Console(width=PIPE), matches)
     if any(breach(match) for match in matches):
         raise typer.Exit(1)
 
@@ -85,21 +88,6 @@ def _between(name: str, value: float, top: float) -> float:
     if not 0 < value < top:
         raise InvalidParameter(name, value, f"between 0 and {top:g}, both excluded")
     return value
-
-
-def _play(pairs: list[Setting], trials: int, seed: int, jobs: int, backend: str) -> list[Match]:
-    """All at once in a pipe; pair by pair behind a bar on a terminal."""
-    console = Console(stderr=True)
-    if len(pairs) == 1 or not sys.stderr.isatty():
-        return run(pairs, trials, seed, jobs=jobs, backend=backend)
-    matches = []
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("playing", total=len(pairs))
-        for pair in pairs:
-            progress.update(task, description=f"{pair.scheme} / {pair.adversary.name}")
-            matches += run([pair], trials, seed, jobs=jobs, backend=backend)
-            progress.advance(task)
-    return matches
 
 
 def _write(out: Path, found: list[dict[str, Any]], matches: list[Match]) -> None:
@@ -147,9 +135,10 @@ def _list(matches: list[Match]) -> Table:
 
 
 def _league(matches: list[Match], schemes: list[str]) -> Table:
-    table = Table("adversary", title=_title(matches[0].setting))
+    table = Table(title=_title(matches[0].setting), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("adversary", no_wrap=True)
     for scheme in schemes:
-        table.add_column(scheme, justify="right")
+        table.add_column(scheme, justify="right", overflow="fold")
     rows: dict[str, list[str]] = {}
     for match in matches:
         broken = f" ({match.failures})" if match.failures else ""

@@ -4,32 +4,36 @@ Exit codes: 0 done, 1 the thing asked about is not so, 2 the request itself was 
 """
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
+
+# In the order in which `--help` lists them. Each is a file with the verb as a function and an EXAMPLE.
+VERBS = (
+    "demo",
+    "plan",
+    "simulate",
+    "attack",
+    "report",
+    "audit",
+    "serve",
+    "agent",
+    "add",
+    "get",
+    "watch",
+    "counters",
+    "sites",
+    "token",
+    "validate",
+    "doctor",
+)
 
 
-def main() -> None:
-    """Run the command line; an error that the user can mend is one line on standard error."""
-    try:
-        import typer
-    except ImportError:
-        sys.exit("countless: the command line needs: pip install 'countless[server]'")
-
-    from countless.cli import (
-        add,
-        attack,
-        audit,
-        counters,
-        demo,
-        get,
-        plan,
-        report,
-        serve,
-        simulate,
-        sites,
-        token,
-        validate,
-        watch,
-    )
-    from countless.errors import CountlessError
+def build() -> "typer.Typer":
+    """The command line with all its verbs."""
+    import typer
 
     app = typer.Typer(
         name="countless",
@@ -38,23 +42,24 @@ def main() -> None:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=False)(_version_option)
-    app.command(epilog=plan.EXAMPLE)(plan.plan)
-    app.command(epilog=simulate.EXAMPLE)(simulate.simulate)
-    app.command(epilog=attack.EXAMPLE)(attack.attack)
-    app.command(epilog=report.EXAMPLE)(report.report)
-    app.command(epilog=audit.EXAMPLE)(audit.audit)
-    app.command(epilog=demo.EXAMPLE)(demo.demo)
-    app.command(epilog=serve.EXAMPLE)(serve.serve)
-    app.command(epilog=add.EXAMPLE)(add.add)
-    app.command(epilog=get.EXAMPLE)(get.get)
-    app.command(epilog=watch.EXAMPLE)(watch.watch)
-    app.command(epilog=counters.EXAMPLE)(counters.counters)
-    app.command(epilog=sites.EXAMPLE)(sites.sites)
-    app.command(epilog=token.EXAMPLE)(token.token)
-    app.command(epilog=validate.EXAMPLE)(validate.validate)
+    app.callback(invoke_without_command=False)(_everything)
+    for verb in VERBS:
+        module = import_module(f"countless.cli.{verb}")
+        app.command(epilog=module.EXAMPLE)(getattr(module, verb))
+    return app
+
+
+def main() -> None:
+    """Run the command line; an error that the user can mend is one line on standard error."""
     try:
-        app()
+        import typer  # noqa: F401
+    except ImportError:
+        sys.exit("countless: the command line needs: pip install 'countless[server]'")
+
+    from countless.errors import CountlessError
+
+    try:
+        build()()
     except CountlessError as error:
         print(f"countless: {error}", file=sys.stderr)
         sys.exit(2)
@@ -62,7 +67,7 @@ def main() -> None:
         sys.exit(130)
 
 
-def _version_option() -> None:
+def _everything() -> None:
     """A global count over many machines that knows how wrong it can be."""
 
 

@@ -1,19 +1,16 @@
 """`countless simulate`: what a fleet would cost and how wrong it would be, without deploying anything."""
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.simulation.flushes import flush_messages
 from countless.simulation.run import Outcome, fast_run
@@ -52,9 +49,9 @@ def simulate(
     if out is not None:
         _make(out)  # now, not after a long run
     begin = time.perf_counter()
-    with _progress() as progress:
+    with progress("simulating") as bar:
         outcome = fast_run(
-            scheme, source, total, alpha=alpha, delta=delta, seed=seed, adversary=adversary, progress=progress
+            scheme, source, total, alpha=alpha, delta=delta, seed=seed, adversary=adversary, progress=bar
         )
     seconds = time.perf_counter() - begin
     result: dict[str, Any] = {"scheme": scheme, "stream": trace.name if trace else stream, "sites": source.sites}
@@ -104,19 +101,6 @@ def _events_per_second(rate: str | None) -> float:
     if not 0 < value < float("inf"):
         raise InvalidParameter("rate", rate, allowed)
     return value
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[float], None] | None]:
-    """A bar for people; nothing where the output goes into a pipe or a file."""
-    console = Console(stderr=True)
-    if not (console.is_terminal and sys.stdout.isatty()):
-        yield None
-        return
-    columns = (TextColumn("simulating"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda part: bar.update(task, completed=part)
 
 
 def _measured(outcome: Outcome) -> dict[str, Any]:

@@ -25,22 +25,26 @@ def token(
     from countless.service.app import STATE_FILE
     from countless.service.store import Store
 
-    def work(store: Store) -> list[str]:
+    def work(store: Store) -> tuple[list[str], int]:
         if revoke is not None:
-            return [f"{store.revoke(revoke)} revoked"]
+            number = store.revoke(revoke)
+            return [f"{number} revoked"], 0 if number else 1
         if scope is not None:
-            return [new_token(store, scope, label, site)]
-        return [f"{each.scope}\t{each.label}\t{each.site or ''}\t{each.digest.hex()[:12]}" for each in store.tokens()]
+            return [new_token(store, scope, label, site)], 0
+        tokens = store.tokens()
+        return [f"{each.scope}\t{each.label}\t{each.site or ''}\t{each.digest.hex()[:12]}" for each in tokens], 0
 
     if nats:
         from countless.service.nats_tokens import change_tokens
 
-        lines = change_tokens(nats, work)
+        lines, code = change_tokens(nats, work)
     else:
         store = Store(state_dir / STATE_FILE)
         try:
-            lines = work(store)
+            lines, code = work(store)
         finally:
             store.close()
     for line in lines:
         print(line)
+    if code:
+        raise typer.Exit(code)

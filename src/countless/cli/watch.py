@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
+from countless.core.mark import Mark, Verdict
 
 EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
 
@@ -18,16 +19,14 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Print every new answer. With --over, exit 0 when the truth is certainly over the mark."""
-    possibly = False
+    mark = None if over is None else Mark(over)
+    said: Verdict | None = None
     for answer in reader(url, token).watch(name):
         print(json.dumps(answer) if as_json else describe(answer), flush=True)
-        if over is None:
-            continue
-        if answer["upper"] > over and not possibly:
-            possibly = True
-            typer.echo(f"possibly over {over:,}", err=True)
-        if answer["lower"] > over:
-            typer.echo(f"certainly over {over:,}", err=True)
+        for word in mark.news(said, answer["lower"], answer["upper"]) if mark else ():
+            typer.echo(f"{word} over {over:,}", err=True)
+            said = word
+        if said == "certainly":
             return
     typer.echo("countless: the coordinator has ended the watch", err=True)
     raise typer.Exit(1)

@@ -12,22 +12,32 @@ everything that is sent is cumulative.
 import logging
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Condition, RLock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from countless.client import forks
 from countless.client.carrier import carrier_to
-from countless.client.conversation import new_incarnation
 from countless.client.exchange import Exchange
-from countless.client.link import Place
+from countless.client.link import Link, Place
 from countless.client.meter import Meter
 from countless.client.series import LABEL_CAP, Series, valid_name
+from countless.client.talk import new_incarnation
 from countless.core.messages import Address, UpMessage
 from countless.core.paces import Every
 from countless.core.site import Site
+from countless.errors import InvalidParameter
 from countless.randomness import SystemDice
 from countless.transports.nats_address import SCHEMES as NATS_SCHEMES
 from countless.transports.nats_address import Broker
+
+if TYPE_CHECKING:
+    from countless.client.keeper import Keeper
+    from countless.client.watch import Callback, Watch
 
 log = logging.getLogger("countless")
 
@@ -35,22 +45,33 @@ _NEVER = Every(1 << 62)  # the pace of a client that is switched off
 _DICE = SystemDice()
 
 
-def connect(url: str | None = None, token: str | None = None, site: str | None = None) -> "Client":
+def connect(
+    url: str | None = None,
+    token: str | None = None,
+    site: str | None = None,
+    state_dir: str | os.PathLike[str] | None = None,
+) -> "Client":
     """A client of the coordinator at `url`, or of those behind the broker at `nats://...`; never waits for it.
 
-    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`) and
-    `COUNTLESS_SITE`; the site's name is the host's name otherwise. Processes may share a name. With
-    `COUNTLESS_DISABLE=1` nothing is ever sent.
+    With a `state_dir` counts are kept in a file there, and what a process that was killed could not deliver is
+    delivered by the next one that uses the directory. Processes may share it; it belongs to one coordinator, so it is
+    refused with a broker.
+
+    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`),
+    `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the site's name is the host's name otherwise. Processes may share
+    a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
     """
     environment = os.environ
     file = environment.get("COUNTLESS_TOKEN_FILE")
     if token is None:
         token = environment.get("COUNTLESS_TOKEN") or (Path(file).read_text(encoding="utf-8").strip() if file else None)
     url = url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"
+    directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
     return Client(
         Broker.of(url) if url.startswith(NATS_SCHEMES) else Place.of(url),
         token,
         valid_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
+        Path(directory) if directory else None,
         disabled=environment.get("COUNTLESS_DISABLE") == "1",
     )
 
@@ -58,7 +79,15 @@ def connect(url: str | None = None, token: str | None = None, site: str | None =
 class Client:
     """Counts of one process on their way to the coordinator. Use `connect` to make one."""
 
-    def __init__(self, place: Place | Broker, token: str | None, site: str, *, disabled: bool = False) -> None:
+    def __init__(
+        self,
+        place: Place | Broker,
+        token: str | None,
+        site: str,
+        state_dir: Path | None = None,
+        *,
+        disabled: bool = False,
+    ) -> None:
         self.place = place
         self.site = site
         self.trouble: str | None = None  # why there is no connection, if there is none
@@ -68,6 +97,7 @@ class Client:
         self._meters: dict[str, Meter] = {}
         self._series: dict[str, Series] = {}
         self._begin_life()
+        self._keeper = None if state_dir is None or disabled else self._keep_in(state_dir)
         if not disabled:
             forks.look_after(self)
 
@@ -76,8 +106,21 @@ class Client:
         self._thread: Thread | None = None
         self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
         carrier = carrier_to(self.place, self._token, self.site)
-        self._exchange = Exchange(self.address, self._meters, self._lock, carrier, self._note)
+        self._exchange = Exchange(self.address, self._meters, self._lock, carrier, self._note, self._another_life)
+        self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
+
+    def _keep_in(self, directory: Path) -> "Keeper":
+        place = self.place
+        if isinstance(place, Broker):
+            raise InvalidParameter(
+                "state_dir",
+                str(directory),
+                f"left out with the broker {place.base}, because a file of counts belongs to one coordinator",
+            )
+        from countless.client.keeper import Keeper  # most clients keep nothing, and not every system could
+
+        return Keeper(directory, self.address, lambda: Link(place, self._token), self._lock)
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else f"trouble: {self.trouble}" if self.trouble else "open"
@@ -91,6 +134,11 @@ class Client:
 
     # For programs
 
+    @property
+    def connected(self) -> bool:
+        """Whether a coordinator has answered on the present connection. There is none before something is counted."""
+        return self._exchange.connected
+
     def counter(self, name: str, *, label_cap: int = LABEL_CAP) -> Series:
         """The counter of this name; asking again gives the same one."""
         series = self._series.get(name)
@@ -99,6 +147,29 @@ class Client:
             with self._lock:
                 series = self._series.setdefault(name, Series(name, self._meter, label_cap))
         return series
+
+    def watch(
+        self,
+        counter: str,
+        *,
+        over: int,
+        possibly: "Callback | None" = None,
+        certainly: "Callback | None" = None,
+        token: str | None = None,
+    ) -> "Watch":
+        """Be called when the total of all sites has possibly, and then when it has certainly, passed a mark.
+
+        Each is called once, in this order, from a thread of the watch, with the answer. Reading needs a `token` of
+        scope read, if the client's own is one for counting. A forked child does not inherit the watch.
+        """
+        from countless.client.reader import Reader  # whoever only counts need not wait for it
+        from countless.client.watch import Watch
+
+        watch = Watch(Reader(self.place.base, token or self._token), counter, over, possibly, certainly)
+        if not self._disabled:
+            self._watches.add(watch)
+            watch.start()
+        return watch
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until all that was due so far is on the coordinator's disk; False if it took longer.
@@ -110,25 +181,37 @@ class Client:
                 return True
             exchange = self._exchange
             number = exchange.ask()
-            return self._change.wait_for(lambda: exchange.confirmed >= number or self._thread is None, timeout) and (
-                exchange.confirmed >= number
-            )
+            exchange.awaited += 1
+            try:
+                self._change.wait_for(lambda: exchange.confirmed >= number or self._thread is None, timeout)
+            finally:
+                exchange.awaited -= 1
+            return exchange.confirmed >= number
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Deliver the exact counts and go. False: not delivered in time, and what was not reported is lost."""
+        """Deliver the exact counts and go. False: not delivered in time.
+
+        What was not reported is lost then; with a `state_dir` it stays there for the next process.
+        """
         forks.forget(self)
+        for watch in list(self._watches):
+            watch.close()
+        deadline = monotonic() + timeout
         with self._lock:
             thread, self._closing = self._thread, True
             for meter in self._meters.values():
                 if meter.open:
                     meter.close()
-            if thread is None:
-                return True
-            self._exchange.leave()
-        thread.join(timeout)
+            if thread is not None:
+                self._exchange.leave()
+        if thread is not None:
+            thread.join(timeout)
         with self._lock:
             self._exchange.stop()
-            return self._exchange.delivered
+            settled = self._exchange.delivered or not any(meter.count for meter in self._meters.values())
+        if self._keeper is not None:
+            self._keeper.end(settled, deadline - monotonic())
+        return settled or self._disabled
 
     # Under the lock
 
@@ -137,7 +220,9 @@ class Client:
             if name not in self._meters:
                 pace = _NEVER if self._disabled else None
                 site = Site(name, self.address, _DICE, pace=pace)
-                self._meters[name] = Meter(site, self._lock, self._deliver)
+                new = Meter if self._keeper is None else self._keeper.meter
+                self._meters[name] = new(site, self._lock, self._deliver)
+                self._exchange.include(name)
             return self._meters[name]
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
@@ -153,6 +238,8 @@ class Client:
         except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
             self._closing, self._thread = True, None
             self._exchange.drop()
+        if self._keeper is not None:
+            self._keeper.inherit()
 
     # Around a fork
 
@@ -171,7 +258,11 @@ class Client:
         closing = self._closing
         self._begin_life()
         self._closing = closing
-        for name, meter in self._meters.items() if not closing else ():
+        if closing:
+            return
+        if self._keeper is not None:
+            self._keeper.move(self.address, self._meters)
+        for name, meter in self._meters.items():
 
             def site_with(count: int, name: str = name) -> Site:
                 return Site(name, self.address, _DICE, count=count)
@@ -193,3 +284,10 @@ class Client:
         if trouble is None:
             with self._lock:
                 self._change.notify_all()
+
+    @contextmanager
+    def _another_life(self, address: Address) -> Iterator[None]:
+        """The coordinator has given the one before up."""
+        with self._keeper.another_life(address.incarnation) if self._keeper else nullcontext():
+            yield
+        self.address = address

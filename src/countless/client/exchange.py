@@ -1,15 +1,17 @@
 """All conversations of a client in one life: one with each shard, in one thread."""
 
 import select
+from collections.abc import Mapping
 from threading import RLock
 from time import monotonic
 
+from countless.client.backoff import Backoff
 from countless.client.bell import Bell
 from countless.client.carrier import NOTHING, Carrier
-from countless.client.conversation import FIRST_PAUSE, LONGEST_PAUSE, Conversation, Note, jittered
+from countless.client.conversation import Conversation, Note
 from countless.client.link import LinkError
 from countless.client.meter import Meter
-from countless.client.talk import Talk
+from countless.client.talk import AnotherLife, Talk
 from countless.core.messages import Address, UpMessage
 from countless.errors import ProtocolError
 
@@ -17,12 +19,22 @@ from countless.errors import ProtocolError
 class Exchange:
     """What a client says in one life, to all shards."""
 
-    def __init__(self, address: Address, meters: dict[str, Meter], lock: RLock, carrier: Carrier, note: Note) -> None:
+    def __init__(
+        self,
+        address: Address,
+        meters: Mapping[str, Meter],
+        lock: RLock,
+        carrier: Carrier,
+        note: Note,
+        another_life: AnotherLife,
+    ) -> None:
+        self.awaited = 0  # how many wait for a confirmation
         self._address = address
         self._meters = meters
         self._lock = lock
         self._carrier = carrier
         self._note = note
+        self._another_life = another_life
         self._talks: list[Talk] = []  # one for each shard, once it is known how many there are
         self._bell: Bell | None = None
         self._asked = 0
@@ -37,7 +49,13 @@ class Exchange:
     @property
     def over(self) -> bool:
         """Nothing more is to be said."""
-        return self._stopped or self.delivered
+        return self._stopped or (bool(self._talks) and all(talk.over for talk in self._talks))
+
+    @property
+    def connected(self) -> bool:
+        """Everybody who has to be told anything has answered, on the line that is open."""
+        needed = [talk for talk in self._talks if talk.needed]
+        return bool(needed) and all(talk.heard for talk in needed)
 
     @property
     def delivered(self) -> bool:
@@ -49,12 +67,15 @@ class Exchange:
         """The last `ask` that everybody has answered."""
         return min((talk.confirmed if talk.needed else self._asked for talk in self._talks), default=0)
 
+    def include(self, counter: str) -> None:
+        """There is one more."""
+        if self._talks:
+            self._talks[self._carrier.shard_of(counter)].include(counter, self._meters[counter])
+
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
         """To be sent soon."""
         if self._talks:
-            talk = self._talks[self._carrier.shard_of(counter)]
-            talk.include(counter, self._meters[counter])
-            talk.queue(counter, messages)
+            self._talks[self._carrier.shard_of(counter)].queue(counter, messages)
         elif self._bell is not None:
             self._bell.ring()
 
@@ -102,7 +123,7 @@ class Exchange:
                 with self._lock:
                     hurry, self._hurry = self._hurry, False
                 for shard, conversation in enumerate(conversations):
-                    conversation.step(arrived.get(shard, NOTHING), hurry)
+                    conversation.step(arrived.get(shard, NOTHING), hurry, self._in_haste)
         finally:
             self._carrier.close()
             if bell is not None:
@@ -120,15 +141,14 @@ class Exchange:
 
     def _introductions(self) -> list[Conversation]:
         """Ask how many shards there are, and give each its counters."""
-        pause = FIRST_PAUSE
+        backoff = Backoff()
         while not self._stopped:
             try:
                 shards = self._carrier.shards()
                 break
             except (LinkError, ProtocolError) as error:
                 self._note(str(error))
-                self._patience(jittered(pause))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                self._patience(backoff.next(self._in_haste))
         else:
             return []
         with self._lock:
@@ -141,7 +161,14 @@ class Exchange:
                 talk.ask(self._asked)
                 if self._leaving:
                     talk.leave()
-        return [Conversation(talk, shard, self._carrier, self._note) for shard, talk in enumerate(self._talks)]
+        return [
+            Conversation(talk, shard, self._carrier, self._note, self._another_life)
+            for shard, talk in enumerate(self._talks)
+        ]
+
+    @property
+    def _in_haste(self) -> bool:
+        return self._leaving or self.awaited > 0
 
     def _patience(self, seconds: float) -> None:
         deadline = monotonic() + seconds

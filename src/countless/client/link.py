@@ -3,6 +3,7 @@
 The protocol itself is the sans-IO part of `websockets`; here are the socket, the time-outs and the handshake.
 """
 
+import encodings.idna  # noqa: F401 - names of hosts need it: a fork must not find it half imported by the thread
 import os
 import socket
 import ssl
@@ -87,7 +88,7 @@ class Link:
             plain = socket.create_connection((place.host, place.port), self._timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return tls_context().wrap_socket(plain, server_hostname=place.host) if place.secure else plain
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a name may be none that can be looked up
             raise LinkError(f"no coordinator at {place.netloc}: {error}") from error
 
     def _shake_hands(self, token: str | None) -> None:

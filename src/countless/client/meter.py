@@ -13,7 +13,7 @@ meter's owner and costs one blank ticket, which stands for no event:
    stays below every ticket until then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ class Meter:
         self._site = site
         self._lock = lock
         self._deliver: Deliver | None = deliver  # called under the lock with what the site wants to say
-        self._tickets = count(1)
+        self._tickets: Iterator[int] = count(1)
         self._batched = site.count  # events that took no ticket
         self._blanks = 0  # tickets that were no event
         self._arm(site.count)
@@ -103,19 +103,29 @@ class Meter:
         return self._site.exactly()
 
     def _add_many(self, n: int) -> None:
-        require_increment(n)
+        if type(n) is not int or n < 0:
+            require_increment(n)
         with self._lock:
-            self._batched += n
+            self._require_open()
+            self._batch(n)
             self._advance()
 
-    def _advance(self) -> None:
+    def _batch(self, n: int) -> None:
+        self._batched += n
+
+    def _require_open(self) -> "Deliver":
         if self._deliver is None:
             raise InvalidParameter("site", self._site.address.site, "a site that has not been removed")
-        now = self._observe()
-        messages = self._site.advance(now)
-        self._arm(now)
+        return self._deliver
+
+    def _advance(self) -> None:
+        deliver = self._require_open()
+        now, site = self._observe(), self._site
+        messages = site.advance(now)
+        if now < site.next_at:  # `_arm`, without the call
+            self._due = site.next_at + self._blanks - self._batched
         if messages:
-            self._deliver(self._site, messages)
+            deliver(site, messages)
 
     def _observe(self) -> int:
         self._due = _AT_ONCE

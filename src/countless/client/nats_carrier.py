@@ -93,7 +93,7 @@ class NatsCarrier:
         self._turn = SystemDice().below(len(self._servers))  # not everybody at the same node
         self._site = nats.token(site)
         self._shards = 0
-        self._heard = 0.0  # when the broker last said anything
+        self._waits: float | None = None  # since when a hello waits for the broker to say anything at all
         self._link: NatsSocket | None = None
         self._lines: dict[int, NatsLine] = {}
         self._calls: dict[int, int] = {}  # by subscription, the shard whose coordinators call there
@@ -117,7 +117,10 @@ class NatsCarrier:
     def open(self, shard: int) -> Callable[[bytes], None]:
         """A line with a new name."""
         link = self._connected()
-        if monotonic() - self._heard > _SILENCE:  # every line has signs of life: the node itself does not answer
+        now = monotonic()
+        if self._waits is None:
+            self._waits = now
+        elif now - self._waits > _SILENCE:  # the node itself does not answer
             link.shut()  # which ends the other lines too
             raise LinkError("the broker has fallen silent")
         if shard not in self._calls.values():
@@ -130,7 +133,7 @@ class NatsCarrier:
             server = self._servers[self._turn % len(self._servers)]
             self._turn += 1
             self._link = NatsSocket(self._broker, server)
-            self._heard = monotonic()
+            self._waits = None
             self._servers = list(dict.fromkeys((*self._broker.servers, *self._link.discovered)))
         return self._link
 
@@ -141,7 +144,7 @@ class NatsCarrier:
     def receive(self) -> dict[int, News]:
         """What has arrived, by shard."""
         news: dict[int, News] = {}
-        self._heard = monotonic()
+        self._waits = None
         try:
             for delivery in self._link.receive() if self._link else ():
                 self._sort(delivery, news)

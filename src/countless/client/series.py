@@ -60,7 +60,7 @@ class Series:
         """What this process has counted."""
         return self._meter.count
 
-    def labels(self, **labels: str) -> "Series":
+    def labels(self, /, **labels: str) -> "Series":
         """The series with these labels, or the overflow series when there are too many."""
         key = tuple(labels.items())
         child = self._children.get(key)

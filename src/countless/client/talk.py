@@ -7,12 +7,13 @@ the next one every counter says its exact count and, again, whatever may have be
 
 import logging
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from threading import RLock
-from time import monotonic
+from time import monotonic, time
+from typing import Protocol
 
 from countless.client.link import LinkError
-from countless.client.meter import Meter
-from countless.core.messages import Address, Repace, Snapshot, StartRound, UpMessage
+from countless.core.messages import Address, DownMessage, Repace, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemDice
 from countless.transports.frames import (
@@ -47,6 +48,31 @@ class Reborn(Exception):
         self.known = known
 
 
+def new_incarnation() -> int:
+    """Later lives have higher numbers, and nobody can guess one."""
+    return (int(time()) << 30) | SystemDice().below(1 << 30)
+
+
+AnotherLife = Callable[[Address], AbstractContextManager[None]]  # while it lasts all counters are reborn
+
+
+class Voice(Protocol):
+    """A counter of this life, as the conversation needs it: a meter, or what a dead process has left of one."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it still counts."""
+
+    def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
+        """The exact count, and all that may have been lost with the last connection."""
+
+    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
+        """The coordinator spoke."""
+
+    def reborn(self, site_with: Callable[[int], Site], settled: int | None) -> None:
+        """Begin again with what was counted beyond `settled`."""
+
+
 class Talk:
     """What is due to one shard, what it has confirmed, and how to say it."""
 
@@ -54,9 +80,10 @@ class Talk:
         self.address = address
         self.confirmed = 0  # the last `ask` that was answered
         self.needed = False  # there is something to say, or was
-        self.delivered = False  # we have left, and the coordinator knows all
+        self.over = False  # nothing more is to be said
+        self.delivered = False  # ... because we have left, and the coordinator knows all
         self.heard = False  # on this line
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, Voice] = {}
         self._lock = lock
         self._poke = poke
         self._asked = self._sent = 0
@@ -64,11 +91,12 @@ class Talk:
         self._due: dict[tuple[str, type[UpMessage]], UpMessage] = {}
         self._joined: set[str] = set()  # on this line
         self._left: set[str] = set()
+        self._refused: set[str] = set()  # on this line
         self._rung = False
 
     # For the program's threads, under the lock
 
-    def include(self, counter: str, meter: Meter) -> None:
+    def include(self, counter: str, meter: Voice) -> None:
         """This shard has this counter."""
         self._meters[counter] = meter
 
@@ -89,19 +117,8 @@ class Talk:
     def leave(self) -> None:
         """Say the last words, if there were any before."""
         self._leaving = True
-        self.delivered = not self.needed
+        self.over = self.delivered = not self.needed
         self._ring()
-
-    def reborn(self, address: Address, known: dict[str, int] | None) -> None:
-        """Another life, with all that is not `known` of the one before; None: with nothing."""
-        with self._lock:
-            self.address = address
-            for name, meter in self._meters.items():
-
-                def site_with(count: int, name: str = name) -> Site:
-                    return Site(name, address, SystemDice(), count=count)
-
-                meter.reborn(site_with, None if known is None else known.get(name, 0))
 
     def _ring(self) -> None:
         if not self._rung:
@@ -110,20 +127,35 @@ class Talk:
 
     # For the thread
 
+    def reborn(self, known: dict[str, int], another_life: AnotherLife) -> None:
+        """Another life, with all that is not `known` of the one before."""
+        address = Address(self.address.site, new_incarnation())
+        with self._lock, another_life(address):
+            self.address = address
+            for name, meter in self._meters.items():
+
+                def site_with(count: int, name: str = name) -> Site:
+                    return Site(name, address, SystemDice(), count=count)
+
+                meter.reborn(site_with, known.get(name, 0))
+
     def converse(
         self, send: Callable[[bytes], None], confirmed: Callable[[], None]
     ) -> Generator[float, list[bytes], None]:
         """Until we have left; everything else that ends it is an exception."""
         self._joined.clear()
+        self._refused.clear()
         send(next(encode_frames([Hello(VERSION, str(self.address.site), self.address.incarnation)])))
         heartbeat = yield from self._welcome()
         self.heard = True
         self._say(send, [*self._everything(), *self._take(again=True)])
         confirmed()
-        heard = spoke = monotonic()
-        while not self.delivered:
+        heard = spoke = asked = monotonic()
+        while not self.over:
+            # Neither side may be silent for long: whoever reports all the time must ask too, or hears nothing.
+            silence = min(spoke, max(heard, asked))
             # What becomes due right after a frame waits a little, so that more can join it.
-            frames = yield max(0.0, spoke + (_LINGER if self._rung else heartbeat) - monotonic())
+            frames = yield max(0.0, (spoke + _LINGER if self._rung else silence + heartbeat) - monotonic())
             now = monotonic()
             if frames:
                 heard = now
@@ -131,8 +163,9 @@ class Talk:
             if now - heard > 3 * heartbeat:
                 raise LinkError("the coordinator has fallen silent")
             items = self._take() if self._rung and now - spoke >= _LINGER else []
-            if not items and now - spoke >= heartbeat:
-                items = [Sync(self._sent)]
+            if now - min(spoke, max(heard, asked)) >= heartbeat:
+                items.append(Sync(self._sent))
+                asked = now
             if items:
                 spoke = now
                 self._say(send, items)
@@ -208,8 +241,8 @@ class Talk:
         return items
 
     def _look_whether_all_have_left(self) -> None:
-        if self._leaving and self._left >= self._meters.keys():
-            self.delivered = True
+        if self._leaving and self._left | self._refused >= self._meters.keys():
+            self.delivered, self.over = self._left >= self._meters.keys(), True
 
     def _hear(self, items: list[DownItem], confirmed: Callable[[], None]) -> None:
         for item in items:
@@ -225,6 +258,8 @@ class Talk:
                 self._begin_again(item)
             elif isinstance(item, Refused):
                 log.warning("the coordinator does not take counter %r in: %s", item.counter, item.reason)
+                self._refused.add(item.counter)
+                self._look_whether_all_have_left()
 
     def _obey(self, message: StartRound | Repace) -> None:
         with self._lock:

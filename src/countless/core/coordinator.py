@@ -70,21 +70,22 @@ class Coordinator:
             self._ledger.enter(address, 0, slot)
         for address, known in memory.known if memory else ():
             self._ledger.enter(address, known, -1)
+        self._messages = self._ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
         if memory:
-            self._opening = Opening(scheme.name, Counting())
+            self._set(Opening(scheme.name, Counting()))
             for entry in self._ledger:  # nobody has answered yet
                 entry.asked = True
                 self._pending += 1
         else:
-            self._opening = self._fresh_opening()
+            self._set(self._fresh_opening())
             self._begin()
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.counter!r}: {self.answer}>"
 
-    @property
-    def _publisher(self) -> Publisher:
-        return self._opening.publisher
+    def _set(self, opening: Opening) -> None:
+        self._opening = opening
+        self._publisher: Publisher = opening.publisher
 
     # What can be read
 
@@ -101,6 +102,11 @@ class Coordinator:
     def plan(self) -> object:
         """The numbers in force, for people."""
         return self._opening.plan
+
+    @property
+    def phase(self) -> int | None:
+        """The phase of the round, where the answer moves in phases. Secret like the round: for operators."""
+        return self._publisher.phase
 
     @property
     def known_total(self) -> int:
@@ -140,6 +146,7 @@ class Coordinator:
     def join(self, address: Address, hello: Snapshot) -> Outbox:
         """A site has come, or its connection has come back, with the exact count it has now."""
         self._require_known_round(address, hello)
+        self._messages += 1
         if address in self._ledger:
             return self._come_back(self._ledger[address], hello)
         self._joined += 1
@@ -157,6 +164,7 @@ class Coordinator:
         """A site has gone for good, with an exact last count."""
         entry = self._ledger[address]
         self._require_known_round(address, farewell)
+        self._messages += 1
         if not entry.present:
             return []
         before, entry.known = entry.known, max(entry.known, farewell.count)
@@ -173,18 +181,16 @@ class Coordinator:
 
     def receive(self, address: Address, message: UpMessage) -> Outbox:
         """A site spoke."""
-        entry = self._ledger[address]
+        entry = self._ledger.entry_of(address)
+        self._messages += 1
         if message.round != self.round:
             self._require_known_round(address, message)
             self._hear_from(entry)
             return self._from_the_past(entry, message)
-        if isinstance(message, Report):
-            self._require_possible(entry, message)
-        if entry.silent:
-            self._hear_from(entry)
-        entry.told = True
-        if isinstance(message, Report):
+        if type(message) is Report:
             return self._reported(entry, message)
+        self._hear_from(entry)
+        entry.told = True
         if entry.asked:
             return self._answered(entry, message.count)
         return self._answered_late(entry, message.count)
@@ -213,30 +219,53 @@ class Coordinator:
     def _from_the_past(self, entry: Entry, message: UpMessage) -> Outbox:
         if entry.asked:  # its Snapshot will say more; until then this still says that it had come so far
             entry.known = max(entry.known, message.count)
-        return self._tell(entry) if entry.present and not entry.told else []
+        if entry.told or not entry.present:
+            return []
+        if entry.assumed or message.count >= entry.loud or self._affords_telling():
+            return self._tell(entry)
+        return self._overhear(entry, message.count)
+
+    def _affords_telling(self) -> bool:
+        # Two messages: the site may have to report at once. While others are still asked, nobody is told.
+        return not self._pending and self.scheme.affords(self._messages + 2, self._publisher.estimate)
+
+    def _overhear(self, entry: Entry, count: int) -> Outbox:
+        """A site that was not told of this round has counted: as before, its count is known to the last event."""
+        gain, before = count - entry.base, entry.known
+        if gain <= 0:
+            return []
+        entry.base = entry.known = count
+        if self._pending:
+            return []
+        consequence = self._publisher.late(entry, before, gain)
+        self._publish()
+        return self._reconsider() if consequence is not None and consequence.over else []
 
     # Inside a round
 
-    @staticmethod
-    def _require_possible(entry: Entry, report: Report) -> None:
-        # Not so for a site that was given another pace on the way: it may look at the same events twice.
-        if entry.asked or entry.repaced or not entry.present or report.crossings <= entry.crossings:
-            return
-        if report.count < entry.known or report.crossings > report.count - entry.base:
-            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
-
     def _reported(self, entry: Entry, report: Report) -> Outbox:
-        news = report.crossings - entry.crossings
+        """Nearly every message is a report, and nearly every report has no consequences: this is the short way."""
+        count, crossings = report.count, report.crossings
+        news, before = crossings - entry.crossings, entry.known
+        if news > 0 and (count < before or crossings > count - entry.base):
+            self._require_possible(entry, report)
+        if entry.silent:
+            self._hear_from(entry)
+        entry.told = True
         if news <= 0 or not entry.present:
             return []
-        if entry.asked:  # overtook its own Snapshot: keep it until the round begins
-            entry.known, entry.crossings = max(entry.known, report.count), report.crossings
-            return []
-        before = entry.known
-        entry.known, entry.crossings = max(before, report.count), report.crossings
-        if self._pending:
+        entry.crossings = crossings
+        if count > before:
+            entry.known = count
+        if entry.asked or self._pending:  # it overtook Snapshots, perhaps its own: kept until the round begins
             return []
         return self._follow(entry, self._publisher.hear(entry, before, news))
+
+    @staticmethod
+    def _require_possible(entry: Entry, report: Report) -> None:
+        # A site that was given another pace on the way may look at the same events twice.
+        if entry.present and not (entry.asked or entry.repaced):
+            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
 
     def _follow(self, entry: Entry, consequence: Consequence | None) -> Outbox:
         self._publish()
@@ -251,8 +280,9 @@ class Coordinator:
 
     def _publish(self) -> None:
         # The truth never falls, so the largest estimate so far is at least as good as the last one.
-        if self._publisher.estimate > self.published:
-            self.published = self._publisher.estimate
+        estimate = self._publisher.estimate
+        if estimate > self.published:
+            self.published = estimate
 
     # From one round to the next
 
@@ -294,23 +324,26 @@ class Coordinator:
         return self._start(opening)
 
     def _start(self, opening: Opening) -> Outbox:
-        knows = self._publisher.knows
+        loud = self._publisher.loud
         self.round += 1
         self._joined = 0
-        self._opening = opening
+        self._set(opening)
         self._ledger.settle()
         outbox: Outbox = []
         for slot, entry in enumerate(self._ledger):
             # A site whose count is known to the last event need not be asked, and need not even be told before it
             # next speaks: until then its old pace would make it speak at its very next event.
             # (Nor one that has not spoken since an earlier round was kept from it in this way.)
-            sure = not (entry.asked or entry.assumed) and (not entry.told or knows(entry))
+            if entry.told:
+                entry.loud = loud
+            sure = not (entry.asked or entry.assumed) and entry.known < entry.loud
             entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
             entry.assumed = entry.silent and not sure
             entry.told = entry.asked = not (sure or entry.silent)
             if entry.asked:
                 outbox.append((entry.address, StartRound(self.counter, self.round, opening.publisher.pace(slot))))
         self._pending = len(outbox)
+        self._messages += len(outbox)
         return outbox or self._begin()
 
     def _answered(self, entry: Entry, count: int) -> Outbox:
@@ -366,6 +399,7 @@ class Coordinator:
         it takes no notice.
         """
         entry.told = True
+        self._messages += 1
         pace = self._publisher.pace(entry.slot)
         since = entry.known if entry.repaced else entry.base
         return [(entry.address, Repace(self.counter, self.round, pace, since))]

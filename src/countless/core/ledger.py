@@ -19,6 +19,7 @@ class Entry:
         "base",
         "crossings",
         "known",
+        "loud",
         "present",
         "repaced",
         "silent",
@@ -35,6 +36,7 @@ class Entry:
         self.asked = False  # it owes a Snapshot
         self.assumed = False  # it was silent when the round opened: its base is only what was known of it
         self.told = True  # it has this round's pace, or a message that brings it is under way
+        self.loud = 0.0  # while it is not told: below this count its old pace makes it report every event
         self.repaced = False  # it was given another pace in the middle of this round
         self.silent = False  # it has not been heard of for too long
         self.present = True
@@ -45,11 +47,19 @@ class Entry:
         return f"<Entry {self.address} known {self.known}, base {self.base}, {self.crossings} crossings {facts}>"
 
 
+class _Entries(dict[Address, Entry]):
+    """Looked up for every report: a dictionary that says who is missing."""
+
+    def __missing__(self, address: Address) -> Entry:
+        raise ProtocolError(f"site {address.site!r} (life {address.incarnation}) has not joined")
+
+
 class Ledger:
     """All sites of one counter. Those that left stay until the next round has counted them in."""
 
     def __init__(self, departed: int = 0) -> None:
-        self._entries: dict[Address, Entry] = {}
+        self._entries = _Entries()
+        self.entry_of = self._entries.__getitem__
         self.departed = departed  # the exact counts of the sites that are gone and settled
         self.present = 0  # how many sites take part
 
@@ -64,10 +74,7 @@ class Ledger:
         return address in self._entries
 
     def __getitem__(self, address: Address) -> Entry:
-        try:
-            return self._entries[address]
-        except KeyError:
-            raise ProtocolError(f"site {address.site!r} (life {address.incarnation}) has not joined") from None
+        return self._entries[address]
 
     @property
     def known_total(self) -> int:

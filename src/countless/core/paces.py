@@ -9,19 +9,13 @@ the size of a batch: O(1), except `Sampled`, which draws one gap for each crossi
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
 
 from countless.core.dice import Dice
 from countless.errors import InvalidParameter
 
-
-class Cue(NamedTuple):
-    """When to speak next, and what was just passed. `block` is where the current block starts, if the pace has any."""
-
-    next_at: int
-    last: int
-    crossings: int = 0
-    block: int = 0
+# When to speak next, and what was just passed: (next_at, last, crossings, block), where `block` is the start of the
+# current block, if the pace has any. A plain tuple, because one is made for every report.
+Cue = tuple[int, int, int, int]
 
 
 def _require_step(step: object) -> None:
@@ -40,12 +34,13 @@ class Every:
 
     def first(self, count: int, dice: Dice) -> Cue:
         """First multiple beyond `count`."""
-        return Cue(count - count % self.step + self.step, count)
+        return count - count % self.step + self.step, count, 0, 0
 
     def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
-        """`count` has reached `cue.next_at`."""
-        last = count - count % self.step
-        return Cue(last + self.step, last, (last - cue.next_at) // self.step + 1)
+        """`count` has reached the cue's `next_at`."""
+        step = self.step
+        last = count - count % step
+        return last + step, last, (last - cue[0]) // step + 1, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +65,18 @@ class Growth:
         """The largest count a report of `count` can stand for: floor(count (1+alpha)/(1-alpha))."""
         return count * self._up // self._down
 
+    @property
+    def loud(self) -> int:
+        """The first count that stands for more than itself: up to it, every event is reported."""
+        return -(-self._down // (self._up - self._down))
+
     def first(self, count: int, dice: Dice) -> Cue:
         """The coordinator knows `count`: speak once it no longer describes the site."""
-        return Cue(self.reach(count) + 1, count)
+        return self.reach(count) + 1, count, 0, 0
 
     def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
         """Reporting the count itself, not a point before it, gives the longest silence."""
-        return Cue(self.reach(count) + 1, count, 1)
+        return self.reach(count) + 1, count, 1, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,15 @@ class Sampled:
 
     def first(self, count: int, dice: Dice) -> Cue:
         """The coin of every event after `count` is fresh."""
-        return Cue(count + dice.gap(self.step), count)
+        return count + dice.gap(self.step), count, 0, 0
 
     def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
         """One gap for each head up to `count`, and one more."""
-        crossings, last, point = 1, cue.next_at, cue.next_at + dice.gap(self.step)
+        crossings, last = 1, cue[0]
+        point = last + dice.gap(self.step)
         while point <= count:
             crossings, last, point = crossings + 1, point, point + dice.gap(self.step)
-        return Cue(point, last, crossings)
+        return point, last, crossings, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +116,19 @@ class Blocks:
 
     def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
         """Blocks passed whole hold exactly one crossing each; only the last two of them need a draw."""
-        behind = (count - cue.block - 1) // self.step
+        next_at, _, _, block = cue
+        behind = (count - block - 1) // self.step
         if behind == 0:
-            return self._enter(cue.block + self.step, cue.next_at, 1, dice)
-        before = cue.block + (behind - 1) * self.step
-        last = cue.next_at if behind == 1 else before + 1 + dice.below(self.step)
+            return self._enter(block + self.step, next_at, 1, dice)
+        before = block + (behind - 1) * self.step
+        last = next_at if behind == 1 else before + 1 + dice.below(self.step)
         current = self._enter(before + self.step, last, behind, dice)
-        if current.next_at > count:
+        if current[0] > count:
             return current
-        return self._enter(current.block + self.step, current.next_at, behind + 1, dice)
+        return self._enter(current[3] + self.step, current[0], behind + 1, dice)
 
     def _enter(self, block: int, last: int, crossings: int, dice: Dice) -> Cue:
-        return Cue(block + 1 + dice.below(self.step), last, crossings, block)
+        return block + 1 + dice.below(self.step), last, crossings, block
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +149,13 @@ class Lattice:
 
     def first(self, count: int, dice: Dice) -> Cue:
         """The first lattice point beyond `count`."""
-        return Cue(self.floor(count) + self.step, count)
+        return self.floor(count) + self.step, count, 0, 0
 
     def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
-        """`count` has reached `cue.next_at`."""
-        last = self.floor(count)
-        return Cue(last + self.step, last, (last - cue.next_at) // self.step + 1)
+        """`count` has reached the cue's `next_at`."""
+        step = self.step
+        last = count - (count - self.offset) % step
+        return last + step, last, (last - cue[0]) // step + 1, 0
 
 
 Pace = Every | Growth | Sampled | Blocks | Lattice

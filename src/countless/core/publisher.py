@@ -8,6 +8,7 @@ a new pace. The coordinator publishes the running maximum of the estimates, so a
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from countless.core.dice import Dice
@@ -31,6 +32,7 @@ class Publisher(ABC):
     estimate: float = 0
     exact: bool = False  # is the estimate the truth itself?
     until: int | None = None  # where a round has no end of its own: the total at which to ask the scheme again
+    loud: float = 0  # a site whose count is below this reports its very next event
 
     @abstractmethod
     def pace(self, slot: int) -> Pace:
@@ -48,9 +50,10 @@ class Publisher(ABC):
     def join(self, entry: Entry) -> None:
         """A site takes its slot in the middle of the round, at the exact count `entry.base`."""
 
-    def knows(self, entry: Entry) -> bool:
-        """Whether a site on its present pace cannot have counted an event more than `entry.known` in silence."""
-        return False
+    @property
+    def phase(self) -> int | None:
+        """Which phase of the round runs, from 0, where the public answer moves in phases."""
+        return None
 
     def late(self, entry: Entry, before: int, gain: int) -> Consequence | None:
         """A silent site is back: it adopted its pace `gain` events after the base it was given, at `entry.base`."""
@@ -65,6 +68,7 @@ class Counting(Publisher):
     """The sum of the counts: right to the last event while every site reports every event."""
 
     exact = True
+    loud = inf
     _pace = Every(1)
 
     def __init__(self, until: int | None = None) -> None:
@@ -83,10 +87,6 @@ class Counting(Publisher):
         """Add what is new."""
         self.estimate += entry.known - before
         return OVER if self.until is not None and self.estimate >= self.until else None
-
-    def knows(self, entry: Entry) -> bool:
-        """Always."""
-        return True
 
     def join(self, entry: Entry) -> None:
         """Add what it brings."""
@@ -134,6 +134,14 @@ class Scheme(ABC):
     @abstractmethod
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         """Open the next round, or stay in the present one. Must be quick: messages are waiting."""
+
+    def affords(self, messages: int, total: float) -> bool:
+        """Whether to tell a site its new pace, if that makes `messages` in all for about `total` events.
+
+        It is asked about sites that report every event as it is: telling them can wait, and until then their reports
+        reach the publisher as `late`. A scheme that may refuse has a proof for that (docs/theory/telling.md).
+        """
+        return True
 
     def prepare(self, case: Case) -> None:  # noqa: B027 - most schemes have nothing slow to do
         """Do the slow part of `open(case)` ahead of time."""

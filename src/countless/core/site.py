@@ -57,11 +57,11 @@ class Site:
 
     def _follow(self, cue: Cue) -> None:
         self._cue = cue
-        self.next_at = cue.next_at
-        self.crossings += cue.crossings
+        self.next_at = cue[0]
+        self.crossings += cue[2]
 
     def _report(self) -> Report:
-        return Report(self.counter, self.round, self._cue.last, self.crossings)
+        return Report(self.counter, self.round, self._cue[1], self.crossings)
 
     def add(self, n: int = 1) -> tuple[UpMessage, ...]:
         """`n` more events have happened here."""
@@ -75,8 +75,10 @@ class Site:
         self.count = count
         if count < self.next_at:
             return _SILENCE
-        self._follow(self.pace.after(count, self._cue, self._dice))
-        return (self._report(),)
+        self._cue = cue = self.pace.after(count, self._cue, self._dice)
+        self.next_at, last, crossings, _ = cue
+        self.crossings += crossings
+        return (Report(self.counter, self.round, last, self.crossings),)
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke."""

@@ -17,7 +17,7 @@ from countless.planning.plan import check_request
 BLOCKS = SiteError(
     scheme="blocks",
     log_moment=lambda tilt: tilt * tilt / 8,
-    because="k centred coins: Hoeffding, summed over test points and sides, <= eta; at most k",
+    because="k centred coins: Hoeffding, summed over both sides and all events, <= eta; at most k",
     largest=1.0,
 )
 
@@ -30,7 +30,7 @@ def plan_blocks(sites: int, alpha: float, eta: float) -> ObliviousPlan:
     """
     check_request(sites, alpha, eta)
 
-    def solve(reports: int) -> tuple[float, int]:
+    def solve(reports: int) -> float:
         return allowance(BLOCKS, sites, alpha, eta, horizon_by_answer(alpha, reports))
 
     return plan_oblivious(BLOCKS, sites, alpha, eta, solve)

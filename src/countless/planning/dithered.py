@@ -15,10 +15,10 @@ anything from here but the dataclass.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import ceil, floor, inf, log1p
+from math import inf, log1p
 
+from countless.core.answer import midpoint
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.dithered_schedule import (
     LEAST_STEP,
@@ -42,8 +42,8 @@ class DitheredPlan:
     >>> plan = plan_dithered(1000, 0.01, 1e-4)
     >>> plan.step(10_000_000)
     1049
-    >>> lowest, highest = plan.answer_range(10_000_000, 1049, 0)
-    >>> lowest < plan.answer(10_000_000, 1049, 0) < highest
+    >>> lowest, highest, unit = plan.answer_range(10_000_000, 1049, 0)
+    >>> lowest < plan.answer(10_000_000, 1049, 0) * unit < highest
     True
     """
 
@@ -88,28 +88,30 @@ class DitheredPlan:
         """Largest step allowed when the round starts at `total` (a lower bound is safe)."""
         return step_within(self.alpha, self.allowance, total)
 
-    def answer_range(self, total: int, step: int, phase: int) -> tuple[Fraction, Fraction]:
-        """Every value in this closed interval is a valid answer throughout the phase, exactly.
+    def answer_range(self, total: int, step: int, phase: int) -> tuple[int, int, int]:
+        """Numbers `low, high, unit`: every value from low/unit to high/unit is a valid answer throughout the phase.
 
+        Exactly, in whole numbers: (1 - alpha)(total + step * high end) and (1 + alpha)(total + step * low end).
         `total` is the exact total at round start, at least the one the step was computed from. Rounding the
         answer to an integer inside the interval needs no further allowance.
         """
-        alpha = exact_fraction(self.alpha)
-        bounds = self.phases[phase]
-        lowest = (1 - alpha) * (total + step * Fraction(bounds.high))
-        highest = (1 + alpha) * (total + step * Fraction(bounds.low))
+        part, whole = self._alpha_ratio
+        high_end, high_unit = self.phases[phase].high.as_integer_ratio()
+        low_end, low_unit = self.phases[phase].low.as_integer_ratio()
+        unit = max(high_unit, low_unit)  # powers of two
+        lowest = (whole - part) * (total * unit + step * high_end * (unit // high_unit))
+        highest = (whole + part) * (total * unit + step * low_end * (unit // low_unit))
         if lowest > highest:
             raise PlanError(f"step {step} is too large for a round that starts at {total}: use step({total})")
-        return lowest, highest
+        return lowest, highest, whole * unit
 
-    def answer(self, total: int, step: int, phase: int) -> Fraction:
-        """What to publish: the integer nearest to the middle of the range, or the middle if none is in it."""
-        lowest, highest = self.answer_range(total, step, phase)
-        middle = (lowest + highest) / 2
-        for whole in sorted((floor(middle), ceil(middle)), key=lambda n: abs(n - middle)):
-            if lowest <= whole <= highest:
-                return Fraction(whole)
-        return middle
+    @cached_property
+    def _alpha_ratio(self) -> tuple[int, int]:
+        return exact_fraction(self.alpha).as_integer_ratio()
+
+    def answer(self, total: int, step: int, phase: int) -> float:
+        """What to publish: a number from the middle of the range, whole if the range has a whole number."""
+        return midpoint(*self.answer_range(total, step, phase))
 
     def thresholds(self, dice: Sequence[float]) -> tuple[float, ...]:
         """The round's secret thresholds, from one uniform number in [0, 1) per phase.

@@ -28,7 +28,7 @@ from countless.planning.plan import check_request
 HYZ = SiteError(
     scheme="hyz",
     log_moment=lambda tilt: -tilt - log1p(-tilt),
-    because="k geometric errors of mean 0: Chernoff, summed over test points and sides, <= eta",
+    because="k geometric errors of mean 0: Chernoff, summed over both sides and all events, <= eta",
     most_tilt=0.999,
 )
 
@@ -43,7 +43,7 @@ def plan_hyz(sites: int, alpha: float, eta: float) -> ObliviousPlan:
     nats = log(64 / eta)
     unbounded = allowance(HYZ, sites, alpha, eta, Horizon(inf))
 
-    def solve(reports: int) -> tuple[float, int]:
+    def solve(reports: int) -> float:
         end = reports + nats + sqrt(nats * nats + 2 * reports * nats)
         return min(unbounded, allowance(HYZ, sites, alpha, eta * 63 / 64, Horizon(end)))
 

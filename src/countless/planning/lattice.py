@@ -30,7 +30,7 @@ def log_moment(tilt: float) -> float:
 LATTICE = SiteError(
     scheme="lattice",
     log_moment=log_moment,
-    because="k errors uniform on ±1/2: Chernoff, summed over test points and sides, <= eta; at most k/2",
+    because="k errors uniform on ±1/2: Chernoff, summed over both sides and all events, <= eta; at most k/2",
     largest=0.5,
 )
 
@@ -43,7 +43,7 @@ def plan_lattice(sites: int, alpha: float, eta: float) -> ObliviousPlan:
     """
     check_request(sites, alpha, eta)
 
-    def solve(reports: int) -> tuple[float, int]:
+    def solve(reports: int) -> float:
         return allowance(LATTICE, sites, alpha, eta, horizon_by_answer(alpha, reports))
 
     return plan_oblivious(LATTICE, sites, alpha, eta, solve)

@@ -6,19 +6,22 @@ independent mean-zero terms. Let psi(s) bound ln E exp(±s term). By Chernoff, f
 
     P(X_t > x), P(X_t < -x)  <=  exp(k psi(s) - s x).
 
-Truth and estimate only grow, so it suffices to test at t = 0, g, 2g, ..., at the price of g in the allowance.
-The promise is relative, so the room grows with the total: E - g + alpha g i in the i-th stretch. With
-r = exp(-s alpha g), the union over G stretches and both sides is a geometric series, and at most eta when
+Truth and estimate only grow, so a failure lasts: u steps after the error exceeds its room E + alpha t by nothing,
+it falls short of it by at most (1+alpha) u; before a failure from below it is the same with (1-alpha) u. So around
+the first failure the sum over all events of exp(s (±X_t - alpha t - E)) has a known least value, and by Markov a
+failure has at most the probability (expected sum)/(that value). Both are geometric series. If the round does not get
+beyond t_max, looking h steps beyond it on either side is enough, and the probability is at most eta when
 
-    E  =  g + ( k psi(s) + ln( (2/eta) (1 - r^G)/(1 - r) ) ) / s.
+    E  =  ( k psi(s) + ln( (1 - e^(-s alpha (t_max+h))) / (alpha eta) * F ) ) / s,
+    F  =  (1+alpha) / (1 - e^(-s (1+alpha) h))  +  (1-alpha) e^(s alpha h) / (1 - e^(-s (1-alpha) h)).
 
-Every s > 0 and every integer g >= 1 is valid; we take the best s, and g = 1/s rounded. SPEC's own formula is
-g = 1, psi = s^2/24 and 1 - r^G over 1 - r replaced by its limit G at alpha = 0. Standard library only.
+Every s > 0 and every integer h >= 1 is valid; we take the best s, and h = ln(1/alpha)/s rounded up. F is little more
+than 2. Standard library only.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import expm1, inf, log
+from math import ceil, exp, expm1, inf, log
 
 from countless.planning.plan import Reason, step_within
 from countless.planning.round_length import best_reports, messages_per_efold, reasons_for_length
@@ -40,7 +43,6 @@ class ObliviousPlan:
     eta: float
     allowance: float
     reports: int
-    spacing: int
     messages_per_efold: float
     reasons: tuple[Reason, ...]
     least_step: int = 2
@@ -83,52 +85,46 @@ def horizon_by_answer(alpha: float, reports: int) -> Horizon:
     return Horizon((reports - 1) / (1 - alpha) + 1, 2 / (1 - alpha))
 
 
-def allowance(error: SiteError, sites: int, alpha: float, eta: float, horizon: Horizon) -> tuple[float, int]:
-    """The least E found, rounded up, and its g."""
+def allowance(error: SiteError, sites: int, alpha: float, eta: float, horizon: Horizon) -> float:
+    """The least E found, rounded up."""
 
     def at(tilt: float) -> float:
-        moment = sites * error.log_moment(tilt)
-        return _allowance_at(tilt, _spacing(tilt), moment, alpha, eta, horizon)
+        return _allowance_at(tilt, sites * error.log_moment(tilt), alpha, eta, horizon)
 
-    tilt = least_at(at, _LEAST_TILT, error.most_tilt)
-    found = at(tilt) * _ROUNDING
-    if sites * error.largest <= found:
-        return sites * error.largest, 1  # never exceeded, whatever the dice
-    return round_up(found), _spacing(tilt)
+    found = at(least_at(at, _LEAST_TILT, error.most_tilt)) * _ROUNDING
+    never_exceeded = sites * error.largest  # whatever the dice
+    return never_exceeded if never_exceeded <= found else round_up(found)
 
 
 def plan_oblivious(
-    error: SiteError, sites: int, alpha: float, eta: float, solve: Callable[[int], tuple[float, int]]
+    error: SiteError, sites: int, alpha: float, eta: float, solve: Callable[[int], float]
 ) -> ObliviousPlan:
-    """The cheapest round; `solve(m)` gives the allowance and spacing of a round of m reports."""
-    reports = best_reports(sites, lambda m: messages_per_efold(sites, alpha, solve(m)[0], m))
-    found, g = solve(reports)
+    """The cheapest round; `solve(m)` gives the allowance of a round of m reports."""
+    reports = best_reports(sites, lambda m: messages_per_efold(sites, alpha, solve(m), m))
+    found = solve(reports)
     cost = messages_per_efold(sites, alpha, found, reports)
     reasons = (
         Reason("allowance", found, error.because),
-        Reason("spacing", g, "g steps apart the error moves by at most g; the best g is near 1/s"),
         Reason("least_step", 2, "the bound holds for every step; below 2 every event is reported anyway"),
         *reasons_for_length(reports, cost),
     )
-    return ObliviousPlan(error.scheme, sites, alpha, eta, found, reports, g, cost, reasons)
+    return ObliviousPlan(error.scheme, sites, alpha, eta, found, reports, cost, reasons)
 
 
-def _spacing(tilt: float) -> int:
-    return max(1, round(1 / tilt))
-
-
-def _allowance_at(tilt: float, g: int, log_moment: float, alpha: float, eta: float, horizon: Horizon) -> float:
-    """E for one s and g. E is in its own horizon: start with no horizon at all and walk down.
+def _allowance_at(tilt: float, log_moment: float, alpha: float, eta: float, horizon: Horizon) -> float:
+    """E for one s. E is in its own horizon: start with no horizon at all and walk down.
 
     The map from E to the allowance with E's horizon rises. From a point that it lowers, every further point
     is lowered too, and each of them is a valid allowance: there is no need to converge.
     """
-    decay = tilt * alpha * g  # r = exp(-decay)
-    base = g + (log_moment + log(2 / eta) - log(-expm1(-decay))) / tilt
+    beyond = ceil(log(1 / alpha) / tilt)
+    above = (1 + alpha) / -expm1(-tilt * (1 + alpha) * beyond)
+    below = (1 - alpha) * exp(tilt * alpha * beyond) / -expm1(-tilt * (1 - alpha) * beyond)
+    endless = (log_moment + log((above + below) / (alpha * eta))) / tilt
     if horizon.fixed == inf:
-        return base
-    found = base
+        return endless
+    found = endless
     for _ in range(4):
-        stretches = (horizon.fixed + horizon.per_allowance * found) // g + 1
-        found = base + log(-expm1(-decay * stretches)) / tilt
+        reach = horizon.fixed + horizon.per_allowance * found + beyond
+        found = endless + log(-expm1(-tilt * alpha * reach)) / tilt
     return found

@@ -1,11 +1,14 @@
 """`auto`: at every round start, the cheapest scheme with a proof (SPEC section 3)."""
 
 from collections import Counter
-from math import ceil, exp, expm1, floor, log1p
+from collections.abc import Sequence
+from math import ceil, exp, expm1, log, log1p
 from typing import Any, NamedTuple
 
 from countless.core.dice import Dice
+from countless.core.paces import Growth
 from countless.core.publisher import Case, Opening, Scheme, Stay
+from countless.planning.plan import RoundPlan
 from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
 from countless.schemes.deterministic import Deterministic, Growing
 from countless.schemes.dithered import Dithered
@@ -22,14 +25,13 @@ AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
 
 HORIZON = 5.0  # e-folds of the total within which a change of scheme must have paid
 PATIENCE = 1.1  # while deterministic, think again when the total has grown by this factor
-TRANSIENT = 0.1  # by how much `auto` may exceed one message for each event while sites are told a new pace, for no gain
+COMPETITIVE = 1.08  # so many messages an event may be spent on telling sites a pace that will save some
 
 
 class Offer(NamedTuple):
     """What a round of some scheme would cost, and how much of the total's growth it would last for."""
 
     messages: float  # with two for each site that will speak in it, to synchronise
-    speaking: float  # how many sites that is
     growth: float  # in e-folds
     scheme: Calibrated[Any]
     plan: Any
@@ -41,24 +43,44 @@ class Offer(NamedTuple):
         return self.messages / self.growth
 
 
-def speaking_sites(counts: Counter[int], total: int, events: float) -> float:
-    """How many sites will count something while `events` happen, each keeping its share of the total."""
-    return sum(sites * -expm1(-events * count / total) for count, sites in counts.items())
+def speaking_sites(counts: Counter[int], events: float) -> float:
+    """How many sites will count something while `events` happen: a site's share is what it has shown, and one more."""
+    shown = sum((count + 1) * sites for count, sites in counts.items())
+    return sum(sites * -expm1(-events * (count + 1) / shown) for count, sites in counts.items())
 
 
-def deterministic_cost(counts: Counter[int], alpha: float, growth: float) -> float:
-    """Messages of deterministic sites while the total grows by `growth` e-folds, each site keeping its share.
+def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> float:
+    """Messages of deterministic sites while `events` happen, in the same shares.
 
-    A site at n next speaks floor(2 alpha n/(1-alpha)) + 1 events later; averaged over three points of the way.
+    A site at n next speaks floor(2 alpha n/(1-alpha)) + 1 events later: at every event while that is 1, and then, on
+    average, half an event later than without the rounding.
     """
-    extra = 2 * alpha / (1 - alpha)
-    cost = 0.0
-    for share, weight in ((0.0, 1), (0.5, 4), (1.0, 1)):
-        grown = exp(growth * share)
-        cost += weight * sum(
-            sites * count * grown / (floor(extra * count * grown) + 1) for count, sites in counts.items()
-        )
-    return growth * cost / 6
+    shown = sum((count + 1) * sites for count, sites in counts.items())
+    extra, loud, cost = 2 * alpha / (1 - alpha), Growth(alpha).loud, 0.0
+    for count, sites in counts.items():
+        end = count + events * (count + 1) / shown
+        cost += sites * max(0.0, min(end, loud) - count)
+        cost += sites * max(0.0, log((extra * end + 0.5) / (extra * max(count, loud) + 0.5)) / extra)
+    return cost
+
+
+def next_start(plans: Sequence[RoundPlan], total: int) -> int:
+    """Where a counter that has followed these plans from its first event on starts its next round after `total`.
+
+    Short rounds are not worth following: they end as if one had begun right now.
+    """
+    start = min(map(worth_having_from, plans))
+    if exp(_growth(plans[-1])) < PATIENCE:
+        start = max(start, total)
+    while start <= total:
+        plan = [plan for plan in plans if worth_having(plan, plan.step(start))][-1]
+        start += ceil(plan.step(start) * plan.reach)
+    return start
+
+
+def _growth(plan: RoundPlan) -> float:
+    """E-folds of the total in a round."""
+    return log1p(plan.alpha * plan.reach / plan.allowance)
 
 
 class Auto(Scheme):
@@ -66,7 +88,7 @@ class Auto(Scheme):
 
     It looks at the sites there are, the total, the failure budget of the round and the counts of the sites, and prices
     a round of every scheme that stands against the adversary. A change of scheme costs the sites nothing: they do not
-    know which one they run.
+    know which one they run. Sites that report every event are told of a round one by one, as the bill allows.
 
     Formal guarantees: those of the schemes it picks, all of which are safe against the adversary named; the failure
     probabilities of all rounds, whatever their schemes, sum to at most delta.
@@ -77,7 +99,7 @@ class Auto(Scheme):
     >>> tracker.answer.scheme, tracker.answer.lower <= 200_000 <= tracker.answer.upper
     ('dithered', True)
 
-    References: SPEC section 3; docs/claims.md.
+    References: SPEC section 3; docs/theory/telling.md; docs/claims.md.
     """
 
     name = "auto"
@@ -108,33 +130,37 @@ class Auto(Scheme):
                 step = plan.step(case.total)
                 if worth_having(plan, step):
                     events = step * plan.reach
-                    messages = plan.messages_per_efold * log1p(plan.alpha * plan.reach / plan.allowance)
-                    speaking = speaking_sites(counts, case.total, events)
-                    messages += 2 * (speaking - plan.sites)
-                    offers.append(Offer(messages, speaking, log1p(events / case.total), scheme, plan, step))
+                    messages = plan.messages_per_efold * _growth(plan)
+                    messages += 2 * (speaking_sites(counts, events) - plan.sites)
+                    offers.append(Offer(messages, log1p(events / case.total), scheme, plan, step))
         return offers
 
     def _deterministic_is_cheaper(self, case: Case, counts: Counter[int], best: Offer) -> bool:
-        cost = deterministic_cost(counts, case.alpha, best.growth)
-        # A change of scheme takes a synchronisation more than staying does; that must pay within a few e-folds.
         if not self._is_deterministic(case):
+            # It is due for a synchronisation in any case. Another one, to come back, must pay within a few e-folds.
+            cost = deterministic_cost(counts, case.alpha, best.step * best.plan.reach)
             return cost / best.growth + 2 * case.sites / HORIZON <= best.rate
-        change = 2 * best.speaking
-        if cost / best.growth <= best.rate + change / HORIZON:
-            return True
-        # At its next event each site still reports, is told its pace, and reports again if a point of that lies behind
-        # it: 1 + 1/step messages that nothing has earned yet. The more the round will save, the larger this advance
-        # on it may be.
-        gain = cost / (best.messages + change)
-        advance = (1 + 1 / best.step) * best.speaking / (case.total + best.speaking)
-        return advance > TRANSIENT * max(1.0, gain) ** 2
+        # Rounds end with a burst of messages. Whoever starts them where a counter would that had run this scheme from
+        # its first event on is never a burst ahead of it: so wait for its next start, unless a round now would cost
+        # less than waiting does. Sites that are silent at times must be asked to begin with, the others only told.
+        events = next_start(best.scheme.plans(case, self._patient), case.total) - case.total
+        loud = Growth(case.alpha).loud
+        asked = sum(sites for count, sites in counts.items() if count >= loud)
+        speaking = speaking_sites(counts, events)
+        begin = 2 * asked + (1 + 1 / best.step) * max(0.0, speaking - asked)
+        return deterministic_cost(counts, case.alpha, events) <= begin + events / best.step + 2 * speaking
+
+    def affords(self, messages: int, total: float) -> bool:
+        """Telling a site costs before it saves anything: spread out, it keeps the bill near one message an event."""
+        return messages <= COMPETITIVE * total
 
     def _is_deterministic(self, case: Case) -> bool:
         return case.running is not None and isinstance(case.running.publisher, Growing)
 
     def _stay_deterministic(self, case: Case) -> Opening | Stay:
         until = ceil(case.total * PATIENCE) + 1
-        plans = [plan for scheme in self._schemes for plan in scheme.plans(case, self._patient)]
+        plans = [plans for scheme in self._schemes if (plans := scheme.plans(case, self._patient))]
         if plans:
-            until = max(until, min(map(worth_having_from, plans)))
+            first = min(worth_having_from(plan) for each in plans for plan in each)
+            until = max(first, min(until, *(next_start(each, case.total) for each in plans)))
         return Stay(until) if self._is_deterministic(case) else Opening(Deterministic.name, Growing(case.alpha, until))

@@ -23,6 +23,7 @@ class Growing(Publisher):
         self._alpha, self._unit = Fraction(repr(alpha)).as_integer_ratio()
         self._least = self._most = 0
         self.until = until
+        self.loud = self._pace.loud
 
     def pace(self, slot: int) -> Pace:
         """The same for all: it depends on the site's own count only."""
@@ -39,10 +40,6 @@ class Growing(Publisher):
         self._least += entry.known - before
         self._most += self._pace.reach(entry.known) - self._pace.reach(before)
         return self._settle()
-
-    def knows(self, entry: Entry) -> bool:
-        """While a report stands for nothing but itself."""
-        return self._pace.reach(entry.known) == entry.known
 
     def join(self, entry: Entry) -> None:
         """One more range."""

@@ -1,10 +1,7 @@
 """`dithered`: secret lattices and secret thresholds (SPEC 3.3)."""
 
 from collections.abc import Sequence
-from fractions import Fraction
-from math import ceil
 
-from countless.core.answer import midpoint
 from countless.core.dice import Dice
 from countless.core.ledger import Entry
 from countless.core.paces import Pace
@@ -33,6 +30,11 @@ class Phases(Publisher):
         self._lead = 0
         self._phase = -1
 
+    @property
+    def phase(self) -> int | None:
+        """From 0, once the round has begun."""
+        return max(0, self._phase)
+
     def pace(self, slot: int) -> Pace:
         """Each slot its own lattice."""
         return self._lattices[slot]
@@ -43,7 +45,7 @@ class Phases(Publisher):
         for entry in entries:
             bases[entry.slot] = entry.base
         self._total = departed + sum(bases)
-        self._lead = sum(self._lattices[slot].floor(base) - base for slot, base in enumerate(bases))
+        self._lead = sum(self._lattices.floor(slot, base) - base for slot, base in enumerate(bases))
         self._next_phase()
 
     def join(self, entry: Entry) -> None:
@@ -62,9 +64,9 @@ class Phases(Publisher):
         At the very point that ends a phase the public learns that this site stood on its lattice there, so the offset
         is redrawn there, before the rest of the batch is looked at. (Redrawing after the batch would let B rise.)
         """
-        step, at, redrawn = self._lattices.step, before, False
-        lattice = self._lattices[entry.slot]
-        while (point := lattice.floor(at) + step) <= entry.known:
+        lattices, slot, at, redrawn = self._lattices, entry.slot, before, False
+        step = lattices.step
+        while (point := lattices.floor(slot, at) + step) <= entry.known:
             passed = (entry.known - point) // step + 1
             needed = max(1, -((self._lead - self._goal) // step))
             if passed < needed:
@@ -74,9 +76,10 @@ class Phases(Publisher):
             self._lead += needed * step
             if not self._next_phase():
                 return OVER
-            lattice, redrawn = self._lattices.redraw(entry.slot), True
-            self._lead += lattice.floor(at) - at
-        return Consequence(repace=lattice) if redrawn else None
+            lattices.redraw(slot)
+            redrawn = True
+            self._lead += lattices.floor(slot, at) - at
+        return Consequence(repace=lattices[slot]) if redrawn else None
 
     def _next_phase(self) -> bool:
         """Announce the next answer and turn to the threshold that will end it; False if the round is over."""
@@ -84,14 +87,14 @@ class Phases(Publisher):
         if self._phase >= len(self._plan.phases):
             return False
         step, slots = self._lattices.step, len(self._lattices)
-        self._goal = ceil(Fraction(self._thresholds[self._phase]) * step - slots * (step - 1) * Fraction(1, 2))
+        over, unit = self._thresholds[self._phase].as_integer_ratio()
+        # In events: the threshold, in steps, less the half step that each slot's estimate lies above its lattice point.
+        self._goal = -((slots * (step - 1) * unit - 2 * over * step) // (2 * unit))
         self._announce()
         return True
 
     def _announce(self) -> None:
-        low, high = self._plan.answer_range(self._total, self._lattices.step, self._phase)
-        unit = low.denominator * high.denominator
-        self.estimate = midpoint(int(low * unit), int(high * unit), unit)
+        self.estimate = self._plan.answer(self._total, self._lattices.step, self._phase)
 
 
 class Dithered(Calibrated[DitheredPlan]):

@@ -28,22 +28,22 @@ class LatticePoints(Publisher):
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """Nothing but lattice points enters the estimate, not even the exact counts: their errors cancel better."""
-        self._points = departed + sum(self._lattices[entry.slot].floor(entry.base) for entry in entries)
+        self._points = departed + sum(self._lattices.floor(entry.slot, entry.base) for entry in entries)
         self._sites = len(entries)
         self._estimate()
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
         """Move one site to its new lattice point."""
-        lattice = self._lattices[entry.slot]
-        gain = lattice.floor(entry.known) - lattice.floor(before)
+        lattices, slot = self._lattices, entry.slot
+        gain = lattices.floor(slot, entry.known) - lattices.floor(slot, before)
         self._points += gain
-        self._left -= gain // lattice.step
+        self._left -= gain // lattices.step
         self._estimate()
         return OVER if self._left <= 0 else None
 
     def join(self, entry: Entry) -> None:
         """One more site."""
-        self._points += self._lattices[entry.slot].floor(entry.base)
+        self._points += self._lattices.floor(entry.slot, entry.base)
         self._sites += 1
         self._estimate()
 

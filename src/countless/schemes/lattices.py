@@ -10,26 +10,30 @@ from countless.core.paces import Lattice
 
 
 class Lattices:
-    """The lattices of one round."""
+    """The lattices of one round, kept as their offsets."""
 
-    __slots__ = ("_dice", "_lattices", "step")
+    __slots__ = ("_dice", "_offsets", "step")
 
     def __init__(self, step: int, slots: int, dice: Dice) -> None:
         self.step = step
         self._dice = dice
-        self._lattices = [Lattice(step, dice.below(step)) for _ in range(slots)]
+        self._offsets = [dice.below(step) for _ in range(slots)]
 
     def __len__(self) -> int:
-        return len(self._lattices)
+        return len(self._offsets)
 
     def __getitem__(self, slot: int) -> Lattice:
-        return self._lattices[slot]
+        """The pace of the site in this slot."""
+        return Lattice(self.step, self._offsets[slot])
+
+    def floor(self, slot: int, count: int) -> int:
+        """The last point of this slot's lattice at or below `count`; it may be negative."""
+        return count - (count - self._offsets[slot]) % self.step
 
     def shift(self, slot: int, count: int) -> None:
         """Move a free slot's lattice so that it lies around `count` as it lay around 0."""
-        self._lattices[slot] = Lattice(self.step, (self._lattices[slot].offset + count) % self.step)
+        self._offsets[slot] = (self._offsets[slot] + count) % self.step
 
-    def redraw(self, slot: int) -> Lattice:
+    def redraw(self, slot: int) -> None:
         """A fresh secret for a slot whose old one the public has just learnt."""
-        lattice = self._lattices[slot] = Lattice(self.step, self._dice.below(self.step))
-        return lattice
+        self._offsets[slot] = self._dice.below(self.step)

@@ -26,6 +26,11 @@ class NoisyPhases(Publisher):
         self._counter = PhasedCounter(shape, noise)
         self._total = 0  # at the start of the round; what joiners bring is added
 
+    @property
+    def phase(self) -> int | None:
+        """From 0."""
+        return self._counter.ended
+
     def pace(self, slot: int) -> Pace:
         """The same for all; each site draws its thresholds lazily."""
         return self._pace

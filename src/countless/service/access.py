@@ -65,11 +65,11 @@ class Access:
 
     def of(self, caller: HTTPConnection) -> Grant:
         """What this caller may do."""
-        kind, _, token = caller.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and token:
-            known = self._store.token(digest(token.strip()))
+        if "authorization" in caller.headers:
+            kind, _, token = caller.headers["authorization"].partition(" ")
+            known = self._store.token(digest(token.strip())) if kind.lower() == "bearer" else None
             return Grant(frozenset({known.scope}), known.site) if known else NOTHING
-        if self._store.tokens() or not _is_local(caller):
+        if not _is_local(caller) or self._store.has_tokens():
             return NOTHING
         return EVERYTHING
 

@@ -4,48 +4,54 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGTERM, raise_signal
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import WebSocketRoute
 from starlette.types import Lifespan
 
 from countless.errors import InvalidParameter
+from countless.service import page
 from countless.service.access import Access
-from countless.service.api import ROUTES, json, needs
+from countless.service.api import OPERATIONS
+from countless.service.history import Recorder
 from countless.service.host import Host
 from countless.service.metrics import exposition
+from countless.service.operations import Operation, document, error, json, routes_of
 from countless.service.settings import Settings
+from countless.service.shapes import Live, Ready
 from countless.service.socket import site_socket
 from countless.service.store import Store
 
 log = logging.getLogger("countless.app")
 
 STATE_FILE = "countless.sqlite"
-_TICK = 0.25  # at most, in seconds: how often the host looks at the clock
+_TICK = 1.0  # at most, in seconds: looking at 10,000 sites takes some milliseconds
 
 
 def application(lifespan: Lifespan[Starlette] | None = None) -> Starlette:
     """All routes of a coordinator."""
-    routes = [
-        *ROUTES,
-        WebSocketRoute("/api/v1/site", site_socket),
-        Route("/metrics", metrics),
-        Route("/livez", live),
-        Route("/readyz", ready),
-        Route("/healthz", ready),
-    ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    operations = (*OPERATIONS, *PROBES)
+    routes = [*routes_of(operations), *page.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse, Exception: _fail})
+    app.state.openapi = document(operations)
+    return app
 
 
 def build_app(settings: Settings) -> Starlette:
     """The application of one coordinator; its state lives in the settings' directory, or with its broker."""
     if settings.nats:
-        return _build_nats_app(settings)
+        require_nats()
+        from countless.service.nats_app import build_nats_app
+
+        return build_nats_app(settings)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -55,9 +61,11 @@ def build_app(settings: Settings) -> Starlette:
         tokens = Store(path)
         host = Host(store, settings)
         app.state.host, app.state.access = host, Access(tokens)
+        app.state.recorder, app.state.feeds = Recorder(host), 0
         tasks = [asyncio.create_task(host.run()), asyncio.create_task(_tick(host))]
         for task in tasks:
             task.add_done_callback(partial(_fail_fast, host))
+        tasks.append(asyncio.create_task(app.state.recorder.run()))
         try:
             yield
         finally:
@@ -72,12 +80,22 @@ def build_app(settings: Settings) -> Starlette:
     return application(lifespan)
 
 
-def _build_nats_app(settings: Settings) -> Starlette:
-    try:
-        from countless.service.nats_app import build_nats_app
-    except ModuleNotFoundError as error:
-        raise InvalidParameter("nats", "an address", f"used with pip install 'countless[nats]' ({error})") from None
-    return build_nats_app(settings)
+def require_nats() -> None:
+    """What talks to a broker is installed."""
+    if find_spec("nats") is None:
+        raise InvalidParameter("nats", "an address", "used with pip install 'countless[nats]'")
+
+
+async def _refuse(request: Request, problem: Exception) -> Response:
+    """What no operation of ours answers: another path, another method."""
+    assert isinstance(problem, HTTPException)  # noqa: S101 - for the type checker: starlette looks it up by its class
+    response = error(problem.detail, problem.status_code)
+    response.headers.update(problem.headers or {})
+    return response
+
+
+async def _fail(request: Request, problem: Exception) -> Response:
+    return error("internal error", 500)
 
 
 def _fail_fast(host: Host, task: "asyncio.Task[None]") -> None:
@@ -95,22 +113,40 @@ async def _tick(host: Host) -> None:
 
 
 async def live(request: Request) -> Response:
-    """The process answers."""
-    return json({"live": True})
+    """The process answers, and this is its clock."""
+    return json(Live(live=True, time=datetime.now(UTC).isoformat(timespec="milliseconds")))
 
 
 async def ready(request: Request) -> Response:
     """Whether totals can be read with confidence: not while learning after a restart, not while going down."""
     host: Host = request.app.state.host
-    learning = sum(counter.waking for counter in host.counters.values())
-    problems = [f"{learning} counters are learning"] if learning else []
+    learning = any(counter.waking for counter in host.counters.values())
+    problems = ["learning after a restart"] if learning else []
     problems += ["going down"] if host.draining else []
     problems += ["the state cannot be saved"] if host.failing else []
-    return json({"ready": not problems, "problems": problems}, 503 if problems else 200)
+    return json(Ready(not problems, problems), 503 if problems else 200)
 
 
-@needs("operator")
+async def health(request: Request) -> Response:
+    """The same as `/readyz`, under the name that others look for."""
+    return await ready(request)
+
+
 async def metrics(request: Request) -> Response:
     """Prometheus text, or OpenMetrics for whoever accepts it."""
     page, content_type = exposition(request.app.state.host, request.headers.get("accept", ""))
-    return Response(page, headers={"content-type": content_type})
+    return Response(page, headers={"content-type": content_type, "cache-control": "no-store"})
+
+
+async def openapi(request: Request) -> Response:
+    """This document."""
+    return json(request.app.state.openapi)
+
+
+PROBES = (
+    Operation("GET", "/livez", None, live, Live),
+    Operation("GET", "/readyz", None, ready, Ready, refusals=(503,)),
+    Operation("GET", "/healthz", None, health, Ready, refusals=(503,)),
+    Operation("GET", "/metrics", "operator", metrics, "text/plain"),
+    Operation("GET", "/api/v1/openapi.json", None, openapi, "application/json"),
+)

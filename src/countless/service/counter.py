@@ -5,6 +5,7 @@ The public sees an answer only when it is on the disk: a total that was shown an
 
 import asyncio
 from math import ceil, log
+from time import time
 from typing import Any, NamedTuple
 
 from countless.core.answer import Answer, State
@@ -18,6 +19,7 @@ from countless.schemes.auto import Auto
 from countless.schemes.calibrated import Calibrated
 from countless.schemes.partial_dp import PartialDP
 from countless.schemes.registry import SCHEMES
+from countless.service.overflow import home_of
 from countless.service.store import Config
 
 FEWEST = 32  # with fewer sites, traffic that reacts leaves `auto` deterministic (`countless plan`): no plan is needed
@@ -26,9 +28,11 @@ FEWEST = 32  # with fewer sites, traffic that reacts leaves `auto` deterministic
 class Traffic:
     """Messages and bytes of one counter. Bytes are its share of the frames, which counters travel in together."""
 
-    __slots__ = ("down", "down_bytes", "up", "up_bytes")
+    __slots__ = ("began", "counted_before", "down", "down_bytes", "up", "up_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, counted_before: int) -> None:
+        self.began = time()  # a restart forgets what was spent: all of this is since then
+        self.counted_before = counted_before
         self.up = self.down = 0
         self.up_bytes = self.down_bytes = 0.0
 
@@ -55,7 +59,7 @@ class Counter:
         self.departed = memory.departed if memory else 0
         self.waking = memory is not None  # restarted, and not everybody has answered yet
         self.planned_for: tuple[int, int] | None = None  # the shape for which plans have been thought of
-        self.traffic = Traffic()
+        self.traffic = Traffic(self.coordinator.known_total)
         self.visible = self.coordinator.answer
         self.news = asyncio.Event()
 
@@ -79,9 +83,9 @@ class Counter:
             self.waking = False
 
     @property
-    def line(self) -> tuple[Config, int, float, int]:
+    def figures(self) -> tuple[int, float, int]:
         """What the store keeps, beside a line for each site."""
-        return self.config, self.coordinator.round, self.coordinator.published, self.departed
+        return self.coordinator.round, self.coordinator.published, self.departed
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,7 +116,7 @@ class Counter:
             "scheme": answer.scheme,
             "round": answer.round,
             "sites": answer.sites,
-            "silent": sorted({str(site) for site in answer.silent}),
+            "silent": sorted({home_of(site) for site in answer.silent}),
             "known": self.coordinator.known_total,
             "messages": {"up": traffic.up, "down": traffic.down},
             "bytes": {"up": round(traffic.up_bytes), "down": round(traffic.down_bytes)},

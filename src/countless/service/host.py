@@ -7,15 +7,17 @@ An input goes to the core at once; what the core returns goes to the post, which
 import asyncio
 from collections import Counter as Tally
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, time
 
 from countless.core.coordinator import Outbox
-from countless.core.messages import Address, DownMessage, Report, Snapshot
+from countless.core.messages import Address, DownMessage, Report, Snapshot, StartRound
 from countless.errors import InvalidParameter, PlanError, ProtocolError, UnknownName
 from countless.service.counter import Counter
-from countless.service.lives import Life, Line, Lives
+from countless.service.lives import HEARTBEAT, Life, Line, Lives
+from countless.service.overflow import Families, spoken
 from countless.service.planner import Planner
 from countless.service.post import Post
+from countless.service.seats import Seats
 from countless.service.settings import Settings, require_config
 from countless.service.store import Config, Store
 from countless.transports.frames import (
@@ -36,14 +38,24 @@ from countless.transports.frames import (
 )
 
 _LARGEST_INCARNATION = 1 << 63
+_BIRTH = 30  # bits of an incarnation below the second in which its life began
+_PRUNE_EVERY = 60.0  # seconds
 
 
 class Host:
     """All counters, all sites."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = time,
+    ) -> None:
         self.settings = settings
         self.counters: dict[str, Counter] = {}
+        self.families = Families()
+        self._seats = Seats(settings, self.counters, self.families)
         self.lives = Lives()
         self.dropped: Tally[str] = Tally()  # connections and counters refused, by reason
         self.frame_bytes: Tally[str] = Tally(up=0, down=0)
@@ -51,6 +63,8 @@ class Host:
         self.draining = False
         self._store = store
         self._clock = clock
+        self._wall_clock = wall_clock
+        self._pruned_at = clock()
         self._post = Post(store, self.counters)
         self.planner = Planner()
         self._load()
@@ -59,11 +73,14 @@ class Host:
         now = self._clock()
         for name, (config, memory) in self._store.load().items():
             counter = self.counters[name] = Counter(name, config, memory)
+            self.families.add(name)
             for address, _ in memory.known:
-                self.lives.enter(address, now).counters.add(name)
+                said, home = spoken(name, address)
+                life = self.lives.enter(home, now)
+                life.counters[said] = life.address if home == address else address
             self._do(counter, counter.wake())
-        for address, name, _ in self._store.half_gone():
-            self.lives.enter(address, now).left.add(name)
+        for life in self.lives:
+            life.left.update(name for name, _ in self._store.buried(life.address))
 
     # Time
 
@@ -103,12 +120,14 @@ class Host:
         """Now and then: who has fallen silent, and what should be planned ahead?"""
         now = self._clock()
         for life in self.lives:
-            quiet = now - life.last_heard()
-            if quiet > self.settings.silent_after and not life.silent:
+            if not life.silent and life.overdue(now, self.settings.silent_after):
                 self._silence(life)
-            expired = 0 < self.settings.forget_after < quiet
+            expired = 0 < self.settings.forget_after < now - life.last_heard()
             if life.silent and life.counters and (expired or self.lives.superseded(life)):
                 self._bury(life)
+        if now - self._pruned_at > _PRUNE_EVERY:
+            self._pruned_at = now
+            self._post.prune(int(self._wall_clock() - self.settings.remember_for))
         self.planner.look(self.counters.values())
 
     # What connections bring
@@ -122,36 +141,43 @@ class Host:
         address = Address(hello.site, hello.incarnation)
         if address not in self.lives:
             await self.settled()
-            known = await asyncio.to_thread(self._store.buried, address)
+            known, horizon = await asyncio.to_thread(self._past, address)
             if known and address not in self.lives:
                 line.send([Buried(known)])
                 return None
+            if address.incarnation >> _BIRTH < horizon:
+                raise ProtocolError("this life began before all that is remembered of lives that ended: begin another")
             if len(self.lives) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
         life = self.lives.enter(address, self._clock())
         if life.line is not None:
             life.line.close(1008, "another connection of the same life has come")
-        life.line, line.heard, life.silent = line, self._clock(), False  # the core hears it counter by counter
+        life.line, line.heard, life.asked = line, self._clock(), None
+        life.silent = False  # the core hears it counter by counter
         for other in self.lives.named(hello.site):
             if other.silent and other is not life:
                 self._bury(other)
-        self._post.send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 / 3)))
+        self._post.send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT)))
         return life
+
+    def _past(self, address: Address) -> tuple[tuple[tuple[str, int], ...], int]:
+        return self._store.buried(address), self._store.pruned_before()
 
     def hear(self, life: Life, line: Line, items: list[UpItem], size: int) -> None:
         """A frame of `size` bytes. A ProtocolError leaves everything as it was before the offending item."""
         if life.line is not line:
             return
-        line.heard = self._clock()
+        line.heard, life.asked = self._clock(), None
         share = size / max(1, len(items))
         for item in items:
-            if isinstance(item, Report | Snapshot | Leave):
-                if item.counter not in line.void:
-                    self._message(life, line, item, share)
+            if isinstance(item, (Report, Snapshot)):
+                self._message(life, line, item, share)
             elif isinstance(item, Join):
                 self._join(life, line, item, share)
             elif isinstance(item, Sync):
                 self._post.send(line, Synced(item.number))
+            elif isinstance(item, Leave):
+                self._leave(life, line, item, share)
             else:
                 raise ProtocolError("a second hello")
 
@@ -166,58 +192,74 @@ class Host:
         """A connection has gone; the life may come back on another."""
         self._post.lost(line)
         if life.line is line:
-            life.heard, life.line = life.last_heard(), None
+            life.heard = life.last_heard() if life.silent else self._clock()  # hanging up is a sign of life too
+            life.line = life.asked = None
             if not life.counters:
                 self.lives.remove(life)
 
     def _join(self, life: Life, line: Line, join: Join, size: float) -> None:
         if join.counter in life.left:  # it did not hear that its last word had arrived
-            line.void.add(join.counter)
+            self._ignore(line, join.counter)
             return self._post.send(line, Left(join.counter))
         try:
-            counter = self._counter_for(life, join.counter)
-            if (
-                join.round > counter.coordinator.round
-            ):  # this coordinator has lost its memory, or the counter was deleted
-                line.void.add(join.counter)
+            counter, address = self._seats.offer(life, join.counter, self.create)
+            if join.round > counter.coordinator.round:  # this coordinator has lost its memory, or it was deleted
+                self._ignore(line, join.counter)
                 return self._post.send(line, Again(join.counter, keep=True))
-            outbox = counter.coordinator.join(life.address, Snapshot(*join))
+            outbox = counter.coordinator.join(address, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self.dropped["counter refused"] += 1
-            line.void.add(join.counter)
+            self._ignore(line, join.counter)
             return self._post.send(line, Refused(join.counter, str(error)))
         line.void.discard(join.counter)
-        life.counters.add(join.counter)
-        self._heard(counter, life, size)
+        life.counters[join.counter] = address
+        self._heard(counter, address, size)
         return self._do(counter, outbox)
 
-    def _counter_for(self, life: Life, name: str) -> Counter:
-        if len(life.counters) >= self.settings.max_counters_per_site and name not in life.counters:
-            raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
-        return self.counters.get(name) or self.create(name, self.settings.defaults)
+    def _ignore(self, line: Line, name: str) -> None:
+        """Until it is joined anew."""
+        if len(line.void) >= self.settings.max_counters_per_site:
+            raise ProtocolError("too many counters that are not taken in (max_counters_per_site)")
+        line.void.add(name)
 
-    def _message(self, life: Life, line: Line, message: Report | Snapshot | Leave, size: float) -> None:
-        if message.counter in life.left:
-            return self._post.send(line, Left(message.counter))
-        if message.counter not in life.counters:
-            raise ProtocolError(f"site {life.address.site!r} has not joined {message.counter!r}")
-        counter = self.counters[message.counter]
-        if not isinstance(message, Leave):
-            outbox = counter.coordinator.receive(life.address, message)
-            self._heard(counter, life, size)
-            return self._do(counter, outbox)
-        known = max(message.count, counter.coordinator.known_of(life.address))
-        outbox = counter.coordinator.leave(life.address, Snapshot(*message))
-        self._heard(counter, life, size)
-        life.left.add(message.counter)
-        self._gone(counter, life, known)
-        self._do(counter, outbox)
-        return self._post.send(line, Left(message.counter))
+    def _message(self, life: Life, line: Line, message: Report | Snapshot, size: float) -> None:
+        name = message.counter
+        if name in line.void:
+            return None
+        address = life.counters.get(name)
+        if address is life.address:
+            counter = self.counters[name]
+        elif address is not None:
+            counter, address = self._seats.of(life, name)
+        elif name in life.left:
+            return self._post.send(line, Left(name))
+        else:
+            raise ProtocolError(f"site {life.address.site!r} has not joined {name!r}")
+        outbox = counter.coordinator.receive(address, message)
+        self._heard(counter, address, size)
+        return self._do(counter, outbox) if outbox else None
 
-    def _heard(self, counter: Counter, life: Life, size: float) -> None:
-        counter.traffic.up += 1
-        counter.traffic.up_bytes += size
-        self._post.heard(counter.name, life.address)
+    def _leave(self, life: Life, line: Line, farewell: Leave, size: float) -> None:
+        name = farewell.counter
+        if name in line.void:
+            return
+        if name not in life.left:
+            if name not in life.counters:
+                raise ProtocolError(f"site {life.address.site!r} has not joined {name!r}")
+            counter, address = self._seats.of(life, name)
+            known = max(farewell.count, counter.coordinator.known_of(address))
+            outbox = counter.coordinator.leave(address, Snapshot(*farewell))
+            self._heard(counter, address, size)
+            life.left.add(name)
+            self._gone(counter, life, name, known)
+            self._do(counter, outbox)
+        self._post.send(line, Left(name))
+
+    def _heard(self, counter: Counter, address: Address, size: float) -> None:
+        traffic = counter.traffic
+        traffic.up += 1
+        traffic.up_bytes += size
+        self._post.heard(counter.name, address)
 
     # Silence, and the end of a life
 
@@ -226,22 +268,21 @@ class Host:
         if life.line is not None:
             life.line.close(1001, "no sign of life")
             self.lost(life, life.line)
-        for name in life.counters:
-            self._do(self.counters[name], self.counters[name].coordinator.silence(life.address))
+        for _, counter, address in self._seats.all(life):
+            self._do(counter, counter.coordinator.silence(address))
 
     def _bury(self, life: Life) -> None:
-        for name in sorted(life.counters):
-            counter = self.counters[name]
-            known = counter.coordinator.known_of(life.address)
-            outbox = counter.coordinator.leave(life.address, Snapshot(name, counter.coordinator.round, known))
-            self._gone(counter, life, known)
+        for name, counter, address in self._seats.all(life):
+            known = counter.coordinator.known_of(address)
+            outbox = counter.coordinator.leave(address, Snapshot(name, counter.coordinator.round, known))
+            self._gone(counter, life, name, known)
             self._do(counter, outbox)
         self.lives.remove(life)
 
-    def _gone(self, counter: Counter, life: Life, known: int) -> None:
-        life.counters.discard(counter.name)
+    def _gone(self, counter: Counter, life: Life, name: str, known: int) -> None:
+        address = life.counters.pop(name)
         counter.departed += known
-        self._post.gone(counter.name, life.address, known)
+        self._post.gone((counter.name, address), (name, life.address), known)
 
     # What operators ask for
 
@@ -261,10 +302,10 @@ class Host:
         require_config(config)
         if name in self.counters:
             raise InvalidParameter("counter", name, "a name that is not taken")
-        if len(self.counters) >= self.settings.max_counters:
-            raise InvalidParameter("counter", name, f"one of at most {self.settings.max_counters} (max_counters)")
+        self._seats.require_room(name)
         counter = self.counters[name] = Counter(name, config)
-        self._do(counter, [])
+        self.families.add(name)
+        self._post.configured(name, config)
         return counter
 
     def configure(self, name: str, config: Config) -> Counter:
@@ -276,24 +317,26 @@ class Host:
         if config == before.config:
             return before
         counter = self.counters[name] = before.reconfigured(config)
+        self._post.configured(name, config)
         self._do(counter, counter.wake())
         for life in self.lives:
-            if life.silent and name in life.counters:
-                self._do(counter, counter.coordinator.silence(life.address))
+            for said in self._seats.names(life, counter) if life.silent else ():
+                self._do(counter, counter.coordinator.silence(life.counters[said]))
         return counter
 
     def delete(self, name: str) -> None:
         """Forget a counter. Sites that are connected begin again from nothing."""
         counter = self.counter(name)
-        del self.counters[name]
-        self._post.deleted(name)
         for life in self.lives:
-            life.left.discard(name)
-            if name in life.counters:
-                life.counters.discard(name)
+            for said in self._seats.names(life, counter):
+                del life.counters[said]
                 if life.line is not None:
-                    life.line.void.add(name)
-                    self._post.send(life.line, Again(name, keep=False))
+                    life.line.void.add(said)
+                    self._post.send(life.line, Again(said, keep=False))
+            life.left.discard(name)
+        del self.counters[name]
+        self.families.remove(name)
+        self._post.deleted(name)
         counter.news.set()
 
     def forget(self, site: str) -> int:
@@ -308,7 +351,10 @@ class Host:
     def _do(self, counter: Counter, outbox: Outbox) -> None:
         self._post.touched(counter.name)
         for address, message in outbox:
-            life = self.lives.get(address)
-            if life is not None and life.line is not None and counter.name not in life.line.void:
+            name, home = spoken(counter.name, address)
+            life = self.lives.get(home)
+            if life is not None and life.line is not None and name not in life.line.void:
                 counter.traffic.down += 1
-                self._post.send(life.line, message)
+                if isinstance(message, StartRound) and life.asked is None:
+                    life.asked = self._clock()
+                self._post.send(life.line, message if name == counter.name else message._replace(counter=name))

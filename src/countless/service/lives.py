@@ -12,6 +12,10 @@ from typing import Protocol
 from countless.core.messages import Address
 from countless.transports.frames import DownItem
 
+# A sign of life costs two frames, and says only that nothing has happened. A process that dies hangs up, which is seen
+# at once; these are for the others: a machine without power, a network that is cut.
+HEARTBEAT = 3
+
 
 class Line(Protocol):
     """An open connection, as the host sees it."""
@@ -29,14 +33,15 @@ class Line(Protocol):
 class Life:
     """One life of one site."""
 
-    __slots__ = ("address", "counters", "heard", "left", "line", "silent")
+    __slots__ = ("address", "asked", "counters", "heard", "left", "line", "silent")
 
     def __init__(self, address: Address, heard: float) -> None:
         self.address = address
-        self.counters: set[str] = set()
+        self.counters: dict[str, Address] = {}  # by the names it uses: its address in the counter, mostly its own
         self.left: set[str] = set()  # counters it has left in good order
         self.line: Line | None = None
         self.heard = heard
+        self.asked: float | None = None  # since when it owes an answer
         self.silent = False
 
     @property
@@ -47,6 +52,14 @@ class Life:
     def last_heard(self) -> float:
         """When it last gave a sign of life."""
         return max(self.heard, self.line.heard) if self.line else self.heard
+
+    def overdue(self, now: float, silent_after: float) -> bool:
+        """Whether a sign of life should have come. Who has hung up, or owes an answer, is given `silent_after`; who is
+        connected and has nothing to say speaks every `HEARTBEAT` times that, and may be late.
+        """
+        if self.asked is not None and now - self.asked > silent_after:
+            return True
+        return now - self.last_heard() > silent_after * (1 if self.line is None else HEARTBEAT + 2)
 
 
 class Lives:

@@ -49,6 +49,11 @@ class HostCollector(Collector):
         messages = CounterMetricFamily("countless_messages", "Messages.", labels=["counter", "direction"])
         size = CounterMetricFamily("countless_message_bytes", "Bytes of all frames.", labels=["direction"])
         dropped = CounterMetricFamily("countless_dropped", "Connections and counters refused.", labels=["reason"])
+        overflow = CounterMetricFamily(
+            "countless_label_overflow", "Labelled series that were counted in the overflow series.", labels=["counter"]
+        )
+        for family, number in self._host.families.overflowed.items():
+            overflow.add_metric([family], number)
         for name, counter in self._host.counters.items():
             messages.add_metric([name, "up"], counter.traffic.up)
             messages.add_metric([name, "down"], counter.traffic.down)
@@ -56,7 +61,7 @@ class HostCollector(Collector):
             size.add_metric([direction], number)
         for reason, number in self._host.dropped.items():
             dropped.add_metric([reason], number)
-        yield from (messages, size, dropped)
+        yield from (messages, size, dropped, overflow)
 
     def _sites(self) -> Iterator[Metric]:
         sites = GaugeMetricFamily("countless_sites", "Sites by state.", labels=["state"])

@@ -4,18 +4,38 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from time import monotonic
+from typing import cast
 
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from countless.core.messages import Address
 from countless.service.access import Access
 from countless.service.app import application
 from countless.service.counter import Counter
+from countless.service.history import Recorder
 from countless.service.host import Host
-from countless.service.lives import Life
+from countless.service.lives import Life, Lives
 from countless.service.nats_front import Front, PassedOn
 from countless.service.nats_member import Member
+from countless.service.overflow import Families
 from countless.service.settings import Settings
+
+
+class LivesTogether:
+    """Of several shards: a life is there once for each."""
+
+    def __init__(self, parts: list[Lives]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[Life]:
+        return (life for lives in self._parts for life in lives)
+
+    def get(self, address: Address) -> Life | None:
+        """Where it was heard last: the page shows it once."""
+        found = [life for lives in self._parts if (life := lives.get(address)) is not None]
+        return max(found, key=Life.last_heard, default=None)
 
 
 class Together:
@@ -36,9 +56,17 @@ class Together:
         return {name: counter for host in self._hosts for name, counter in host.counters.items()}
 
     @property
-    def lives(self) -> Iterator[Life]:
-        """Of all our shards: a life is there once for each."""
-        return (life for host in self._hosts for life in host.lives)
+    def lives(self) -> "LivesTogether":
+        """Of all our shards."""
+        return LivesTogether([host.lives for host in self._hosts])
+
+    @property
+    def families(self) -> Families:
+        """Of all our shards. A family is in one of them."""
+        together = Families()
+        for host in self._hosts:
+            together.overflowed += host.families.overflowed
+        return together
 
     @property
     def frame_bytes(self) -> Tally[str]:
@@ -57,6 +85,10 @@ class Together:
             return "the lease has run out: the broker does not answer"
         return self._member.failing or next((host.failing for host in self._hosts if host.failing), None)
 
+    def now(self) -> float:
+        """The clock of all our hosts."""
+        return monotonic()
+
     def drain(self) -> None:
         """Nobody new comes in."""
         self._member.drain()
@@ -71,22 +103,27 @@ def build_nats_app(settings: Settings) -> Starlette:
         return app
 
     member, local = Member(settings, app_for), application()
+    together = Together(member, settings)
+    recorder = Recorder(cast(Host, together))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await member.join()
         beating = asyncio.create_task(member.run())
         beating.add_done_callback(member.look)
+        recording = asyncio.create_task(recorder.run())
         try:
             yield
         finally:
             member.drain()
             beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            recording.cancel()
+            await asyncio.gather(beating, recording, return_exceptions=True)
             await member.leave()
 
     access = Access(member.tokens)
     app = Starlette(routes=[Mount("/", Front(member, access, local))], lifespan=lifespan)
     for each in (app, local):
-        each.state.host, each.state.access = Together(member, settings), access
+        each.state.host, each.state.access = together, access
+    local.state.recorder, local.state.feeds = recorder, 0
     return app

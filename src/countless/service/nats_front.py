@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from countless.service.access import NOTHING, Access, Grant
-from countless.service.api import error, json
 from countless.service.nats_member import Member
 from countless.service.nats_tunnel import Call, Unreachable, pass_on, run_call
+from countless.service.operations import error, json
 from countless.transports.nats import shard_of
 
 _ABOUT_ONE = ("counters", "operator", "watch")

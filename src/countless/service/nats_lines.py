@@ -16,7 +16,6 @@ from countless.errors import ProtocolError
 from countless.service.host import Host
 from countless.service.lives import Life
 from countless.service.nats_fan import fan_out
-from countless.service.socket import Budget
 from countless.transports import nats
 from countless.transports.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
@@ -24,6 +23,22 @@ log = logging.getLogger("countless.nats")
 
 Publish = Callable[[str, bytes], Awaitable[None]]
 _MOST_WAITING = 1000  # frames from a site whose hello is still being looked at
+
+
+class Budget:
+    """How many messages a site may send. Over a broker nobody can be kept waiting: whoever sends more is cut off."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._left = 4.0 * per_second  # a site that comes back says a few words on each of its counters
+        self._then = monotonic()
+
+    def spend(self, messages: int) -> bool:
+        """False: that was too much."""
+        now = monotonic()
+        self._left = min(4.0 * self._per_second, self._left + (now - self._then) * self._per_second) - messages
+        self._then = now
+        return self._left >= 0
 
 
 class NatsLine:
@@ -129,7 +144,7 @@ class NatsLines:
         self.host.frame_bytes["up"] += len(frame)
         items: list[UpItem] = decode_up(frame)
         self.host.hear(line.life, line, items, len(frame))
-        if line.budget.spend(len(items)) > 0:  # nothing is lost: it comes back after a pause, and says it again
+        if not line.budget.spend(len(items)):  # nothing is lost: it comes back after a pause, and says it again
             self.host.dropped["too many messages"] += 1
             line.close(1008, "too many messages (max_messages_per_second)")
 

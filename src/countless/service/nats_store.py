@@ -12,6 +12,7 @@ everything is written as one record, and what came before is purged.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from time import time
 from typing import Any
 
 import msgspec
@@ -20,9 +21,9 @@ from nats.js import JetStreamContext
 from nats.js.api import Header
 from nats.js.errors import APIError, NotFoundError
 
-from countless.core.messages import Address
 from countless.errors import CountlessError
-from countless.service.store import Changes, Config, Store, StoreError, to_number
+from countless.service.nats_records import Body, Record, changes_of, decode_body, decode_record, plain_of
+from countless.service.store import Changes, Store, StoreError
 
 STREAM = "COUNTLESS"
 SUBJECTS = "countless.log.*"
@@ -41,21 +42,21 @@ class BrokerAway(StoreError):
     """Nothing can be saved at present."""
 
 
-class Record(msgspec.Struct, array_like=True, frozen=True):
-    """One part of what one save writes."""
-
-    session: str
-    number: int
-    part: int
-    parts: int
-    body: bytes
-
-
 class NatsStore(Store):
     """What was appended to the log, as a database in memory; a save is on the log before it is there."""
 
-    def __init__(self, stream: JetStreamContext, shard: int, session: str, leased: Callable[[], bool]) -> None:
-        super().__init__(None)
+    def __init__(
+        self,
+        stream: JetStreamContext,
+        shard: int,
+        session: str,
+        leased: Callable[[], bool],
+        wall_clock: Callable[[], float] = time,
+    ) -> None:
+        # The copy must not depend on when the log is read: its clock is the time of the record that is taken in.
+        super().__init__(None, lambda: self._at)
+        self._at = 0
+        self._now = wall_clock
         self._stream = stream
         self._subject = f"countless.log.{shard}"
         self._session = session
@@ -76,7 +77,7 @@ class NatsStore(Store):
             await self._read()
             self._number += 1
             with suppress(Deposed):  # the owner before was faster once more
-                return await self._append(Record(self._session, self._number, 0, 1, _encode(Changes())))
+                return await self._append(Record(self._session, self._number, 0, 1, msgspec.msgpack.encode(Body([]))))
         raise BrokerAway("the owner before writes faster than its log can be read")
 
     async def _read(self) -> None:
@@ -87,14 +88,22 @@ class NatsStore(Store):
                 return
             self._last = message.seq or 0
             self._messages += 1
-            self._fold(_record(message.data))
+            self._fold(decode_record(message.data))
 
     def _fold(self, record: Record) -> None:
         if record.part == 0:
             self._read_parts = []
         self._read_parts.append(record)
         if record.part == record.parts - 1 and len(self._read_parts) == record.parts:
-            super().save(_decode(b"".join(part.body for part in self._read_parts)))
+            self._take_in(decode_body(b"".join(part.body for part in self._read_parts)))
+
+    def _take_in(self, body: Body) -> None:
+        for plain in body.saves:
+            self._at = plain.at
+            super().save(changes_of(plain))
+        if body.pruned_before:
+            with self._transaction():
+                self._pruned(body.pruned_before)
 
     # Saving
 
@@ -105,20 +114,21 @@ class NatsStore(Store):
         self._saving = None
         if self._messages > _PURGE_AFTER:
             with suppress(BrokerAway):  # what is left of it goes before the next save
-                self._wait_for(self._write_everything(self.everything()))
+                whole = [plain_of(changes, at) for at, changes in self.everything().items()]
+                self._wait_for(self._write_everything(Body(whole, self.pruned_before())))
 
     def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _save(self, changes: Changes) -> None:
         if changes is not self._saving:  # else it is another attempt
-            self._saving = changes
-            self._rest += self._records(changes)
+            self._saving, self._at = changes, int(self._now())
+            self._rest += self._records(Body([plain_of(changes, self._at)]))
         await self._append_rest()
         if not self._leased():
             raise BrokerAway("the lease has run out, and could not be renewed yet")
 
-    async def _write_everything(self, everything: Changes) -> None:
+    async def _write_everything(self, everything: Body) -> None:
         """Instead of all that was written before."""
         before, parts = self._last, self._records(everything)
         self._rest += parts
@@ -127,8 +137,8 @@ class NatsStore(Store):
         with suppress(NatsError, TimeoutError, OSError):  # next time, then
             await self._stream.purge_stream(STREAM, seq=before + 1, subject=self._subject)
 
-    def _records(self, changes: Changes) -> list[Record]:
-        body = _encode(changes)
+    def _records(self, content: Body) -> list[Record]:
+        body = msgspec.msgpack.encode(content)
         self._number += 1
         starts = range(0, len(body), _PART)
         return [
@@ -161,48 +171,7 @@ class NatsStore(Store):
             last = await self._stream.get_last_msg(STREAM, self._subject)
         except (NatsError, TimeoutError, OSError) as error:
             raise BrokerAway(f"the broker does not answer: {error!r}") from error
-        found = _record(last.data)
+        found = decode_record(last.data)
         if (found.session, found.number, found.part) != (record.session, record.number, record.part):
             raise Deposed(f"{self._subject} was taken over by another coordinator")
         self._last = last.seq or 0
-
-
-class _Plain(msgspec.Struct, array_like=True):
-    """`Changes` as they are written. Counts are unbounded: they are text."""
-
-    counters: list[tuple[str, float, float, str, str, int, int, str, str]]
-    known: list[tuple[str, str, int, str]]
-    gone: list[tuple[str, str, int, str]]
-    deleted: list[str]
-
-
-def _encode(changes: Changes) -> bytes:
-    counters = [
-        (name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap, number, repr(published), str(departed))
-        for name, (c, number, published, departed) in changes.counters.items()
-    ]
-    return msgspec.msgpack.encode(_Plain(counters, _lines(changes.known), _lines(changes.gone), changes.deleted))
-
-
-def _lines(table: dict[tuple[str, Address], int]) -> list[tuple[str, str, int, str]]:
-    return [(counter, str(site), incarnation, str(count)) for (counter, (site, incarnation)), count in table.items()]
-
-
-def _decode(body: bytes) -> Changes:
-    plain = msgspec.msgpack.decode(body, type=_Plain)
-    return Changes(
-        {
-            name: (Config(alpha, delta, scheme, adversary, cap), number, to_number(published), int(departed))
-            for name, alpha, delta, scheme, adversary, cap, number, published, departed in plain.counters
-        },
-        {(counter, Address(site, life)): int(count) for counter, site, life, count in plain.known},
-        {(counter, Address(site, life)): int(count) for counter, site, life, count in plain.gone},
-        plain.deleted,
-    )
-
-
-def _record(data: Any) -> Record:
-    try:
-        return msgspec.msgpack.decode(data or b"", type=Record)
-    except msgspec.DecodeError as error:
-        raise StoreError(f"the stream {STREAM} holds something that Countless has not written: {error}") from None

@@ -40,6 +40,10 @@ class NatsTokens(Store):
         """The token with this digest, if there is one."""
         return self._tokens.get(digest)
 
+    def has_tokens(self) -> bool:
+        """Whether there is any."""
+        return bool(self._tokens)
+
     def tokens(self) -> list[Token]:
         """All of them."""
         return sorted(self._tokens.values(), key=lambda token: (token.created, token.label))

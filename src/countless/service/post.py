@@ -12,11 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from countless.core.answer import Answer
 from countless.core.messages import Address
 from countless.service.counter import Counter
+from countless.service.journal import Seat
 from countless.service.lives import Line
-from countless.service.store import Changes, Store, StoreError
-from countless.transports.frames import DownItem
+from countless.service.store import Changes, Config, Store, StoreError
+from countless.transports.frames import DownItem, Synced
 
 log = logging.getLogger("countless.post")
+
+MOST_WAITING = 100_000  # items for one site, to be saved or to be sent: more than it has counters, several times
 
 
 class Post:
@@ -27,7 +30,7 @@ class Post:
         self._store = store
         self._counters = counters
         self._changes = Changes()
-        self._dirty: set[tuple[str, Address]] = set()
+        self._dirty: set[Seat] = set()
         self._touched: set[str] = set()
         self._outgoing: dict[Line, list[DownItem]] = {}
         self._work = asyncio.Event()
@@ -42,24 +45,46 @@ class Post:
         self._work.set()
 
     def heard(self, name: str, address: Address) -> None:
-        """More may be known of a site."""
+        """More may be known of a site, and so the counter may have another answer."""
         self._dirty.add((name, address))
+        self._touched.add(name)
+        self._work.set()
 
-    def gone(self, name: str, address: Address, known: int) -> None:
-        """A site is gone, and this is what it brought."""
-        self._changes.gone[name, address] = known
-        self._dirty.discard((name, address))
+    def configured(self, name: str, config: Config) -> None:
+        """A counter is new, or has other rules."""
+        self._changes.configs[name] = config
+        self.touched(name)
+
+    def gone(self, seat: Seat, said: Seat, known: int) -> None:
+        """A seat is empty; what its life, by the name it used itself, had brought there."""
+        self._changes.gone[said] = known
+        self._changes.known[seat] = None
+        self._dirty.discard(seat)
+
+    def prune(self, before: int) -> None:
+        """Lives that ended before this second need not be remembered any longer."""
+        self._changes.prune = before
+        self._work.set()
 
     def deleted(self, name: str) -> None:
         """A counter is no more."""
         self._changes.deleted.append(name)
+        self._changes.configs.pop(name, None)
         self._changes.gone = {key: known for key, known in self._changes.gone.items() if key[0] != name}
+        self._changes.known = {key: known for key, known in self._changes.known.items() if key[0] != name}
         self._dirty = {key for key in self._dirty if key[0] != name}
         self._work.set()
 
     def send(self, line: Line, item: DownItem) -> None:
         """To be sent, once all that has happened so far is saved."""
-        self._outgoing.setdefault(line, []).append(item)
+        items = self._outgoing.setdefault(line, [])
+        if items and isinstance(item, Synced) and isinstance(items[-1], Synced):
+            items[-1] = item  # it says all that the one before it says
+        else:
+            items.append(item)
+        if len(items) > MOST_WAITING:  # nothing can be saved, and it goes on asking
+            items.clear()
+            line.close(1008, "asks more than can be answered at present")
         self._work.set()
 
     def lost(self, line: Line) -> None:
@@ -99,7 +124,7 @@ class Post:
             except (
                 sqlite3.Error,
                 StoreError,
-            ) as error:  # a full disk, or the broker is away: nothing is sent until then
+            ) as error:  # a full disk, or the broker is away
                 if self.failing is None:
                     log.exception("cannot save the state; nothing is sent until it can be saved")
                 self.failing = str(error)
@@ -114,7 +139,7 @@ class Post:
         answers = []
         for name in self._touched & self._counters.keys():
             counter = self._counters[name]
-            changes.counters[name] = counter.line
+            changes.counters[name] = counter.figures
             answers.append((counter, counter.coordinator.answer))
         for name, address in self._dirty:
             changes.known[name, address] = self._counters[name].coordinator.known_of(address)

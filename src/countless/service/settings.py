@@ -15,8 +15,10 @@ from countless.service.store import Config
 from countless.transports.nats_address import Broker
 
 PORT = 2686  # COUN on a telephone
+LEAST_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
+LEAST_DELTA = 1e-15  # less than what the memory of the machine itself gets wrong in a life
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATIONS = frozenset({"silent_after", "forget_after", "nats_lease"})
+_DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "nats_lease"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,11 @@ class Settings:
     tls_key: str = ""
     tls_client_ca: str = ""  # and with this one, only to clients whose certificate it has signed
     allow_plaintext: bool = False  # beyond loopback, tokens and counts would travel for everybody to read
-    silent_after: float = 10.0  # seconds without a sign of life until an answer says that a site is silent
+    silent_after: float = 10.0  # seconds until a site that hung up or owes an answer is silent; five times that if idle
     forget_after: float = 0.0  # seconds of silence after which a site is given up, its last known count kept; 0: never
+    remember_for: float = (
+        365 * 86400.0
+    )  # seconds a life that ended is remembered, lest it be counted twice if it returns
     alpha: float = 0.01  # for counters nobody configured
     delta: float = 0.05
     scheme: str = "auto"
@@ -60,6 +65,8 @@ class Settings:
             raise InvalidParameter("silent_after", self.silent_after, "a duration of less than a day, such as 10s")
         if not self.forget_after >= 0:
             raise InvalidParameter("forget_after", self.forget_after, "a duration such as 30d, or 0 for never")
+        if not 86_400 <= self.remember_for < 1e10:
+            raise InvalidParameter("remember_for", self.remember_for, "a duration of at least a day, such as 365d")
         require_config(self.defaults)
 
     @property
@@ -90,10 +97,10 @@ class Settings:
 
 def require_config(config: Config) -> None:
     """Refuse what no coordinator can run with."""
-    if not (isinstance(config.alpha, float) and 0 < config.alpha < 0.5):
-        raise InvalidParameter("alpha", config.alpha, "between 0 and 1/2, both excluded")
-    if not (isinstance(config.delta, float) and 0 < config.delta < 1):
-        raise InvalidParameter("delta", config.delta, "between 0 and 1, both excluded")
+    if not (isinstance(config.alpha, float) and LEAST_ALPHA <= config.alpha < 0.5):
+        raise InvalidParameter("alpha", config.alpha, f"at least {LEAST_ALPHA} and less than 0.5")
+    if not (isinstance(config.delta, float) and LEAST_DELTA <= config.delta < 1):
+        raise InvalidParameter("delta", config.delta, f"at least {LEAST_DELTA} and less than 1")
     if config.scheme not in (Auto.name, *SCHEMES):
         raise InvalidParameter("scheme", config.scheme, f"one of: {', '.join((Auto.name, *SCHEMES))}")
     require_adversary(config.adversary)
@@ -146,7 +153,8 @@ def _typed(name: str, value: object) -> Any:
             return kind(value)
     except (ValueError, KeyError, OverflowError):
         pass
-    raise InvalidParameter(name, value, f"of type {kind.__name__}")
+    wanted = "a duration such as 500ms, 10s or 30d" if name in _DURATIONS else f"of type {kind.__name__}"
+    raise InvalidParameter(name, value, wanted)
 
 
 def seconds(value: object) -> float:

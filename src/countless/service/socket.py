@@ -12,11 +12,12 @@ from countless.errors import ProtocolError
 from countless.service.access import Access, Grant
 from countless.service.host import Host
 from countless.service.lives import Life
+from countless.service.post import MOST_WAITING
+from countless.service.wire import SINK, TROUBLE
 from countless.transports.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
 log = logging.getLogger("countless.socket")
 
-_MOST_WAITING = 100_000  # items for a site that does not read: beyond this it is cut off, and asks again later
 _HANDSHAKE = 10.0  # seconds until a connection has said who it is
 
 
@@ -35,7 +36,7 @@ class SocketLine:
     def send(self, items: list[DownItem]) -> None:
         """Queue what is to be sent."""
         self._waiting += items
-        if len(self._waiting) > _MOST_WAITING:
+        if len(self._waiting) > MOST_WAITING:
             self._waiting.clear()
             self.close(1008, "does not read what it is sent")
         self._wake.set()
@@ -63,20 +64,36 @@ class SocketLine:
                 return
 
 
-class Budget:
-    """How many messages a site may send. Whoever sends more is not cut off but kept waiting: TCP holds it back."""
+class Intake:
+    """From frames to the host, no faster than a site may send: whoever sends more is kept waiting by TCP."""
 
-    def __init__(self, per_second: int) -> None:
-        self._per_second = per_second
-        self._left = 4.0 * per_second  # a site that comes back says a few words on each of its counters
+    __slots__ = ("_host", "_left", "_life", "_line", "_per_second", "_then")
+
+    def __init__(self, host: Host, life: Life, line: SocketLine) -> None:
+        self._host, self._life, self._line = host, life, line
+        self._per_second = host.settings.max_messages_per_second
+        self._left = 4.0 * self._per_second  # a site that comes back says a few words on each of its counters
         self._then = monotonic()
 
-    def spend(self, messages: int) -> float:
+    def take(self, frame: bytes) -> float:
         """How long to wait, in seconds, before more is read."""
+        self._host.frame_bytes["up"] += len(frame)
+        items = decode_up(frame)
+        return self.hear(items, len(frame))
+
+    def hear(self, items: list[UpItem], size: int) -> float:
+        """The same for a frame that was read already."""
+        self._host.hear(self._life, self._line, items, size)
+        self._left -= len(items)
+        return self._borrow() if self._left < 0 else 0.0
+
+    def _borrow(self) -> float:
         now = monotonic()
-        self._left = min(4.0 * self._per_second, self._left + (now - self._then) * self._per_second) - messages
-        self._then = now
-        return max(0.0, -self._left / self._per_second)
+        earned = min(4.0 * self._per_second, (now - self._then) * self._per_second)
+        self._left, self._then = self._left + earned, now
+        seconds = max(0.0, -self._left / self._per_second)
+        self._line.heard = now + seconds  # it is our doing that the site is not heard
+        return seconds
 
 
 async def site_socket(websocket: WebSocket) -> None:
@@ -129,27 +146,24 @@ async def _hang_up(host: Host, line: SocketLine, writer: asyncio.Task[None], err
 
 async def _read(websocket: WebSocket, host: Host, grant: Grant, line: SocketLine) -> None:
     async with asyncio.timeout(_HANDSHAKE):
-        items, size = await _frame(websocket, host)
+        frame = await _frame(websocket)
+        host.frame_bytes["up"] += len(frame)
+        items, size = decode_up(frame), len(frame)
         life = await _introduce(host, grant, line, items)
     if life is None:
         await websocket.receive()  # it has been told that its life is over, and will hang up
         return
-    budget = Budget(host.settings.max_messages_per_second)
     try:
-        host.hear(life, line, items[1:], size)
+        intake = Intake(host, life, line)
+        pause = intake.hear(items[1:], size)
+        connect_sink = websocket.scope.get("extensions", {}).get(SINK)
+        if connect_sink is not None:  # from now on only what the sink does not take comes to the queue
+            connect_sink(intake.take)
         while True:
-            await _pause(line, budget.spend(len(items)), host.settings.silent_after)
-            items, size = await _frame(websocket, host)
-            host.hear(life, line, items, size)
+            await asyncio.sleep(pause)
+            pause = intake.take(await _frame(websocket))
     finally:
         host.lost(life, line)
-
-
-async def _pause(line: SocketLine, seconds: float, patience: float) -> None:
-    while seconds > 0:  # it is our doing that the site is not heard
-        await asyncio.sleep(min(seconds, patience / 4))
-        seconds -= patience / 4
-        line.heard = monotonic()
 
 
 async def _introduce(host: Host, grant: Grant, line: SocketLine, items: list[UpItem]) -> Life | None:
@@ -160,12 +174,13 @@ async def _introduce(host: Host, grant: Grant, line: SocketLine, items: list[UpI
     return await host.hello(line, items[0])
 
 
-async def _frame(websocket: WebSocket, host: Host) -> tuple[list[UpItem], int]:
+async def _frame(websocket: WebSocket) -> bytes:
     message = await websocket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
-    data = message.get("bytes")
+    if TROUBLE in message:  # in the sink
+        raise message[TROUBLE]
+    data: bytes | None = message.get("bytes")
     if data is None:
         raise ProtocolError("frames are binary")
-    host.frame_bytes["up"] += len(data)
-    return decode_up(data), len(data)
+    return data

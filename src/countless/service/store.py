@@ -4,22 +4,27 @@ The core's rule is *save before send*: what a coordinator returned may leave the
 the disk. A `Memory` has a line for each site, but one input changes only the line of the site that spoke, so a save is
 a list of changed lines, and many inputs share one transaction.
 
-Counts are unbounded, and SQLite's integers are not: they are kept as decimal text.
+What changes all the time goes to the journal first (`journal.py`); what is rare goes to its table at once.
+
+Counts are unbounded, and SQLite's integers are not: in the tables they are decimal text.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from time import time
 
 from countless.core.coordinator import Memory
 from countless.core.messages import Address
 from countless.errors import CountlessError
+from countless.service.journal import Figures, Journal, Lines, Seat, as_number
 
-SCHEMA = 1
+SCHEMA = 2
 _APPLICATION = 0x436F756E  # "Coun": so that another program's file is not taken for ours
+_PRUNED = 20_000  # lines of the table `gone` dropped with one save
 
 _TABLES = """
 CREATE TABLE counters (
@@ -38,6 +43,17 @@ CREATE TABLE tokens (
     digest BLOB PRIMARY KEY, scope TEXT NOT NULL, site TEXT, label TEXT NOT NULL, created INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
+# From each version to the next. A new file goes through all of them, so no upgrade is a way of its own.
+_UPGRADES = (
+    _TABLES,
+    """
+ALTER TABLE gone ADD COLUMN ended INTEGER NOT NULL DEFAULT 0;
+UPDATE gone SET ended = CAST(strftime('%s', 'now') AS INTEGER);
+CREATE INDEX gone_ended ON gone (ended);
+CREATE TABLE journal (number INTEGER PRIMARY KEY, lines BLOB NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+""",
+)
 
 
 class StoreError(CountlessError):
@@ -59,13 +75,16 @@ class Config:
 class Changes:
     """What one save writes, all of it or nothing."""
 
-    counters: dict[str, tuple[Config, int, float, int]] = field(default_factory=dict)  # round, published, departed
-    known: dict[tuple[str, Address], int] = field(default_factory=dict)
-    gone: dict[tuple[str, Address], int] = field(default_factory=dict)
+    counters: dict[str, Figures] = field(default_factory=dict)
+    known: dict[Seat, int | None] = field(default_factory=dict)  # None: nobody sits there any more
+    configs: dict[str, Config] = field(default_factory=dict)  # of counters that are new, or have other rules
+    gone: dict[Seat, int] = field(default_factory=dict)  # what was known of a life when it ended, as it says it itself
     deleted: list[str] = field(default_factory=list)
+    prune: int | None = None  # drop what ended before this second
 
     def __bool__(self) -> bool:
-        return bool(self.counters or self.known or self.gone or self.deleted)
+        rare = self.configs or self.gone or self.deleted or self.prune is not None
+        return bool(self.counters or self.known or rare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +101,21 @@ class Token:
 class Store:
     """One file. Safe to call from several threads, and beside other processes that use the same file."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, wall_clock: Callable[[], float] = time) -> None:
         self._lock = Lock()
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10)
+        self._wall_clock = wall_clock
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path} cannot be used: {error}") from None
+        self._journal = Journal(self._db)
         try:
             self._open(path)
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            raise StoreError(f"{path} cannot be used: {error}") from None
         except BaseException:
             self._db.close()
             raise
@@ -108,10 +135,11 @@ class Store:
             raise StoreError(f"{path} is a database of another program")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")  # what was sent must not be forgotten by a power cut either
-        if not version:
+        if version < SCHEMA:
             with self._transaction():
-                for statement in _TABLES.split(";\n"):
-                    self._db.execute(statement)
+                for statements in _UPGRADES[version:]:
+                    for statement in statements.split(";\n"):
+                        self._db.execute(statement)
                 self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
 
@@ -134,37 +162,66 @@ class Store:
     # The counters
 
     def load(self) -> dict[str, tuple[Config, Memory]]:
-        """Every counter with what its coordinator must remember."""
+        """Every counter with what its coordinator must remember. For the coordinator itself, when it starts."""
+        with self._transaction():
+            self._journal.read()
+            self._journal.move_all()
         with self._lock:
+            self._journal.moved()
             counters = self._db.execute("SELECT * FROM counters ORDER BY name").fetchall()
             sites = self._db.execute("SELECT * FROM sites").fetchall()
         known: dict[str, list[tuple[Address, int]]] = {name: [] for name, *_ in counters}
         for counter, site, incarnation, count in sites:
             known[counter].append((Address(site, incarnation), int(count)))
         return {
-            name: (Config(*config), Memory(number, to_number(published), int(departed), tuple(known[name])))
+            name: (Config(*config), Memory(number, as_number(published), int(departed), tuple(known[name])))
             for name, *config, number, published, departed in counters
         }
 
     def save(self, changes: Changes) -> None:
         """All of it, or nothing. When this returns, what depends on it may be sent."""
         with self._transaction():
-            for name in changes.deleted:
-                for table, column in (("counters", "name"), ("sites", "counter"), ("gone", "counter")):
-                    self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (name,))  # noqa: S608  # our own words
+            if changes.deleted:
+                self._journal.move_all()
+                self._delete(changes.deleted)
             self._db.executemany(
                 "INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    (name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap, number, repr(published), str(departed))
-                    for name, (c, number, published, departed) in changes.counters.items()
+                    (name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap, *_text(changes.counters[name]))
+                    for name, c in changes.configs.items()
                 ),
             )
-            self._db.executemany("INSERT OR REPLACE INTO sites VALUES (?, ?, ?, ?)", _lines(changes.known))
-            for (counter, address), known in changes.gone.items():
-                self._db.execute(
-                    "DELETE FROM sites WHERE counter = ? AND site = ? AND incarnation = ?", (counter, *address)
-                )
-                self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?, ?, ?)", (*address, counter, str(known)))
+            self._bury(changes.gone)
+            if changes.prune is not None:
+                self._prune(changes.prune)
+            step = self._journal.write(Lines(changes.counters, changes.known))
+        with self._lock:
+            if changes.deleted:
+                self._journal.moved()
+            self._journal.written(step)
+
+    def _delete(self, names: list[str]) -> None:
+        for table, column in (("counters", "name"), ("sites", "counter"), ("gone", "counter")):
+            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", ((name,) for name in names))  # noqa: S608  # our own words
+
+    # Lives that are over
+
+    def _bury(self, gone: dict[Seat, int]) -> None:
+        now = int(self._wall_clock())
+        lines = ((*address, counter, str(known), now) for (counter, address), known in gone.items())
+        self._db.executemany("INSERT OR REPLACE INTO gone VALUES (?, ?, ?, ?, ?)", lines)
+
+    def _prune(self, before: int) -> None:
+        dropped = self._db.execute(
+            "DELETE FROM gone WHERE (site, incarnation, counter) IN "
+            "(SELECT site, incarnation, counter FROM gone WHERE ended < ? ORDER BY ended LIMIT ?)",
+            (before, _PRUNED),
+        ).rowcount
+        if dropped:
+            self._pruned(before)
+
+    def _pruned(self, before: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (before,))
 
     def buried(self, address: Address) -> tuple[tuple[str, int], ...]:
         """What was known of a life when it ended, by counter."""
@@ -172,23 +229,23 @@ class Store:
             lines = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", address)
             return tuple((counter, int(known)) for counter, known in lines.fetchall())
 
-    def half_gone(self) -> list[tuple[Address, str, int]]:
-        """What was known of counters that a life has left, while it goes on with others."""
+    def pruned_before(self) -> int:
+        """Of lives that ended before this second not everything is remembered; 0: it is."""
         with self._lock:
-            lines = self._db.execute(
-                "SELECT site, incarnation, counter, known FROM gone WHERE EXISTS (SELECT 1 FROM sites WHERE "
-                "sites.site = gone.site AND sites.incarnation = gone.incarnation)"
-            ).fetchall()
-        return [(Address(site, incarnation), counter, int(known)) for site, incarnation, counter, known in lines]
+            line = self._db.execute("SELECT value FROM facts WHERE name = 'pruned before'").fetchone()
+        return int(line[0]) if line else 0
 
-    def everything(self) -> Changes:
-        """All that was ever saved and still holds, as one save."""
-        with self._lock:
-            lines = self._db.execute("SELECT counter, site, incarnation, known FROM gone").fetchall()
-        whole = Changes(gone={(counter, Address(site, life)): int(known) for counter, site, life, known in lines})
+    def everything(self) -> dict[int, Changes]:
+        """All that was ever saved and still holds: by second the lives that ended in it, and by 0 what holds now."""
+        now = Changes()
         for name, (config, memory) in self.load().items():
-            whole.counters[name] = (config, memory.round, memory.published, memory.departed)
-            whole.known |= {(name, address): known for address, known in memory.known}
+            now.configs[name], now.counters[name] = config, (memory.round, memory.published, memory.departed)
+            now.known |= {(name, address): known for address, known in memory.known}
+        with self._lock:
+            graves = self._db.execute("SELECT ended, counter, site, incarnation, known FROM gone").fetchall()
+        whole = {0: now}
+        for ended, counter, site, incarnation, known in graves:
+            whole.setdefault(ended, Changes()).gone[counter, Address(site, incarnation)] = int(known)
         return whole
 
     # The tokens
@@ -205,6 +262,11 @@ class Store:
             line = self._db.execute("SELECT * FROM tokens WHERE digest = ?", (digest,)).fetchone()
         return Token(*line) if line else None
 
+    def has_tokens(self) -> bool:
+        """Whether there is any."""
+        with self._lock:
+            return self._db.execute("SELECT 1 FROM tokens LIMIT 1").fetchone() is not None
+
     def tokens(self) -> list[Token]:
         """All of them."""
         with self._lock:
@@ -216,10 +278,6 @@ class Store:
             return self._db.execute("DELETE FROM tokens WHERE label = ?", (label,)).rowcount
 
 
-def to_number(text: str) -> float:
-    """A published total, as it was written."""
-    return int(text) if text.isdecimal() else float(text)
-
-
-def _lines(known: dict[tuple[str, Address], int]) -> Iterable[tuple[str, str | int, int, str]]:
-    return ((counter, *address, str(count)) for (counter, address), count in known.items())
+def _text(figures: Figures) -> tuple[int, str, str]:
+    number, published, departed = figures
+    return number, repr(published), str(departed)

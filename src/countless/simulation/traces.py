@@ -25,6 +25,12 @@ class Trace(Laps):
         self._owners = owners
         self._times = times
 
+    def moments(self, events: int) -> Iterator[tuple[float, int]]:
+        """Seconds since the first event, and the site, of each of the first `events`."""
+        start = self._times[0]
+        for time, site in zip(self._times[:events], self._owners[:events], strict=True):
+            yield time - start, site
+
     def flushes(self, events: int, seconds: float) -> int:
         """Messages of sites that send once in every `seconds` of the trace's own clock in which they counted."""
         start = self._times[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from countless.core.messages import Message, Repace, Report, Snapshot, StartRound
+from countless.core.messages import Message, Repace, Report, Snapshot, StartRound, UpMessage
 from countless.core.paces import Blocks, Every, Growth, Lattice, Pace, Sampled
 from countless.errors import CountlessError, ProtocolError
 
@@ -16,6 +16,7 @@ _LARGEST = 2**64 - 1
 _MESSAGES = (Report, Snapshot, StartRound, Repace)
 _PACES = (Every, Growth, Sampled, Blocks, Lattice)
 _KIND = {kind: number for number, kind in enumerate(_MESSAGES)} | {kind: number for number, kind in enumerate(_PACES)}
+_LATTICE = _KIND[Lattice]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
@@ -32,6 +33,16 @@ def encode(message: Message) -> bytes:
         except OverflowError:
             pass
     return _encode(to_plain(message))
+
+
+def size(message: Message) -> int:
+    """`len(encode(message))`, for whoever only keeps the bill."""
+    if isinstance(message, UpMessage):
+        try:
+            return len(_encode(message)) + 1  # without the kind, which takes one byte
+        except OverflowError:
+            pass
+    return len(encode(message))
 
 
 def decode(data: bytes) -> Message:
@@ -60,15 +71,14 @@ def from_plain(plain: list[Any]) -> Message:
 
 
 def _pack(field: Any) -> Any:
-    if type(field) is int:
+    kind = type(field)
+    if kind is int:
         return field if field <= _LARGEST else field.to_bytes((field.bit_length() + 7) // 8, "little")
-    if type(field) is str:
+    if kind is str:
         return field
-    if isinstance(field, Growth):
-        return [_KIND[Growth], field.alpha]
-    if isinstance(field, Lattice):
-        return [_KIND[Lattice], _pack(field.step), _pack(field.offset)]
-    return [_KIND[type(field)], _pack(field.step)]
+    if kind is Lattice:
+        return [_LATTICE, _pack(field.step), _pack(field.offset)]
+    return [_KIND[kind], field.alpha if kind is Growth else _pack(field.step)]
 
 
 def _unpack(field: Any) -> Any:

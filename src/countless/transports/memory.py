@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from countless.core.coordinator import Coordinator, Outbox
 from countless.core.messages import Address, DownMessage, Message, Snapshot, UpMessage
-from countless.transports.codec import encode
+from countless.transports.codec import size
 
 Receive = Callable[[Address, DownMessage], tuple[UpMessage, ...]]
 Tap = Callable[[Address, Message], None]
@@ -56,7 +56,7 @@ class MemoryNetwork:
         for message in messages:
             self._sent_up(address, message)
             outbox = self._coordinator.receive(address, message)
-            if outbox:
+            if outbox:  # most of what is said has no consequences
                 self._settle(outbox)
 
     def join(self, address: Address, hello: Snapshot) -> None:
@@ -72,7 +72,7 @@ class MemoryNetwork:
 
     def _sent_up(self, address: Address, message: UpMessage) -> None:
         self._up += 1
-        self._bytes += len(encode(message))
+        self._bytes += size(message)
         if self._tap is not None:
             self._tap(address, message)
 
@@ -81,7 +81,7 @@ class MemoryNetwork:
         while queue:
             address, message = queue.popleft()
             self._down += 1
-            self._bytes += len(encode(message))
+            self._bytes += size(message)
             if self._tap is not None:
                 self._tap(address, message)
             for reply in self._receive(address, message):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from countless.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.arena.frameworks.difference_estimators import DifferenceEstimators
-from countless.arena.frameworks.framework import Framework, flip_number
+from countless.arena.frameworks.framework import Framework
 from countless.arena.frameworks.private_median import PrivateMedian
 from countless.arena.frameworks.sketch_switching import SketchSwitching
 from countless.arena.game import Adversary, Game
@@ -48,13 +48,3 @@ def measure(
     game = Game(subject, foe, sites, alpha, SeededDice(seed).split("adversary", foe.name))
     game.play(events)
     return Row(name, subject.sent, game.referee.worst, subject.flips, CLAIMS[name])
-
-
-def compare(sites: int, alpha: float, delta: float, events: int, seed: int) -> list[Row]:
-    """Every tracker of the table at one setting."""
-    return [measure(name, sites, alpha, delta, events, seed) for name in CLAIMS]
-
-
-def flips(alpha: float, events: int) -> int:
-    """The flip number, for the caption."""
-    return flip_number(alpha, events)

@@ -46,14 +46,14 @@ class Pollster(Scheme):
         return Opening(self.name, _Poll(case.alpha))
 
 
-class Classical(Hyz):
-    """`hyz` with the calibration it is usually quoted with: right at any one moment with probability 3/4.
+class HyzClassical(Hyz):
+    """`hyz` with the calibration it is quoted with in the literature: right at any one moment with probability 3/4.
 
     By Chebyshev: the standard deviation of the error is at most sqrt(k) steps, and two of them are
     allowed. It promises nothing about all moments together, which is what `hyz` itself pays for.
     """
 
-    name = "classical"
+    name = "hyz-classical"
 
     def plans(self, case: Case, patient: bool) -> list[ObliviousPlan]:
         """Two standard deviations."""

@@ -1,0 +1,191 @@
+"""A process full of sites for the load bench: production sites, frames as they travel, plain non-blocking sockets.
+
+The WebSocket is written by hand, with a mask of zeros: a client library would cost more than the server under test.
+"""
+
+import select
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from time import perf_counter
+from typing import Any
+
+from countless.core.messages import Address, Repace, StartRound
+from countless.core.paces import Every
+from countless.core.site import Site
+from countless.randomness import SeededDice
+from countless.transports.frames import Hello, Join, Sync, Synced, UpItem, Welcome, decode_down, encode_frames
+
+COUNTERS_EACH = 10
+ALREADY = 100_000  # events at each site and counter before anybody connects: a fleet that has run for a while
+_HANDSHAKE = (
+    "GET /api/v1/site HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+class Conn:
+    """One life of one site on one socket."""
+
+    def __init__(self, port: int, number: int, counters: int) -> None:
+        self.address = Address(f"site-{number}", 1 << 60)
+        dice = SeededDice(number)
+        names = [f"counter-{(number * COUNTERS_EACH + i) % counters}" for i in range(COUNTERS_EACH)]
+        self.sites = {name: Site(name, self.address, dice, pace=Every(1)) for name in names}
+        self.turn = 0
+        self.welcome, self.synced = False, 0
+        self._in, self._out = bytearray(), b""
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.sendall(_HANDSHAKE.format(port=port).encode())
+
+    def shake_hands(self) -> None:
+        """The coordinator's answer has come, or will soon."""
+        while b"\r\n\r\n" not in self._in:
+            data = self.socket.recv(4096)
+            assert data, "the coordinator refuses"
+            self._in += data
+        assert self._in.startswith(b"HTTP/1.1 101"), bytes(self._in)
+        del self._in[: self._in.index(b"\r\n\r\n") + 4]
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.say([Hello(1, str(self.address.site), self.address.incarnation)])
+
+    @property
+    def busy(self) -> bool:
+        """Whether the coordinator holds it back."""
+        if self._out:
+            self._flush()
+        return bool(self._out)
+
+    def say(self, items: list[UpItem]) -> None:
+        for payload in encode_frames(items):
+            size = len(payload)
+            length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+            self._out += b"\x82" + length + b"\0\0\0\0" + payload
+        self._flush()
+
+    def _flush(self) -> None:
+        with suppress(BlockingIOError):
+            self._out = self._out[self.socket.send(self._out) :]
+
+    def due(self, number: int) -> list[UpItem]:
+        """The next reports, of one counter after the other."""
+        names = list(self.sites)
+        reports: list[UpItem] = []
+        for _ in range(number):
+            site = self.sites[names[self.turn % len(names)]]
+            self.turn += 1
+            reports += site.advance(site.next_at)
+        return reports
+
+    def hear(self) -> None:
+        """Take what has come, and answer it as a site does."""
+        data = self.socket.recv(1 << 16)
+        assert data, "the coordinator has hung up"
+        self._in += data
+        answers: list[UpItem] = []
+        for payload in self._payloads():
+            for item in decode_down(payload):
+                if isinstance(item, StartRound | Repace):
+                    answers += self.sites[item.counter].receive(item)
+                elif isinstance(item, Synced):
+                    self.synced = item.number
+                elif isinstance(item, Welcome):
+                    self.welcome = True
+        if answers:
+            self.say(answers)
+
+    def _payloads(self) -> Iterator[bytes]:
+        while len(self._in) >= 2:
+            assert self._in[0] == 0x82, f"the coordinator has hung up: {bytes(self._in[:100])!r}"
+            size, start = self._in[1], 2
+            if size >= 126:
+                width = 2 if size == 126 else 8
+                size, start = int.from_bytes(self._in[2 : 2 + width], "big"), 2 + width
+            if len(self._in) < start + size:
+                return
+            payload = bytes(self._in[start : start + size])
+            del self._in[: start + size]
+            yield payload
+
+
+class Fleet:
+    """All connections of one process."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._conns: list[Conn] = []
+        self._by_file: dict[int, Conn] = {}
+        self._poll = select.epoll()
+
+    def connect(self, first: int, number: int, counters: int) -> None:
+        for start in range(first, first + number, 100):
+            fresh = [Conn(self._port, each, counters) for each in range(start, min(start + 100, first + number))]
+            for conn in fresh:
+                conn.shake_hands()
+                self._by_file[conn.socket.fileno()] = conn
+                self._poll.register(conn.socket.fileno(), select.EPOLLIN)
+            self._conns += fresh
+            self.listen(0)
+        while not all(conn.welcome for conn in self._conns):
+            self.listen(0.1)
+
+    def join(self) -> None:
+        for conn in self._conns:
+            for site in conn.sites.values():
+                site.advance(ALREADY)
+            conn.say([item for site in conn.sites.values() for item in (Join(*site.exactly()), *site.resume())])
+            self.listen(0)
+        self.sync()
+
+    def load(self, rate: float, seconds: float, per_frame: int) -> tuple[int, float]:
+        """Reports sent at this rate, or as fast as they are taken if it is 0; and how long until all were safe."""
+        start = perf_counter()
+        sent, turn = 0, 0
+        while (now := perf_counter() - start) < seconds:
+            allowed = int(rate * now) - sent if rate else 200 * per_frame
+            for _ in range(min(allowed, 200 * per_frame) // per_frame):
+                conn = self._conns[turn % len(self._conns)]
+                turn += 1
+                if not conn.busy:
+                    reports = conn.due(per_frame)
+                    conn.say(reports)
+                    sent += len(reports)
+            self.listen(0 if allowed >= per_frame else 0.001)
+        self.sync()
+        return sent, perf_counter() - start
+
+    def sync(self) -> None:
+        """Until all that was said is on the disk."""
+        number = 1 + max(conn.synced for conn in self._conns)
+        for conn in self._conns:
+            conn.say([Sync(number)])
+        while any(conn.synced < number for conn in self._conns):
+            for conn in self._conns:
+                conn.busy  # noqa: B018 - sends what is left
+            self.listen(0.05)
+
+    def listen(self, seconds: float) -> None:
+        for file, _ in self._poll.poll(seconds):
+            self._by_file[file].hear()
+
+    def counted(self) -> dict[str, int]:
+        """The truth, by counter."""
+        total: dict[str, int] = {}
+        for conn in self._conns:
+            for name, site in conn.sites.items():
+                total[name] = total.get(name, 0) + site.count
+        return total
+
+
+def main(port: int, orders: "Connection[Any, Any]") -> None:
+    """Obey, and stay alive in between."""
+    fleet = Fleet(port)
+    while True:
+        while not orders.poll(0):
+            fleet.listen(0.2)
+        name, arguments = orders.recv()
+        if name == "stop":
+            return
+        orders.send(getattr(fleet, name)(*arguments))

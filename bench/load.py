@@ -1,0 +1,212 @@
+"""The coordinator under load: 10,000 connected sites, 1,000 counters, one real `countless serve`.
+
+Everything is on this machine, so the sites take processor time away from the coordinator. Its own is measured beside
+the wall clock: reports per second of its processor time is what one core takes in.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import quantiles
+from threading import Condition, Thread
+from time import perf_counter, sleep
+from typing import Any
+
+from bench import adds, fleet
+from countless.client.link import Link, Place
+from countless.client.reader import Reader
+from countless.core.messages import Report
+from countless.transports.frames import Hello, Join, encode_frames
+
+SITES, COUNTERS, PROCESSES = 10_000, 1_000, 2
+SECONDS = 10.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Coordinator:
+    """A real one, watched from outside."""
+
+    def __init__(self, directory: str) -> None:
+        command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0", "--state-dir", directory]
+        self.process = subprocess.Popen([*command, "--silent-after", "12h"], stdout=subprocess.PIPE, text=True)  # noqa: S603
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().split()[-1]
+        self.port = int(self.url.rpartition(":")[2])
+        self.reader = Reader(self.url, timeout=60)
+
+    @property
+    def processor_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def kilobytes(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0])
+
+
+class Fleets:
+    """Some processes that share the sites between them."""
+
+    def __init__(self, port: int) -> None:
+        context = get_context("spawn")
+        self._pipes = []
+        self._processes = []
+        for _ in range(PROCESSES):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=fleet.main, args=(port, theirs), daemon=True)
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def all(self, order: str, *arguments: Any) -> list[Any]:
+        """The same order for everybody."""
+        return self.each(order, [arguments] * PROCESSES)
+
+    def each(self, order: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        for pipe, own in zip(self._pipes, arguments, strict=True):
+            pipe.send((order, own))
+        return [pipe.recv() for pipe in self._pipes]
+
+    def stop(self) -> None:
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            pipe.send(("stop", ()))
+            process.join()
+
+
+class Probe:
+    """A site that counts one by one, and a reader who watches its answer: how long from report to visible answer?"""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        coordinator.reader.ask("POST", "/api/v1/counters", {"name": "probe", "scheme": "exact"})
+        self._link = Link(Place.of(coordinator.url), None)
+        self._link.send(next(encode_frames([Hello(1, "probe", 1 << 60), Join("probe", 0, 0)])))
+        self._count = 0
+        self._seen = 0
+        self._news = Condition()
+        self._connection = HTTPConnection("127.0.0.1", coordinator.port)
+        Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        self._connection.request("GET", "/api/v1/watch/probe")
+        for line in self._connection.getresponse():
+            if line.startswith(b"data: "):
+                with self._news:
+                    self._seen = json.loads(line[6:])["estimate"]
+                    self._news.notify()
+
+    def milliseconds(self, seconds: float) -> list[float]:
+        """One report after the other, about fifty a second."""
+        times, end = [], perf_counter() + seconds
+        while perf_counter() < end:
+            self._count += 1
+            frame = next(encode_frames([Report("probe", 0, self._count, self._count)]))
+            start = perf_counter()
+            self._link.send(frame)
+            with self._news:
+                assert self._news.wait_for(lambda: self._seen >= self._count, 60)
+            times.append(1000 * (perf_counter() - start))
+            sleep(max(0.0, 0.02 - times[-1] / 1000))
+        return times
+
+
+@contextmanager
+def running() -> Iterator[tuple[Coordinator, Fleets]]:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    with tempfile.TemporaryDirectory() as directory:
+        coordinator = Coordinator(directory)
+        fleets = Fleets(coordinator.port)
+        try:
+            yield coordinator, fleets
+        finally:
+            fleets.stop()
+            coordinator.process.terminate()
+            coordinator.process.wait()
+
+
+def memory(coordinator: Coordinator, fleets: Fleets) -> None:
+    empty = coordinator.kilobytes
+    for number in range(COUNTERS):
+        coordinator.reader.ask("POST", "/api/v1/counters", {"name": f"counter-{number}"})
+    counters = coordinator.kilobytes
+    share = SITES // PROCESSES
+    fleets.each("connect", [(number * share, share, COUNTERS) for number in range(PROCESSES)])
+    connected = coordinator.kilobytes
+    fleets.all("join")
+    joined = coordinator.kilobytes
+    print(f"empty coordinator               {empty / 1000:8.1f} MB")
+    print(f"a counter                       {(counters - empty) / COUNTERS:8.1f} kB")
+    print(f"a connected site                {(connected - counters) / SITES:8.1f} kB   (bar 40)")
+    each = (joined - connected) / (SITES * fleet.COUNTERS_EACH)
+    print(f"a counter at a site             {each:8.1f} kB   ({fleet.COUNTERS_EACH} counters at each site)")
+    total = (joined - counters) / SITES
+    print(f"a connected site with these     {total:8.1f} kB", flush=True)
+
+
+def warm_up(fleets: Fleets) -> None:
+    """Plans are worked out when a fleet has come up, once. Until then they would be measured too."""
+    fleets.all("load", 2_000, SECONDS, 1)
+
+
+def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> float:
+    """Reports per second of the coordinator's processor time."""
+    before = coordinator.processor_seconds
+    results = fleets.all("load", 0, SECONDS, per_frame)
+    used = coordinator.processor_seconds - before
+    sent, seconds = int(sum(number for number, _ in results)), max(seconds for _, seconds in results)
+    print(
+        f"{per_frame:>2} reports in a frame: {sent / used:10,.0f} reports a processor second (bar 40,000), "
+        f"{sent / seconds:,.0f} a second ({sent:,} reports in {seconds:.1f} s, {used:.1f} s of them at work)",
+        flush=True,
+    )
+    return sent / used
+
+
+def latency(coordinator: Coordinator, fleets: Fleets, rate: float) -> None:
+    probe = Probe(coordinator)
+    idle = probe.milliseconds(2)
+    times: list[float] = []
+    prober = Thread(target=lambda: times.extend(probe.milliseconds(SECONDS)))
+    prober.start()
+    before = coordinator.processor_seconds
+    results = fleets.all("load", rate / PROCESSES, SECONDS, 1)
+    used = coordinator.processor_seconds - before
+    prober.join()
+    for what, sample in (("idle", idle), (f"at {rate:,.0f} reports a second", times)):
+        cuts = quantiles(sample, n=100)
+        print(
+            f"report to visible answer, {what}: p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms (bar 50) of {len(sample)}"
+        )
+    print(f"  ({sum(sent for sent, _ in results):,} reports, {used:.1f} s at work)", flush=True)
+
+
+def truth(coordinator: Coordinator, fleets: Fleets) -> None:
+    """Every answer is within its bounds, after all of this."""
+    counted: dict[str, int] = {}
+    for part in fleets.all("counted"):
+        for name, count in part.items():
+            counted[name] = counted.get(name, 0) + count
+    answers = {answer["counter"]: answer for answer in coordinator.reader.counters()}
+    wrong = [name for name, n in counted.items() if not answers[name]["lower"] <= n <= answers[name]["upper"]]
+    print(f"{len(counted):,} counters, {sum(counted.values()):,} events: {len(wrong)} answers out of their bounds")
+
+
+def main() -> None:
+    busy = os.getloadavg()[0]
+    print(f"{os.cpu_count()} processors, load {busy:.1f} before the run: with others at work, read processor seconds")
+    with running() as (coordinator, fleets):
+        memory(coordinator, fleets)
+        warm_up(fleets)
+        capacity = [ingest(coordinator, fleets, per_frame) for per_frame in (1, fleet.COUNTERS_EACH)]
+        latency(coordinator, fleets, min(20_000, capacity[0] / 2))
+        truth(coordinator, fleets)
+        adds.main(coordinator.url)

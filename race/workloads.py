@@ -1,0 +1,138 @@
+"""What happens in a race: events at sites, at virtual seconds, drawn from a seed or read from a file.
+
+An event may raise several counters at once, as a request does that is counted by route, by code and in all. Nothing
+here knows who counts. Under a quota the events are offers: each contestant's own answer decides which are let in.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from countless.errors import InvalidParameter
+from countless.simulation.traces import read_trace
+
+ONE = (0,)
+COUNTERS = 50  # of the workload of that name
+AT_ONCE = 5  # of them, raised by one event
+BURSTS = 20
+
+
+class Event(NamedTuple):
+    """At this virtual second, at this site, each of these counters goes up by one."""
+
+    time: float
+    site: int
+    counters: tuple[int, ...]
+
+
+class Workload:
+    """A list of events, small in memory: traces have millions."""
+
+    def __init__(self, name: str, sites: int, seconds: float, events: Iterable[Event], *, quota: float = 0.0) -> None:
+        self.name = name
+        self.sites = sites
+        self.seconds = seconds
+        self.quota = quota  # events a second that may be let in; 0: all are
+        self._times, self._owners = array("d"), array("q")
+        self._raised: dict[int, tuple[int, ...]] = {}  # by number of the event, where it is not only the first counter
+        for number, event in enumerate(events):
+            self._times.append(event.time)
+            self._owners.append(event.site)
+            if event.counters != ONE:
+                self._raised[number] = event.counters
+        self.counters = 1 + max((max(raised) for raised in self._raised.values()), default=0)
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __iter__(self) -> Iterator[Event]:
+        raised = self._raised
+        for number, (time, site) in enumerate(zip(self._times, self._owners, strict=True)):
+            yield Event(time, site, raised.get(number, ONE) if raised else ONE)
+
+
+def steady(sites: int, events: int, seconds: float, seed: int) -> Workload:
+    """Every site as busy as every other, at every time."""
+    return Workload("steady", sites, seconds, _uniform(Random(seed), sites, events, seconds))  # noqa: S311
+
+
+def bursty(sites: int, events: int, seconds: float, seed: int) -> Workload:
+    """Nine events of ten come in bursts of a second, each at a tenth of the sites."""
+    dice = Random(seed)  # noqa: S311
+    quiet = list(_uniform(dice, sites, events // 10, seconds))
+    loud = []
+    for _ in range(BURSTS):
+        begin = dice.uniform(0, seconds - 1)
+        busy = [dice.randrange(sites) for _ in range(max(1, sites // 10))]
+        size = (events - len(quiet)) // BURSTS
+        loud += [Event(begin + dice.random(), dice.choice(busy), ONE) for _ in range(size)]
+    return Workload("bursty", sites, seconds, sorted(quiet + loud))
+
+
+def idle(sites: int, events: int, seconds: float, seed: int) -> Workload:
+    """Next to nothing: a hundredth of the events."""
+    return Workload("idle", sites, seconds, _uniform(Random(seed), sites, max(1, events // 100), seconds))  # noqa: S311
+
+
+def feedback(sites: int, events: int, seconds: float, seed: int) -> Workload:
+    """Three times as much is offered as a quota allows; an offer is let in while the answer is below the quota."""
+    offers = _uniform(Random(seed), sites, events, seconds)  # noqa: S311
+    return Workload("feedback", sites, seconds, offers, quota=events / seconds / 3)
+
+
+def counters(sites: int, events: int, seconds: float, seed: int) -> Workload:
+    """Fifty counters at a fifth of the sites, five of them raised at once: little traffic for each."""
+    dice = Random(seed)  # noqa: S311
+    few = max(1, sites // 5)
+    spread = [event._replace(counters=_some(dice)) for event in _uniform(dice, few, max(1, events // 15), seconds)]
+    return Workload("counters", few, seconds, spread)
+
+
+WORKLOADS: dict[str, Callable[[int, int, float, int], Workload]] = {
+    "steady": steady,
+    "bursty": bursty,
+    "idle": idle,
+    "feedback": feedback,
+    "counters": counters,
+}
+
+
+def recorded(path: Path, most_events: int | None = None, faster: float = 1.0) -> Workload:
+    """A trace (CSV with `t,site`), on its own clock or on one that goes `faster` times as fast.
+
+    Many clocks tick in whole seconds only: then the events of one second are spread evenly over it.
+    """
+    if not 0 < faster < float("inf"):
+        raise InvalidParameter("faster", faster, "a positive number")
+    if most_events is not None and most_events < 1:
+        raise InvalidParameter("events", most_events, "at least 1")
+    trace = read_trace(path)
+    length = trace.length if most_events is None else min(most_events, trace.length)
+    sites, last, ticks = 0, 0.0, True
+    for time, site in trace.moments(length):
+        sites, last, ticks = max(sites, site + 1), time, ticks and time.is_integer()
+    moments = _spread(trace.moments(length)) if ticks else trace.moments(length)
+    name = path.parent.name if path.name.startswith("events.") else path.name.partition(".")[0]
+    events = (Event(time / faster, site, ONE) for time, site in moments)
+    return Workload(name, sites, (last // 1 + 1) / faster, events)
+
+
+def _spread(moments: Iterator[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+    for time, together in groupby(moments, itemgetter(0)):
+        sites = [site for _, site in together]
+        for place, site in enumerate(sites):
+            yield time + place / len(sites), site
+
+
+def _uniform(dice: Random, sites: int, events: int, seconds: float) -> Iterator[Event]:
+    for time in sorted(dice.uniform(0, seconds) for _ in range(events)):
+        yield Event(time, dice.randrange(sites), ONE)
+
+
+def _some(dice: Random) -> tuple[int, ...]:
+    # The last counter is always among them: then every workload of this kind has all fifty.
+    return (*sorted(dice.sample(range(COUNTERS - 1), AT_ONCE - 1)), COUNTERS - 1)

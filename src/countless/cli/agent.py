@@ -1,0 +1,46 @@
+"""`countless agent`: one site per host, for programs in any language."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from countless.cli.options import DEFAULT_URL, Token, Url
+
+EXAMPLE = "Example:  countless agent --statsd-port 8125 & echo 'jobs:1|c' | nc -u -w0 127.0.0.1 8125"
+
+
+def agent(
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    site: Annotated[str | None, typer.Option(envvar="COUNTLESS_SITE", help="Its name, if not the host's.")] = None,
+    statsd_host: Annotated[str, typer.Option(help="Address for StatsD lines by UDP.")] = "127.0.0.1",
+    statsd_port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 lets the system choose.")] = 8125,
+    statsd_socket: Annotated[Path | None, typer.Option(help="Path of a unix datagram socket for them, too.")] = None,
+    statsd_prefix: Annotated[str, typer.Option(help="Put before the names of StatsD lines, such as web.")] = "",
+    http_host: Annotated[str, typer.Option(help="Address for POST /add, /readyz and /metrics.")] = "127.0.0.1",
+    http_port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 lets the system choose.")] = 2687,
+    allow_plaintext: Annotated[
+        bool, typer.Option("--allow-plaintext", help="Listen beyond loopback, to whoever comes.")
+    ] = False,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="COUNTLESS_CLIENT_STATE_DIR", help="Keep counts in a file here: kill -9 loses none."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for the last report, when it is told to stop.")] = 5.0,
+) -> None:
+    """Count for programs in any language: StatsD lines by UDP or a unix socket, and HTTP. Stops on SIGTERM."""
+    from countless.client.client import connect
+    from countless.errors import MissingExtra
+
+    try:
+        from countless.agent.run import Where, run
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(str(missing.name), "server") from None
+
+    where = Where(statsd_host, statsd_port, statsd_socket, http_host, http_port, allow_plaintext)
+    client = connect(url, token, site, state_dir)
+    run(client, where, statsd_prefix)
+    if not client.close(timeout):
+        typer.echo(f"countless: not delivered: {client.trouble or 'no answer in time'}", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,39 @@
+"""`countless doctor`: is this installation well, and if not, what is to be done?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from countless.cli.options import Json, Token
+
+EXAMPLE = "Example:  countless doctor --url https://counts.example:2686"
+
+
+def doctor(
+    url: Annotated[
+        str | None,
+        typer.Option(envvar="COUNTLESS_URL", help="Look at the way to this coordinator, not at one to start."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file with the settings of a coordinator to start.")
+    ] = None,
+    token: Token = None,
+    json: Json = False,
+) -> None:
+    """Check versions, ports, permissions, clock, TLS and connectivity; exit 1 if something needs attention."""
+    from countless.service.checkup import everything
+    from countless.service.settings import load_settings
+
+    findings = list(everything(load_settings({}, file=config), url, token))
+    if json:
+        from json import dumps
+
+        print(dumps([finding._asdict() | {"well": finding.well} for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print(f"{'ok ' if finding.well else 'NOT'}  {finding.what:13} {finding.found}")
+            if not finding.well:
+                print(f"     {'':13} -> {finding.remedy}")
+    if not all(finding.well for finding in findings):
+        raise typer.Exit(1)

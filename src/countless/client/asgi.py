@@ -1,0 +1,48 @@
+"""ASGI middleware: one event for each request, by method, route and status.
+
+    app.add_middleware(CountRequests, client=countless.connect())           # Starlette, FastAPI
+    app = CountRequests(app, countless.connect())                           # anything else
+
+The route is the pattern (`/users/{id}`), as the framework leaves it in the scope, never the path: paths come from
+outside and have no end. Requests that no route took are counted under an empty one.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from countless.client.client import Client
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
+
+
+class CountRequests:
+    """Counts what `app` answers."""
+
+    def __init__(self, app: App, client: Client, counter: str = "requests") -> None:
+        self._app = app
+        self._requests = client.counter(counter)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; other kinds of connection pass."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        status = 500  # an application that fails has not said anything yet
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            route = getattr(scope.get("route"), "path", "")
+            self._requests.labels(method=method, route=route, status=str(status)).inc()

@@ -1,0 +1,115 @@
+"""A real coordinator and real processes that count, on loopback, started for the demo and cleaned up after it."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+from countless.client.reader import Reader
+from countless.errors import CountlessError
+
+COUNTER = "requests"
+
+
+class DemoFailed(CountlessError):
+    """A process of the demo did not do its part."""
+
+
+class Fleet:
+    """`with Fleet(200, 8, alpha) as fleet:` - a coordinator, 200 sites in 8 processes, and the truth."""
+
+    def __init__(self, sites: int, processes: int, alpha: float, port: int = 0) -> None:
+        self.sites = sites
+        self.alpha = alpha
+        self.total = 0
+        self.started = monotonic()
+        self._processes = processes
+        self._port = port
+        self._share = -(-sites // processes)
+        self._workers: list[subprocess.Popen[str]] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Fleet":
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        state = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="countless-demo-"))
+        options = ["--port", str(self._port), "--state-dir", state, "--alpha", str(self.alpha)]
+        coordinator = self._spawn("countless.cli.main", "serve", *options)
+        self.url = self._line(coordinator, "the coordinator").split()[-1]
+        self.reader = Reader(self.url)
+        for first in range(0, self.sites, self._share):
+            number = min(self._share, self.sites - first)
+            self._workers.append(self._spawn("countless.demo.worker", self.url, COUNTER, str(first), str(number)))
+        for worker in self._workers:
+            self._line(worker, "a worker")
+
+    def _spawn(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
+        # In a session of its own: Ctrl-C is for the demo, which then stops the others in order.
+        process = subprocess.Popen(  # noqa: S603 - our own modules
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._stack.callback(_end, process)
+        return process
+
+    @staticmethod
+    def _line(process: "subprocess.Popen[str]", who: str) -> str:
+        line = process.stdout.readline() if process.stdout is not None else ""
+        if not line:
+            raise DemoFailed(f"{who} has ended with code {process.wait()}; what it said stands above")
+        return line
+
+    def add(self, events: Iterable[tuple[int, int]]) -> None:
+        """These events happen, (site, how many); returns when what is due because of them is on the disk."""
+        batches: dict[int, list[tuple[int, int]]] = {}
+        for site, n in events:
+            batches.setdefault(site // self._share, []).append((site, n))
+            self.total += n
+        for index, batch in batches.items():
+            print(json.dumps(batch), file=self._workers[index].stdin, flush=True)
+        for index in batches:
+            if self._line(self._workers[index], "a worker").strip() != "done":
+                raise DemoFailed("the coordinator did not answer within ten seconds")
+
+    def answer(self) -> dict[str, Any]:
+        """What the public sees, once a synchronisation that may be under way is over."""
+        while (answer := self.reader.answer(COUNTER))["state"] == "learning":
+            pass
+        return answer
+
+    def behind(self) -> dict[str, Any]:
+        """What operators see."""
+        view: dict[str, Any] = self.reader.ask("GET", f"/api/v1/operator/{COUNTER}")
+        return view
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Ask, then insist."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

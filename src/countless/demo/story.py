@@ -1,0 +1,145 @@
+"""What happens in the demo: two trackers, ordinary traffic for both, then the same attack on each.
+
+Ours is the real service with its real sites. The other is the classical randomised tracker (`hyz`: Huang, Yi, Zhang
+2012), in this process. In the second act each has traffic of its own, because that traffic reacts to the answers.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from countless.demo.fleet import Fleet
+from countless.randomness import SeededDice
+from countless.tracker import Tracker
+
+ORDINARY, REACTING = "ordinary traffic", "traffic that reacts to the answers"
+_BURSTS = 40
+_PROBES = 10  # pieces of traffic after which the attack gives up on a site
+
+Events = list[tuple[int, int]]
+
+
+class Moment(NamedTuple):
+    """One tracker, now."""
+
+    estimate: float
+    lower: float
+    upper: float
+    total: int
+    state: str
+    scheme: str
+    messages: int
+    worst: float  # error / alpha: the worst of this act
+
+    @property
+    def broken(self) -> bool:
+        """Has it been outside its bounds?"""
+        return self.worst > 1 + 1e-9  # the bound itself may be met: doubles are rounded
+
+
+class Scene(NamedTuple):
+    """Both trackers, now, and how far the act has come."""
+
+    act: str
+    part: float
+    ours: Moment
+    theirs: Moment
+
+
+class Side:
+    """A tracker in the story; remembers the worst."""
+
+    def __init__(self, alpha: float) -> None:
+        self.alpha = alpha
+        self.total = 0
+        self.estimate = self.worst = 0.0
+
+    def add(self, events: Events) -> None:
+        """These events happen, and the answer is judged."""
+        self.total += sum(n for _, n in events)
+        self.estimate = self._deliver(events)
+        self.worst = max(self.worst, abs(self.estimate / self.total - 1) / self.alpha)
+
+    def _deliver(self, events: Events) -> float:
+        raise NotImplementedError
+
+    def moment(self) -> Moment:
+        """How it stands."""
+        raise NotImplementedError
+
+
+class Ours(Side):
+    """The service."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet.alpha)
+        self._fleet = fleet
+
+    def _deliver(self, events: Events) -> float:
+        self._fleet.add(events)
+        return float(self._fleet.answer()["estimate"])
+
+    def moment(self) -> Moment:
+        """As its operators see it."""
+        view = self._fleet.behind()
+        messages = view["messages"]["up"] + view["messages"]["down"]
+        bounds = (view["estimate"], view["lower"], view["upper"])
+        return Moment(*bounds, self.total, view["state"], view["scheme"], messages, self.worst)
+
+
+class Classical(Side):
+    """The tracker that is right on every stream but those that react."""
+
+    def __init__(self, sites: int, alpha: float, seed: int | None) -> None:
+        super().__init__(alpha)
+        self._tracker = Tracker(sites, alpha, scheme="hyz", seed=seed)
+
+    def _deliver(self, events: Events) -> float:
+        for site, n in events:
+            self._tracker.site(site).add(n)
+        return self._tracker.answer.estimate
+
+    def moment(self) -> Moment:
+        """As it publishes."""
+        answer, messages = self._tracker.answer, self._tracker.messages.total
+        bounds = (answer.estimate, answer.lower, answer.upper)
+        return Moment(*bounds, self.total, str(answer.state), answer.scheme, messages, self.worst)
+
+
+def play(fleet: Fleet, events: int, seed: int | None) -> Iterator[Scene]:
+    """Both acts, scene by scene."""
+    ours, theirs = Ours(fleet), Classical(fleet.sites, fleet.alpha, seed)
+    dice = SeededDice(seed or 0).split("traffic")
+    for number in range(_BURSTS):
+        # From small to large, so that the counters are seen to leave exact counting behind.
+        burst = _spread(fleet.sites, max(1, int(events * 0.8 ** (_BURSTS - number) * 0.25)), dice)
+        for side in (ours, theirs):
+            side.add(burst)
+        yield Scene(ORDINARY, (number + 1) / _BURSTS, ours.moment(), theirs.moment())
+    ours.worst = theirs.worst = 0.0
+    for site in range(fleet.sites):
+        for side in (ours, theirs):
+            _stop_after_jump(side, site, fleet.sites)
+        yield Scene(REACTING, (site + 1) / fleet.sites, ours.moment(), theirs.moment())
+
+
+def ordinary(fleet: Fleet, seed: int | None) -> Iterator[Events]:
+    """More ordinary traffic, for ever: for a demo that is kept running."""
+    dice = SeededDice(seed or 0).split("more")
+    while True:
+        yield _spread(fleet.sites, max(1, fleet.total // 1000), dice)
+
+
+def _spread(sites: int, events: int, dice: SeededDice) -> Events:
+    """So many events at random sites, some of which are ten times as busy as others."""
+    weights = [1 + 9 * dice.fraction() for _ in range(sites)]
+    scale = events / sum(weights)
+    return [(site, n) for site, weight in enumerate(weights) if (n := int(weight * scale + dice.fraction()))]
+
+
+def _stop_after_jump(side: Side, site: int, sites: int) -> None:
+    """Feed a site, piece by piece, until the answer moves; then leave it for good, just after it was overestimated."""
+    before, piece = side.estimate, max(1, int(side.alpha * side.total / (2 * sites)))
+    for _ in range(_PROBES):
+        side.add([(site, piece)])
+        if side.estimate != before:
+            return

@@ -1,0 +1,33 @@
+// The big number: it runs to its new value in half a second, unless the reader prefers that nothing moves.
+
+import { say } from "./dom.js";
+import { count } from "./words.js";
+
+const DURATION = 500;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+export function ticker(node) {
+  let shown = null, from = 0, goal = null, began = 0, frame = 0;
+  const step = (now) => {
+    const part = Math.min(1, Math.max(0, (now - began) / DURATION));
+    shown = from + (goal - from) * (1 - (1 - part) ** 3);
+    say(node, count(part < 1 ? Math.floor(shown) : goal));
+    frame = part < 1 ? requestAnimationFrame(step) : 0;
+  };
+  return {
+    set(value) {
+      if (value === goal) return;
+      goal = value;
+      cancelAnimationFrame(frame);
+      if (shown === null || still.matches || document.hidden) {
+        shown = value;
+        say(node, count(value));
+        return;
+      }
+      from = shown;
+      began = performance.now();
+      frame = requestAnimationFrame(step);
+    },
+    stop: () => cancelAnimationFrame(frame),
+  };
+}

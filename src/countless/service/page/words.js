@@ -1,0 +1,38 @@
+// Numbers, times and states in words.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const percent = new Intl.NumberFormat("en", { style: "percent", maximumSignificantDigits: 2 });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+export const count = (number) => whole.format(number);
+export const brief = (number) => (number < 100000 ? whole.format(number) : short.format(number));
+export const share = (number) => (number > 0 && number < 0.0001 ? "< 0.01%" : percent.format(number));
+export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
+export function bytes(number) {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let size = number, unit = 0;
+  while (size >= 1000 && unit < units.length - 1) { size /= 1000; unit += 1; }
+  return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${units[unit]}`;
+}
+
+export function moment(seconds, now = Date.now() / 1000) {
+  return (now - seconds < 80000 ? clock : day).format(new Date(seconds * 1000));
+}
+
+export function duration(seconds) {
+  if (seconds < 100) return `${Math.max(0, Math.round(seconds))} s`;
+  if (seconds < 6000) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} days`;
+}
+
+// Each state has a word, a sign and a colour: none of them is left to say it alone.
+export const STATES = {
+  exact: { word: "Exact", sign: "●", means: "Every event is reported: this is the total, to the last one." },
+  holding: { word: "Holding", sign: "◐", means: "The total is inside this range." },
+  learning: { word: "Learning", sign: "◌", means: "The sites are being asked how far they are. Until all have answered, this is what was known." },
+  degraded: { word: "Degraded", sign: "▲", means: "Some site is silent. What has not been delivered is missing here." },
+};

@@ -1,0 +1,112 @@
+"""From lines to counts: samples add up, labels are capped, and every line is counted or dropped for a reason."""
+
+import logging
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import countless
+from countless.agent.intake import Intake
+from countless.agent.lines import Reason
+from countless.client.series import LABEL_CAP
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nobody_to_tell() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUNTLESS_DISABLE", "1")
+        yield
+
+
+def fresh(prefix: str = "", most_series: int = 100) -> tuple[countless.Client, Intake]:
+    client = countless.connect("http://127.0.0.1:9", site="here")
+    return client, Intake(client, prefix, most_series)
+
+
+def counted(client: countless.Client, counter: str, **labels: str) -> int:
+    return client.counter(counter).labels(**labels).count
+
+
+rates = st.sampled_from(["1", "0.5", "0.3", "0.24", "0.7", "0.999", "0.0007", "1e-05"])
+lines = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50), rates), max_size=60)
+
+
+@given(lines, st.integers(1, 60))
+def test_samples_add_up_to_the_nearest_whole_event_however_they_are_batched(
+    lines: list[tuple[str, int, str]], size: int
+) -> None:
+    client, intake = fresh()
+    exact = {"a": Fraction(0), "b": Fraction(0)}
+    for start in range(0, len(lines), size):
+        batch = lines[start : start + size]
+        intake.datagrams([f"{name}:{n}|c|@{rate}".encode() for name, n, rate in batch])
+        for name, n, rate in batch:
+            exact[name] += n / Fraction(rate)
+        for name, total in exact.items():
+            assert abs(counted(client, name) - total) <= Fraction(1, 2) + Fraction(1, 10**9)
+    assert intake.lines == len(lines)
+
+
+def test_three_thirds_are_whole() -> None:
+    client, intake = fresh()
+    seen = []
+    for _ in range(6):
+        intake.datagrams([b"jobs:1|c|@0.3"])
+        seen.append(counted(client, "jobs"))
+    assert seen == [3, 7, 10, 13, 17, 20]
+
+
+def test_many_lines_in_a_datagram_and_many_datagrams_in_a_batch() -> None:
+    client, intake = fresh(prefix="web.")
+    intake.datagrams([b"jobs:1|c\njobs:1|c\n\njobs:2|c\r\n", b"jobs:1|c", b"", b"other:5|c|#a:b\nlevel:1|g"])
+    assert (counted(client, "web.jobs"), counted(client, "web.other", a="b")) == (5, 5)
+    assert intake.lines == 6
+    assert intake.dropped[Reason.NOT_A_COUNTER] == 1
+
+
+@given(st.lists(st.binary(max_size=80) | st.just(b"x:1|c\nx:2|c|@0.7|#self:1"), max_size=8))
+def test_any_bytes_are_counted_or_dropped_and_never_raise(batch: list[bytes]) -> None:
+    client, intake = fresh(most_series=3)
+    intake.datagrams(batch)
+    said = [line for datagram in batch for line in datagram.split(b"\n") if line.strip()]
+    assert intake.lines == len(said)
+    assert sum(intake.dropped.values()) <= intake.lines
+    assert counted(client, "x") == sum(datagram.split(b"\n").count(b"x:1|c") for datagram in batch)
+
+
+def test_beyond_the_label_cap_the_total_stays_right() -> None:
+    client, intake = fresh(most_series=LABEL_CAP + 100)
+    intake.datagrams([b"\n".join(b"hits:1|c|#user:%d" % i for i in range(LABEL_CAP + 7))])
+    assert counted(client, "hits", user="0") == 1
+    assert counted(client, "hits", overflow="true") == 7
+    assert intake.overflowed == 7
+
+
+def test_when_the_agent_is_full_labels_overflow_and_new_counters_are_dropped() -> None:
+    client, intake = fresh(most_series=3)
+    intake.datagrams([b"a:1|c|#k:1\na:1|c|#k:2\nb:1|c"])
+    assert intake.series == 3
+    intake.datagrams([b"a:1|c|#k:1\na:4|c|#k:3\na:5|c|#k:4|@0.5\nb:1|c|#k:1\na:1|c\nc:1|c\nc:1|c\nd:1|c|#k:1"])
+    assert (counted(client, "a", k="1"), counted(client, "a", overflow="true"), counted(client, "a")) == (2, 14, 1)
+    assert counted(client, "b", overflow="true") == 1
+    assert (intake.overflowed, intake.dropped[Reason.TOO_MANY]) == (3, 3)
+
+
+def test_names_too_long_to_travel_are_dropped_and_forgotten() -> None:
+    client, intake = fresh()
+    intake.datagrams([b"x" * 501 + b":1|c", b"y:1|c|#k:" + b"v" * 500])
+    assert (intake.dropped[Reason.NAME], intake.series) == (2, 0)
+    assert "0 counters" in repr(client)
+
+
+def test_the_first_of_a_kind_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    _, intake = fresh()
+    with caplog.at_level(logging.WARNING):
+        intake.datagrams([b"x:-1|c\nx:-2|c\nlevel:1|g", b"x:-3|c\njunk"])
+    assert sorted(record.message.partition(":")[0] for record in caplog.records) == [
+        "dropped (malformed)",
+        "dropped (negative)",
+    ]
+    assert intake.dropped[Reason.NEGATIVE] == 3

@@ -1,0 +1,90 @@
+"""`countless agent` with something wrong: one line that says what, exit 2, and nothing left behind."""
+
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from countless.agent import sockets
+from countless.cli.main import main
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command, which must refuse; what it says."""
+
+    def run(*arguments: str) -> str:
+        ports = ("--statsd-port", "0", "--http-port", "0")
+        monkeypatch.setattr(sys, "argv", ["countless", "agent", *ports, *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        return said.err
+
+    return run
+
+
+def one_line(said: str, *parts: str) -> None:
+    assert said.startswith("countless: ")
+    assert said.count("\n") == 1
+    assert all(part in said for part in parts), said
+
+
+def test_addresses_that_cannot_be_listened_on(refused: Run, tmp_path: Path) -> None:
+    statsd, path = sockets.udp("127.0.0.1", 0), str(tmp_path / "statsd")
+    http = sockets.http("127.0.0.1", 0)
+    taken = [str(endpoint.getsockname()[1]) for endpoint in (statsd.socket, http)]
+    one_line(refused("--statsd-port", taken[0]), f"udp://127.0.0.1:{taken[0]}: Address already in use")
+    one_line(
+        refused("--statsd-socket", path, "--http-port", taken[1]), f"http://127.0.0.1:{taken[1]}: ", "already in use"
+    )
+    assert not Path(path).exists()
+    one_line(refused("--statsd-socket", str(tmp_path)), f"unix:{tmp_path}: File exists")
+    statsd.close()
+    http.close()
+
+
+def test_only_loopback_unless_told(refused: Run) -> None:
+    one_line(refused("--statsd-host", "192.0.2.1"), "statsd-host = '192.0.2.1'", "--allow-plaintext")
+    one_line(refused("--http-host", "192.0.2.1"), "http-host = '192.0.2.1'", "--allow-plaintext")
+    one_line(refused("--http-host", "192.0.2.1", "--allow-plaintext"), "Cannot assign requested address")
+
+
+def test_values_that_mean_nothing(refused: Run) -> None:
+    one_line(refused("--url", "nope://x"), "url = 'nope://x'")
+    one_line(refused("--statsd-host", "no such host"), "statsd-host = 'no such host'")
+    one_line(refused("--statsd-prefix", "a b"), "statsd-prefix = 'a b'")
+    one_line(refused("--site", "a\nb"), "a\\nb")
+    assert "--statsd-port" in refused("--statsd-port", "65536")
+
+
+def test_the_extra_is_named(refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "countless.agent.run", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    one_line(refused(), "uvicorn is not installed; run: pip install 'countless[server]'")
+
+
+def test_help_has_an_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["countless", "agent", "--help"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
+    said = capsys.readouterr().out
+    for option in ("--url", "--token", "--site", "--statsd-host", "--statsd-socket", "--http-port"):
+        assert option in said
+    assert "Example:  countless agent" in said
+
+
+def test_another_agent_may_listen_when_the_first_is_refused(refused: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as http:
+        receiver = sockets.udp("127.0.0.1", 0)
+        port = str(receiver.socket.getsockname()[1])
+        receiver.close()
+        one_line(refused("--statsd-port", port, "--http-port", str(http.getsockname()[1])), "http://")
+        sockets.udp("127.0.0.1", int(port)).close()

@@ -1,0 +1,88 @@
+"""`countless doctor` says what is well and, of what is not, what to do next."""
+
+import json
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from support.service import Server, environment
+
+pytestmark = pytest.mark.slow
+
+
+def doctor(*arguments: str, **variables: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    command = [sys.executable, "-m", "countless.cli.main", "doctor", "--json", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(**variables))
+    assert result.returncode in (0, 1), result.stderr
+    return result.returncode, {finding["what"]: finding for finding in json.loads(result.stdout)}
+
+
+def config(folder: Path, **settings: object) -> str:
+    path = folder / "countless.toml"
+    settings = {"state_dir": str(folder / "state"), "max_connections": 100, **settings}
+    path.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items()))
+    return str(path)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def certificate(folder: Path, days: int) -> dict[str, str]:
+    pair = trustme.CA().issue_cert("localhost", not_after=datetime.now(UTC) + timedelta(days=days))
+    pair.private_key_pem.write_to_path(str(folder / "key.pem"))
+    pair.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    return {"tls_cert": str(folder / "cert.pem"), "tls_key": str(folder / "key.pem")}
+
+
+def test_a_machine_that_can_run_a_coordinator(tmp_path: Path) -> None:
+    settings = config(tmp_path, port=free_port(), **certificate(tmp_path, days=30))
+    code, findings = doctor("--config", settings)
+    assert code == 0, findings
+    assert "good until" in findings["tls"]["found"]
+    assert not (tmp_path / "state").exists()  # it only looks
+
+
+def test_what_is_wrong_is_named_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        wrong = {"port": taken.getsockname()[1], "state_dir": str(tmp_path / "file" / "state")}
+        code, findings = doctor("--config", config(tmp_path, **wrong, **certificate(tmp_path, days=-1)))
+    assert code == 1
+    for what in ("port", "state", "tls"):
+        assert not findings[what]["well"], what
+        assert findings[what]["remedy"]
+    assert "expired" in findings["tls"]["found"]
+
+
+def test_the_way_to_a_coordinator(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        code, findings = doctor("--url", server.url)
+        assert code == 0
+        assert findings["allowed"]["found"] == "to count, to read, to operate"
+        server.stop()
+        code, findings = doctor(COUNTLESS_URL=server.url)
+        assert code == 1
+        assert "countless serve" in findings["coordinator"]["remedy"]
+
+
+def test_with_tokens_it_says_what_this_one_may(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        command = [sys.executable, "-m", "countless.cli.main", "token", "site", "--state-dir", str(tmp_path)]
+        made = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
+        _, findings = doctor("--url", server.url, COUNTLESS_TOKEN=made.stdout.split()[-1])
+        assert findings["allowed"]["found"] == "to count"
+        code, findings = doctor("--url", server.url)
+        assert code == 1
+        assert findings["allowed"]["found"] == "nothing"

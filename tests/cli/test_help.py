@@ -1,0 +1,70 @@
+"""Help and errors are part of the product: every verb shows an example that exists, and completion works."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from countless.cli.main import VERBS, build
+from support.service import environment
+
+GROUP = typer.main.get_command(build())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example_of_options_that_exist(verb: str) -> None:
+    assert isinstance(GROUP, TyperGroup)
+    command = GROUP.commands[verb]
+    assert command.help
+    assert command.epilog is not None
+    example = shlex.split(command.epilog.removeprefix("Example:"), comments=True)
+    assert example[:2] == ["countless", verb]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word.partition("=")[0] for word in example if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_says_what_it_is_for(verb: str) -> None:
+    assert isinstance(GROUP, TyperGroup)
+    for parameter in GROUP.commands[verb].params:
+        assert getattr(parameter, "help", None), f"{verb} {parameter.opts}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shell", "variables"), [
+    ("bash", {"COMP_WORDS": "countless pl", "COMP_CWORD": "1"}),
+    ("zsh", {"_TYPER_COMPLETE_ARGS": "countless pl"}),
+    ("fish", {"_TYPER_COMPLETE_ARGS": "countless pl", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+])  # fmt: skip
+def test_shells_complete(shell: str, variables: dict[str, str]) -> None:
+    variables = environment(_COUNTLESS_COMPLETE=f"complete_{shell}", **variables)
+    code = "import sys; sys.argv = ['countless']; from countless.cli.main import main; main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=variables)
+    assert "plan" in result.stdout, result.stderr
+    assert "serve" not in result.stdout
+
+
+WRONG = """
+frobnicate
+plan --sites many
+plan --sites 0
+simulate --stream no-such
+attack --scheme no-such
+serve --port 99999
+validate no-such.toml
+get nothing --url http://127.0.0.1:1
+token lord --state-dir x
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", WRONG.strip().splitlines())
+def test_a_wrong_request_is_said_in_words_and_exits_2(words: str, tmp_path: object) -> None:
+    command = [sys.executable, "-m", "countless.cli.main", *words.split()]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), cwd=str(tmp_path))
+    assert result.returncode == 2, (result.stdout, result.stderr)
+    assert result.stderr
+    assert "Traceback" not in result.stderr

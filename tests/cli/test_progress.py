@@ -1,0 +1,48 @@
+"""Long runs show a bar on a terminal, a real one here, and none in a pipe."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+SIMULATE = ["simulate", "--sites", "20", "--alpha", "0.1", "--events", "1e5"]
+ATTACK = ["attack", "--scheme", "lattice", "--sites", "16", "--alpha", "0.2", "--events", "500", "--jobs", "1"]
+
+
+def command(arguments: list[str]) -> list[str]:
+    return [sys.executable, "-m", "countless.cli.main", *arguments]
+
+
+def on_a_terminal(arguments: list[str]) -> str:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command(arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        seen = bytearray()
+        try:
+            while part := os.read(ours, 4096):
+                seen += part
+        except OSError:  # how Linux says that the other end of a terminal is closed
+            pass
+        finally:
+            os.close(ours)
+    assert process.returncode == 0, seen
+    return seen.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "word", "result"), [(SIMULATE, "simulating", "messages"), (ATTACK, "playing", "worst")]
+)
+def test_a_bar_on_a_terminal_and_none_in_a_pipe(arguments: list[str], word: str, result: str) -> None:
+    seen = on_a_terminal(arguments)
+    assert word in seen
+    assert "━" in seen
+    assert "100 %" in seen
+    assert result in seen.rpartition(word)[2]  # the bar is gone when the result is printed
+    piped = subprocess.run(command(arguments), capture_output=True, text=True, check=True)
+    assert result in piped.stdout
+    assert word not in piped.stdout
+    assert piped.stderr == ""

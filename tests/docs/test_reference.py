@@ -1,0 +1,39 @@
+"""The reference says what the code does: pages made from the code are fresh, test vectors are true."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from countless.core import messages, paces
+from countless.transports import frames
+from countless.transports.frames import decode_down, decode_up, encode_frames
+
+ROOT = Path(__file__).parents[2]
+WIRE = (ROOT / "docs/reference/wire.md").read_text(encoding="utf-8")
+VECTORS = re.findall(r"^\| `(\w+\(.*)` \| `([0-9a-f ]+)` \|$", WIRE, re.MULTILINE)
+NAMES = {**vars(messages), **vars(paces), **vars(frames)}
+
+
+def test_pages_made_from_the_code_are_up_to_date() -> None:
+    command = [sys.executable, "-m", "tools.reference", "--check"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"run python -m tools.reference: {result.stdout}{result.stderr}"
+
+
+@pytest.mark.parametrize(("item", "data"), VECTORS)
+def test_the_vectors_are_true(item: str, data: str) -> None:
+    expected = eval(item, dict(NAMES))  # noqa: S307 - our own page
+    (frame,) = encode_frames([expected])
+    assert frame[1:].hex(" ") == data
+    decode = decode_up if type(expected) in frames._UP else decode_down
+    assert decode(b"\x91" + bytes.fromhex(data)) == [expected]
+
+
+def test_every_item_and_pace_has_a_vector() -> None:
+    kinds = {item.partition("(")[0] for item, _ in VECTORS}
+    assert kinds == {kind.__name__ for kind in (*frames._MESSAGES, *frames._WORDS)}
+    for pace in ("Every", "Growth", "Sampled", "Blocks", "Lattice"):
+        assert any(f" {pace}(" in item for item, _ in VECTORS)

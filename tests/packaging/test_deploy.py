@@ -1,0 +1,75 @@
+"""Files for other machines are read as far as can be here: they name what exists, and keep the house rules."""
+
+import re
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from typer.core import TyperGroup
+
+from countless.cli.main import build
+from countless.service.settings import PORT, Settings
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+UNITS = sorted((ROOT / "deploy").glob("*.service"))
+COMMANDS = typer.main.get_command(build())
+
+
+def command_exists(words: list[str]) -> bool:
+    """Whether the verb and its options are there."""
+    assert isinstance(COMMANDS, TyperGroup)
+    verb = COMMANDS.commands[words[0]]
+    known = {option for parameter in verb.params for option in parameter.opts}
+    return all(word in known for word in words[1:] if word.startswith("--"))
+
+
+def test_the_dockerfile_copies_what_is_there() -> None:
+    for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+
+
+def test_the_container_is_small_in_rights() -> None:
+    stages = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image in stages)
+    last = DOCKERFILE[DOCKERFILE.rindex("\nFROM") :]
+    assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)
+    assert f"EXPOSE {PORT}" in last
+    assert "HEALTHCHECK" in last
+    assert "--require-hashes" in DOCKERFILE
+    (command,) = re.findall(r'^CMD \["countless", (.*)\]$', last, re.MULTILINE)
+    assert command_exists([word.strip(' "') for word in command.split(",")])
+
+
+def test_variables_of_the_container_are_settings() -> None:
+    for name in re.findall(r"COUNTLESS_(\w+)=", DOCKERFILE):
+        assert name.lower() in Settings.__dataclass_fields__
+
+
+def test_compose_builds_that_file_and_publishes_on_loopback_only() -> None:
+    service = COMPOSE["services"]["coordinator"]
+    assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).resolve().exists()
+    assert service["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    volume, _, place = service["volumes"][0].partition(":")
+    assert volume in COMPOSE["volumes"]
+    assert f"VOLUME {place}\n" in DOCKERFILE
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_units_are_hardened_and_start_what_exists(path: Path) -> None:
+    unit = ConfigParser(strict=True, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(path)
+    assert set(unit) == {"DEFAULT", "Unit", "Service", "Install"}
+    service = unit["Service"]
+    program, *words = service["ExecStart"].split()
+    assert program.endswith("/countless")
+    assert command_exists(words)
+    for name in ("DynamicUser", "NoNewPrivileges", "PrivateTmp", "ProtectHome"):
+        assert service[name] == "yes"
+    assert service["ProtectSystem"] == "strict"

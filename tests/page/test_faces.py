@@ -1,0 +1,155 @@
+"""Two faces (SPEC section 8): what the page shows with each token, and what travels to a reader's browser at all."""
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+import countless
+from countless.service.access import SCOPES, new_token
+from countless.service.app import STATE_FILE
+from countless.service.store import Store
+from support.browser import browser, window
+from support.service import Server
+
+pytestmark = pytest.mark.slow
+
+NOBODYS = "secret-site"
+ANSWER = {"estimate", "lower", "upper", "state"}
+PUBLIC = {  # every event a reader may get, with every field in it
+    "hello": {"face", "now", "beat"},
+    "beat": {"now"},
+    "history": {"points"},
+    "answer": {"now", *ANSWER},
+    "list": {"now", "start", "rows", "all", "found", "states"},
+    "rows": {"now", "rows", "all", "found", "states"},
+}
+
+
+class Guarded:
+    """A coordinator with tokens, and a site that counts."""
+
+    def __init__(self, directory: Path) -> None:
+        store = Store(directory / STATE_FILE)
+        self.tokens = {scope: new_token(store, scope, scope) for scope in SCOPES}
+        store.close()
+        self.server = Server(directory)
+        self.url = self.server.url
+        self.site = countless.connect(self.url, site=NOBODYS, token=self.tokens["site"])
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    guarded = Guarded(tmp_path_factory.mktemp("state"))
+    guarded.site.counter("hits").add(30)
+    assert guarded.site.flush(20)
+    with guarded.server:
+        yield guarded
+        assert guarded.site.close(20)
+
+
+def stream(guarded: Guarded, path: str, scope: str) -> Iterator[tuple[str, dict[str, object], bytes]]:
+    """The events of a feed as they travel."""
+    connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=20)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {guarded.tokens[scope]}"})
+    response = connection.getresponse()
+    assert response.status == 200
+    name = ""
+    try:
+        for line in response:
+            if line.startswith(b"event: "):
+                name = line[7:-1].decode()
+            elif line.startswith(b"data: "):
+                yield name, json.loads(line[6:]), line
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [("/page/feed", "rows"), ("/page/feed?counter=hits&find=secret&sort=site", "beat")],  # beat: nothing more to tell
+)
+def test_nothing_of_operators_travels_to_readers(guarded: Guarded, path: str, last: str) -> None:
+    seen, events = set(), stream(guarded, path, "read")
+    for name, data, line in events:
+        assert set(data) == PUBLIC[name], (name, data)
+        assert NOBODYS.encode() not in line
+        assert all(set(row) - {"spark"} == {"counter", *ANSWER} for row in data.get("rows", ()))  # type: ignore[attr-defined]
+        assert all(len(point) == 5 for point in data.get("points", ()))  # type: ignore[attr-defined]
+        if name not in seen and name in ("answer", "list"):
+            guarded.site.counter("hits").add(10_000)  # something happens behind the answer
+            assert guarded.site.flush(20)
+        seen.add(name)
+        if name == last:
+            break
+    events.close()  # type: ignore[attr-defined]
+    assert seen >= ({"answer", "history"} if "counter" in path else {"list"})
+
+
+def test_operators_get_the_rest(guarded: Guarded) -> None:
+    events = stream(guarded, "/page/feed?counter=hits", "operator")
+    seen: dict[str, Any] = {}
+    while not {"facts", "sites", "marks", "answer"} <= set(seen):
+        name, data, _ = next(events)
+        seen[name] = data
+    events.close()  # type: ignore[attr-defined]
+    assert seen["sites"]["rows"][0][0] == NOBODYS
+
+
+def test_a_revoked_token_ends_the_stream(guarded: Guarded, tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        store = Store(tmp_path / STATE_FILE)
+        guest = Guarded.__new__(Guarded)
+        guest.url, guest.tokens = server.url, {"read": new_token(store, "read", "guest")}
+        new_token(store, "operator", "me")
+        events = stream(guest, "/page/feed", "read")
+        assert next(events)[0] == "hello"
+        assert store.revoke("guest") == 1
+        assert "beat" not in [name for name, _, _ in events]  # it ended by itself
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [("sort=magic", "sort"), ("start=-1", "start"), ("start=x", "start"), ("find=" + "a" * 501, "find")],
+)
+def test_bad_questions_are_answered_with_400(guarded: Guarded, query: str, problem: str) -> None:
+    connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=20)
+    headers = {"Authorization": f"Bearer {guarded.tokens['operator']}"}
+    connection.request("GET", f"/page/feed?counter=hits&{query}", headers=headers)
+    response = connection.getresponse()
+    assert (response.status, problem in json.load(response)["error"]) == (400, True)
+    connection.close()
+
+
+def test_the_page_asks_for_a_token_once_and_shows_the_face_it_allows(guarded: Guarded) -> None:
+    with browser() as chromium, window(chromium) as tab:
+        page = tab.page
+        page.goto(f"{guarded.url}/#/counter/hits")
+        field = page.get_by_label("Token")
+        expect(field).to_be_focused()
+        tab.picture("token")
+        field.fill(guarded.tokens["site"])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("scope read or operator")
+        page.get_by_label("Token").fill(guarded.tokens["read"])
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Public view")).to_be_visible()
+        expect(page.locator(".plot .main-svg").first).to_be_visible()
+        for heading in ("Sites", "What it has cost", "Why this plan"):
+            expect(page.get_by_role("heading", name=heading)).to_be_hidden()
+        tab.picture("public")
+        page.reload()  # asked once in a tab
+        expect(page.get_by_text("Public view")).to_be_visible()
+        assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        page.get_by_role("button", name="Forget token").click()
+        page.get_by_label("Token").fill(guarded.tokens["operator"])
+        page.get_by_role("button", name="Show the totals").click()
+        expect(page.get_by_text("Operator view")).to_be_visible()
+        expect(page.get_by_role("row", name=NOBODYS)).to_be_visible()
+        tab.forgive("401")

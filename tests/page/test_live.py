@@ -1,0 +1,301 @@
+"""The page in a real browser, on a real coordinator with two hundred counters and ten thousand sites."""
+
+import re
+import signal
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+import countless
+from countless.client.link import Link, Place
+from countless.core.messages import Address
+from countless.service.app import STATE_FILE
+from countless.service.store import Changes, Config, Store
+from countless.transports.frames import Hello, Join, encode_frames
+from support.browser import SIZES, Window, browser, window
+from support.service import Server, until
+
+pytestmark = pytest.mark.slow
+
+FLEET = 10_000
+COUNTERS = 200
+PAPER: dict[Literal["light", "dark"], str] = {"dark": "rgb(18, 20, 23)", "light": "rgb(251, 250, 248)"}
+HOSTILE = [
+    "<img src=x onerror=window.hacked=1>",
+    "</script><script>window.hacked=1</script>",
+    'שלום {"עולם"} العربية',
+    "🚀 launches 🧨",
+    "a" * 200,
+    "50%/of?all#things&more+so",
+    "javascript:window.hacked=1",
+]
+
+
+def populate(directory: Path) -> None:
+    """As if two hundred counters had been counted, one of them by ten thousand sites, all of them away by now."""
+    store = Store(directory / STATE_FILE)
+    fleet: dict[tuple[str, Address], int | None] = {("fleet", Address(f"node-{n:05}", 1)): n + 1 for n in range(FLEET)}
+    counters: dict[str, tuple[int, float, int]] = {f"counter {n:03}": (0, 1000 + n, 1000 + n) for n in range(COUNTERS)}
+    counters["fleet"] = (1, FLEET * (FLEET + 1) // 2, 0)
+    store.save(Changes(counters=counters, known=fleet, configs=dict.fromkeys(counters, Config())))
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("state")
+    populate(directory)
+    with Server(directory, "--silent-after", "2s") as server:
+        yield server
+
+
+@pytest.fixture
+def tab(chromium: Browser, server: Server) -> Iterator[Window]:
+    with window(chromium) as opened:
+        yield opened
+
+
+def test_first_load_a_live_update_and_a_link_to_share(tab: Window, server: Server) -> None:
+    page = tab.page
+    with countless.connect(server.url, site="web-1") as client:
+        client.counter("requests").add(30)
+        assert client.flush()
+        page.goto(server.url)
+        expect(page.get_by_role("status").filter(has_text="Live")).to_be_visible()
+        expect(page.get_by_text("Operator view")).to_be_visible()
+        page.get_by_label("Find").fill("quest")
+        page.get_by_role("link", name="requests").click()
+        expect(page).to_have_url(f"{server.url}/#/counter/requests")
+        expect(page.locator(".hero")).to_have_text("30")
+        expect(page.locator(".badge")).to_have_text("●Exact")
+        expect(page.locator(".plot .main-svg").first).to_be_visible()
+        client.counter("requests").add(10_000)
+        assert client.flush()
+        answer = server.answer("requests")
+        expect(page.locator(".hero")).to_have_text(f"{answer['estimate']:,.0f}")
+        expect(page.locator(".range")).to_contain_text(
+            f"between {ceil(answer['lower']):,} and {int(answer['upper']):,}"
+        )
+        expect(page.locator(".badge")).to_have_text("◐Holding")
+        expect(page.get_by_role("row", name="web-1")).to_contain_text("100%")
+        expect(page.get_by_role("row", name="One message per event")).to_contain_text("10,030")
+        expect(page.get_by_role("region", name="Why this plan")).to_contain_text("deterministic")
+        assert page.title() == f"{answer['estimate']:,.0f} requests – Countless"
+        page.get_by_role("button", name="All", exact=True).click()
+        tab.picture("counter")
+
+
+def test_a_counter_that_comes_later_appears_by_itself(tab: Window, server: Server) -> None:
+    tab.page.goto(f"{server.url}/#/counter/tomorrow")
+    expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
+    server.reader.ask("POST", "/api/v1/counters", {"name": "tomorrow"})
+    expect(tab.page.locator(".hero")).to_have_text("0")
+    server.reader.ask("DELETE", "/api/v1/counters/tomorrow")
+    expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
+
+
+def test_without_plotly_everything_but_charts_is_there(tab: Window, server: Server) -> None:
+    tab.page.route("**/page/charts", lambda route: route.fulfill(body="null"))
+    tab.page.goto(f"{server.url}/#/counter/fleet")
+    expect(tab.page.get_by_text("pip install plotly")).to_be_visible()
+    expect(tab.page.locator(".hero")).to_have_text(re.compile("50,..."))
+
+
+def test_two_hundred_counters_can_be_searched_sorted_and_leafed_through(tab: Window, server: Server) -> None:
+    page = tab.page
+    page.goto(server.url)
+    rows = page.locator("table.counters tbody tr")
+    expect(rows).to_have_count(50)
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("51–100 of")).to_be_visible()
+    tab.picture("two-hundred-counters")
+    page.get_by_label("Find").fill("COUNTER 19")
+    expect(rows).to_have_count(10)
+    page.get_by_label("Sort").select_option("Largest total")
+    expect(rows.first).to_contain_text("counter 199")
+    expect(rows.first).to_contain_text("1,199")
+    page.reload()  # the address says what was asked for
+    expect(rows.first).to_contain_text("counter 199")
+    page.get_by_label("Find").fill("nowhere")
+    expect(page.get_by_text("No counter has nowhere in its name.")).to_be_visible()
+
+
+def test_ten_thousand_sites_are_as_quick_as_ten(tab: Window, server: Server) -> None:
+    page = tab.page
+    page.goto(f"{server.url}/#/counter/fleet")
+    rows = page.locator("table.sites tbody tr")
+    expect(rows).to_have_count(50)
+    expect(page.get_by_text("1–50 of 10,000 sites")).to_be_visible()
+    expect(rows.first).to_contain_text("▲ silent")
+    expect(page.locator(".badge").first).to_have_text("▲Degraded")
+    page.get_by_role("button", name="Known count").click()
+    expect(rows.first).to_contain_text("node-09999")
+    expect(page.get_by_role("columnheader", name="Known count")).to_have_attribute("aria-sort", "descending")
+    page.get_by_label("Find").fill("node-0420")
+    expect(rows).to_have_count(10)
+    tab.picture("ten-thousand-sites")
+    assert page.evaluate("document.querySelectorAll('*').length") < 1500
+
+
+def test_a_silent_site_is_named_and_since_when(tab: Window, server: Server) -> None:
+    page = tab.page
+    link = Link(Place.of(server.url), None)
+    link.send(next(encode_frames([Hello(1, "<b>sleeper</b>", 1), Join("naps", 0, 5)])))
+    until(lambda: server.answer("naps")["estimate"] == 5, "the site has come")
+    page.goto(f"{server.url}/#/counter/naps")
+    row = page.get_by_role("row", name="<b>sleeper</b>")
+    expect(row).to_contain_text("connected")
+    link.close()
+    expect(row).to_contain_text("▲ silent")
+    expect(row).to_contain_text(re.compile(r"since \d\d:\d\d:\d\d \(\d+ s\)"))
+    expect(page.locator(".badge")).to_have_text("▲Degraded")
+    expect(page.get_by_text("1 site is silent")).to_be_visible()
+    tab.picture("silent-site")
+
+
+def test_a_restart_is_seen_said_and_survived(tab: Window, server: Server) -> None:
+    page = tab.page
+    with countless.connect(server.url, site="web-2") as client:
+        client.counter("steady").add(7)
+        assert client.flush()
+        page.goto(f"{server.url}/#/counter/steady")
+        expect(page.locator(".hero")).to_have_text("7")
+        server.kill()
+        expect(page.locator("#stale")).to_contain_text(re.compile(r"Not connected since \d\d:\d\d:\d\d"))
+        expect(page.locator("#connection")).to_have_text("Not connected")
+        expect(page.locator(".hero")).to_have_text("7")  # what is known stays to be seen
+        tab.picture("stale")
+        server.start()
+        client.counter("steady").add(1)
+        assert client.flush(20)
+        expect(page.locator(".hero")).to_have_text("8")
+        expect(page.locator("#stale")).to_be_hidden()
+        expect(page.locator("#connection")).to_have_text("Live")
+    tab.forgive("net::ERR_")
+
+
+def test_a_connection_that_goes_quiet_is_stale_too(tab: Window, server: Server) -> None:
+    """Nothing hangs up when a cable is cut: the page must notice by itself."""
+    page = tab.page
+    page.clock.install()
+    page.goto(server.url)
+    expect(page.locator("#connection")).to_have_text("Live")
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        page.clock.fast_forward(13_000)
+        expect(page.locator("#stale")).to_be_visible()
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    page.clock.fast_forward(2_000)
+    expect(page.locator("#connection")).to_have_text("Live")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_is_text_whatever_it_says(tab: Window, server: Server, name: str) -> None:
+    page = tab.page
+    server.reader.ask("POST", "/api/v1/counters", {"name": name})
+    page.goto(f"{server.url}/#/?find={quote(name, safe='')}")
+    link = page.locator("table.counters a")
+    expect(link).to_have_text(name)
+    tab.picture(f"hostile-{HOSTILE.index(name)}")
+    link.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    expect(page.locator(".hero")).to_have_text("0")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert tab.overflow() == 0
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    server.reader.ask("DELETE", f"/api/v1/counters/{quote(name, safe='')}")
+
+
+def test_every_view_fits_every_window_by_day_and_by_night(tab: Window, server: Server) -> None:
+    page = tab.page
+    for name, address, landmark in (
+        ("list", "#/", "table.counters a"),
+        ("fleet", "#/counter/fleet", ".plot .main-svg"),
+        ("attack", "#/attack", ".panel svg"),
+    ):
+        page.goto(f"{server.url}/{address}")
+        for size, (width, height) in SIZES.items():
+            page.set_viewport_size({"width": width, "height": height})
+            for theme, paper in PAPER.items():
+                page.emulate_media(color_scheme=theme)
+                expect(page.locator(landmark).first).to_be_visible()
+                expect(page.locator("body")).to_have_css("background-color", paper)
+                assert tab.overflow() == 0
+                tab.picture(f"{name}-{size}-{theme}")
+
+
+def test_the_keyboard_is_enough(tab: Window, server: Server) -> None:
+    page = tab.page
+    page.goto(server.url)
+    expect(page.locator("table.counters tbody tr")).to_have_count(50)
+    focused = page.locator(":focus")
+    page.keyboard.press("Tab")
+    expect(focused).to_have_text("Skip to the content")
+    page.keyboard.press("Enter")
+    expect(focused).to_have_attribute("id", "main")
+    page.keyboard.press("Tab")
+    expect(focused).to_have_attribute("id", "find")
+    page.keyboard.type("fleet")
+    expect(page.locator("table.counters tbody tr")).to_have_count(1)
+    expect(focused).to_have_attribute("id", "find")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(focused).to_have_text("fleet")
+    page.keyboard.press("Enter")
+    expect(focused).to_have_text("fleet")  # the heading of the page it leads to
+    assert focused.evaluate("node => node.tagName") == "H1"
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    expect(focused).to_have_text("5 minutes")
+    page.keyboard.press("Enter")
+    expect(focused).to_have_attribute("aria-pressed", "true")
+    assert focused.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
+
+
+def test_what_a_screen_reader_hears(tab: Window, server: Server) -> None:
+    page = tab.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{server.url}/#/counter/fleet")
+    expect(page.locator("#spoken")).to_have_text(re.compile("50,.*, degraded"))
+    for role, name in (
+        ("banner", ""),
+        ("main", ""),
+        ("navigation", "Main"),
+        ("table", "Sites"),
+        ("figure", "Total over time"),
+    ):
+        expect(page.get_by_role(role, name=name).first).to_be_visible()  # type: ignore[arg-type]
+    row = page.get_by_role("table", name="Sites").get_by_role("row").nth(1)
+    expect(row.get_by_role("rowheader")).to_contain_text("node-")
+    expect(row.get_by_role("cell").first).to_contain_text("silent")
+
+
+def test_the_attack_is_played_stopped_and_searched(tab: Window, server: Server) -> None:
+    page = tab.page
+    page.goto(f"{server.url}/#/attack")
+    old, ours = (page.get_by_role("region", name=name) for name in ("the classical tracker", "Countless"))
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()  # it plays by itself
+    page.get_by_role("button", name="Pause").click()
+    slider = page.get_by_role("slider", name="Moment of the match")
+    slider.fill("0")
+    expect(old).to_contain_text("Inside its band")
+    slider.press("End")
+    expect(page.get_by_text("400,000 of 400,000 events")).to_be_visible()
+    expect(old).to_contain_text("Left its band at event 101,364. Worst: 4.7")
+    expect(ours).to_contain_text("Inside its band")
+    page.get_by_role("button", name="Again").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()

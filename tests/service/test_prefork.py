@@ -1,0 +1,62 @@
+"""A real gunicorn: the application is loaded once, its workers are forked, one is killed; every request is counted."""
+
+import os
+import signal
+import subprocess
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from support.service import PATIENCE, Server, environment, until
+
+pytestmark = pytest.mark.slow
+
+APPLICATION = """
+import os
+import countless
+client = countless.connect(site="web")
+requests = client.counter("hits")
+
+def app(environ, start_response):
+    requests.add()
+    start_response("200 OK", [("content-type", "text/plain")])
+    return [str(os.getpid()).encode()]
+"""
+
+
+def get(port: int) -> int:
+    """The worker that answered."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/")
+        return int(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+def test_workers_that_end_and_workers_that_are_killed(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "web.py").write_text(APPLICATION)
+    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0", "web:app"]
+    variables = environment(COUNTLESS_URL=server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path / "state"))
+    web = subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True)
+    try:
+        assert web.stderr is not None
+        port = next(int(line.split(":")[-1].split()[0]) for line in web.stderr if "Listening at" in line)
+        workers = [get(port) for _ in range(200)]
+        server.kill()  # what the worker counts now, nobody will have heard of when it dies
+        workers += [get(port) for _ in range(100)]
+        os.kill(workers[-1], signal.SIGKILL)
+        server.start()
+        known = set(workers)
+        while workers[-1] in known:  # until the one that took its place has answered
+            workers.append(get(port))
+        web.terminate()
+        web.communicate(timeout=PATIENCE)
+    finally:
+        if web.poll() is None:
+            web.kill()
+            web.communicate()
+    until(lambda: server.inspect("hits")["known"] == len(workers), "every request is counted")
+    assert list((tmp_path / "state").iterdir()) == []

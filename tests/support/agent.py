@@ -1,0 +1,74 @@
+"""A real `countless agent` in a process of its own."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from support.service import PATIENCE, environment
+
+
+class Agent:
+    """On loopback, on ports of the system's choice; it can be asked, told and stopped."""
+
+    def __init__(self, url: str, *options: str, unix: Path | None = None) -> None:
+        command = [sys.executable, "-m", "countless.cli.main", "agent", "--url", url]
+        command += ["--statsd-port", "0", "--http-port", "0", *options]
+        command += ["--statsd-socket", str(unix)] if unix else []
+        self.unix = unix
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("countless: listening on udp://"), line
+        places = line.split()[3:]
+        host, _, port = places[0].removeprefix("udp://").rpartition(":")
+        self.statsd = (host.strip("[]"), int(port))
+        self.http = places[-1].removeprefix("http://")
+        self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def say(self, *datagrams: bytes) -> None:
+        for datagram in datagrams:
+            self._sender.sendto(datagram, self.statsd)
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+        connection = HTTPConnection(self.http, timeout=PATIENCE)
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        connection.request(method, path, data, headers)
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        return response.status, json.loads(text) if "json" in response.headers["content-type"] else text
+
+    def metrics(self) -> dict[str, float]:
+        page: str = self.ask("GET", "/metrics")[1]
+        lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
+
+    def stop(self) -> tuple[int, str]:
+        """The exit code, and what was said on standard error."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> tuple[int, str]:
+        """The same, of one that was told already."""
+        _, errors = self.process.communicate(timeout=PATIENCE)
+        self._sender.close()
+        return self.process.returncode, errors
+
+    def __enter__(self) -> "Agent":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate(timeout=PATIENCE)
+        self._sender.close()

@@ -1,0 +1,74 @@
+"""A real browser: chromium through playwright. Whatever it complains about (policy, console, errors) is a failure."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+PATIENCE = 60_000  # milliseconds until a test gives up: a browser on a busy machine is slow
+PICTURES = Path("build") / "screenshots"  # for a person to look at
+SIZES = {"phone": (390, 844), "tablet": (820, 1180), "wide": (1440, 900)}
+_LISTEN = "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
+
+
+class Window:
+    """A tab, with all it complained about."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        page.add_init_script(_LISTEN)
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def forgive(self, *parts: str) -> None:
+        """These complaints were provoked; and they did come."""
+        for part in parts:
+            assert any(part in complaint for complaint in self.complaints), (part, self.complaints)
+        self.complaints = [text for text in self.complaints if not any(part in text for part in parts)]
+
+    def picture(self, name: str) -> None:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=PICTURES / f"{name}.png")
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than the window."""
+        width: int = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        return width
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    assert chromium is not None, "the tests of the page need chromium (requirements/system.sh)"
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        try:
+            yield launched
+        finally:
+            launched.close()
+
+
+@contextmanager
+def window(launched: Browser, **options: Any) -> Iterator[Window]:
+    """A fresh tab that shares nothing with others. It must have nothing to complain about when it is closed."""
+    context = launched.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    context.set_default_timeout(PATIENCE)
+    opened = Window(context.new_page())
+    try:
+        yield opened
+    finally:
+        context.close()
+    assert opened.complaints == []

@@ -1,0 +1,31 @@
+"""A peer of the coordinator that does what it likes: raw frames on a real connection."""
+
+from select import select
+from time import monotonic
+
+from countless.client.link import Link, LinkError
+from countless.transports.frames import DownItem, decode_down
+from support.service import PATIENCE
+
+
+def fate(link: Link) -> str:
+    """Why it was cut off."""
+    try:
+        while select([link.socket], [], [], PATIENCE)[0]:
+            link.receive()
+    except LinkError as error:
+        return str(error)
+    finally:
+        link.close()
+    return "not cut off"
+
+
+def drain(link: Link, until: DownItem, seconds: float = PATIENCE) -> list[DownItem]:
+    """All that comes up to this item; nothing if it does not come in time."""
+    items: list[DownItem] = []
+    deadline = monotonic() + seconds
+    while select([link.socket], [], [], max(0.0, deadline - monotonic()))[0]:
+        items += [item for frame in link.receive() for item in decode_down(frame)]
+        if until in items:
+            return items
+    return []
