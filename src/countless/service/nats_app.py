@@ -1,8 +1,9 @@
 """The application of one coordinator among many: `countless serve --nats nats://...`."""
 
 import asyncio
+from collections import ChainMap
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import cast
@@ -51,9 +52,9 @@ class Together:
         return [shard.host for shard in self._member.shards.values()]
 
     @property
-    def counters(self) -> dict[str, Counter]:
-        """Of all our shards."""
-        return {name: counter for host in self._hosts for name, counter in host.counters.items()}
+    def counters(self) -> Mapping[str, Counter]:
+        """Of all our shards; whoever looks at a few of them need not wait for all."""
+        return ChainMap(*(host.counters for host in self._hosts))
 
     @property
     def lives(self) -> "LivesTogether":
