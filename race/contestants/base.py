@@ -22,7 +22,7 @@ class Case(NamedTuple):
     alpha: float = 0.05
     delta: float = 0.05
     folder: str = ""  # where sites may keep files
-    silent_after: float = 10.0  # the service's default: sites give a sign of life three times in this time
+    silent_after: float = 10.0  # the service's default: an idle site gives a sign of life every three times that
 
 
 class Bill(NamedTuple):

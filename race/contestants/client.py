@@ -9,13 +9,15 @@ from race.contestants.base import Bill, Case, Fleet, News, name_of
 from race.workloads import Event
 
 CAN_KEEP = "state_dir" in signature(countless.connect).parameters  # whether clients can keep their counts in files
-logging.getLogger("countless").setLevel(logging.ERROR)  # that there is no coordinator for a while is the point
+_LOG = logging.getLogger("countless")
 
 
 class ClientFleet(Fleet):
     """`countless.connect`, once for each site."""
 
     def __init__(self, address: str, case: Case, **options: Any) -> None:
+        self._level = _LOG.level
+        _LOG.setLevel(logging.ERROR)  # that there is no coordinator for a while is the point
         self._clients = [countless.connect(address, site=f"site-{site}", **options) for site in range(case.sites)]
 
     def count(self, event: Event) -> News:
@@ -39,6 +41,7 @@ class ClientFleet(Fleet):
         """As at the end of a program: the exact counts are delivered."""
         for client in self._clients:
             client.close(60)
+        _LOG.setLevel(self._level)
 
 
 class KeptFleet(ClientFleet):

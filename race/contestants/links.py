@@ -3,7 +3,7 @@
 They are the client's own parts - meter, site, frames, link - without its thread, because the thread lives by the real
 clock: here the race says when time passes, and nothing goes on before every message has arrived, been saved and been
 answered. What is asked for that purpose, the *probes*, is taken off the bill. Signs of life, which a client gives when
-it has had nothing to say for a third of `silent_after`, are really sent, at their virtual time.
+it has had nothing to say for as long as the coordinator allows, are really sent, at their virtual time.
 """
 
 import select
@@ -15,6 +15,7 @@ from countless.client.meter import Meter
 from countless.core.messages import Address, DownMessage, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemDice
+from countless.service.lives import HEARTBEAT
 from countless.transports.frames import (
     VERSION,
     DownItem,
@@ -122,7 +123,7 @@ class LinkFleet(Fleet):
         for file in self._by_file:
             self._poll.register(file, select.POLLIN)
         self._quiet = dict.fromkeys(self._sites)  # in the order in which they last spoke
-        self._heartbeat = case.silent_after / 3
+        self._heartbeat = HEARTBEAT * case.silent_after
         self._signs = 0
         self._sent: Tally[str] = Tally()
         self._heard: Tally[str] = Tally()
@@ -167,10 +168,9 @@ class LinkFleet(Fleet):
                 break
             while site.spoke + self._heartbeat <= now:
                 site.give_sign()
+                site.wait(self._heard)  # one at a time: two questions may get one answer
                 self._signs += 1
                 self._has_spoken(site, site.spoke + self._heartbeat)
-        for file, _ in self._poll.poll(0):  # the answers, so that they do not pile up
-            self._by_file[file].hear(self._heard)
 
     def bill(self) -> Bill:
         """Every connection, from its first byte on, without the probes."""

@@ -7,7 +7,7 @@ is all the games can say; the proofs are in docs/theory.
 
 A tracker's start has no dice to guess, so every site gets a head start, just long enough that a round with dice is
 on when the adversary comes; each game lasts into another such round at least. Below about 190 sites the proven
-`partial_dp` needs no noise, and below about 200 `auto` stays deterministic at this delta: they play in larger fleets.
+`partial_dp` needs no noise, and with fewer sites `auto` stays deterministic for longer: they play in larger fleets.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ SIZES = {
     "sampled": Size(16, 0.25, 5_000, 40),
     "dithered": Size(24, 0.2, 5_000, 20),
     "partial_dp": Size(192, 0.3, 5_000, 7),
-    "auto": Size(256, 0.05, 14_000, 24),
+    "auto": Size(300, 0.02, 10_000, 18),
 }
 ANSWERS_ONLY = [name for name, kind in ADVERSARIES.items() if kind.sees == "answers"]
 
