@@ -22,7 +22,7 @@ def token(
 ) -> None:
     """Create, list or revoke bearer tokens. A new token is printed this once; only its hash is kept."""
     from countless.service.access import new_token
-    from countless.service.app import STATE_FILE
+    from countless.service.app import STATE_FILE, require_nats
     from countless.service.store import Store
 
     def work(store: Store) -> tuple[list[str], int]:
@@ -35,6 +35,7 @@ def token(
         return [f"{each.scope}\t{each.label}\t{each.site or ''}\t{each.digest.hex()[:12]}" for each in tokens], 0
 
     if nats:
+        require_nats()
         from countless.service.nats_tokens import change_tokens
 
         lines, code = change_tokens(nats, work)
