@@ -44,6 +44,15 @@ def pair(broker: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
         yield one, two
 
 
+def spread(prefix: str) -> list[str]:
+    """Names of counters, one for each shard."""
+    found: dict[int, str] = {}
+    for number in range(1000):
+        name = f"{prefix}-{number}"
+        found.setdefault(nats.shard_of(name, SHARDS), name)
+    return [found[shard] for shard in range(SHARDS)]
+
+
 def has(server: Coordinator) -> set[str]:
     """The counters that a coordinator has itself."""
     lines: list[str] = server.metrics().splitlines()
@@ -98,18 +107,19 @@ def fed(server: Coordinator, query: str, event: str) -> dict[str, Any]:
 
 
 def test_the_page_shows_what_this_coordinator_has(broker: Node, pair: tuple[Coordinator, Coordinator]) -> None:
-    counters = [f"page-{name}" for name in SPREAD]
+    counters = spread("page")
     with countless.connect(broker.url, site="shown") as client:
         before = client.connected
         for name in counters:
             client.counter(name).add(3)
         assert client.flush(20)
         assert (before, client.connected) == (False, True)
-        both_have_some(pair)
+        until(lambda: all(len(has(server) & set(counters)) == SHARDS // 2 for server in pair), "half of them at each")
         for server in pair:
-            listed = until(lambda: fed(server, "find=page-", "list"), "a list")["rows"]  # noqa: B023
-            assert {row["counter"] for row in listed} == {name for name in has(server) if name in counters}
-            one = listed[0]["counter"]
+            mine = has(server) & set(counters)
+            listed = fed(server, "find=page-", "list")["rows"]
+            assert {row["counter"] for row in listed} == mine
+            one = min(mine)
             assert [row[:2] for row in fed(server, f"counter={one}", "sites")["rows"]] == [["shown", "connected"]]
             with urlopen(f"{server.url}/", timeout=PATIENCE) as response:  # noqa: S310
                 assert b"<html" in response.read()
@@ -141,7 +151,7 @@ def test_a_coordinator_is_killed_under_load_and_another_is_added(
     broker: Node, pair: tuple[Coordinator, Coordinator]
 ) -> None:
     one, two = pair
-    counters = [f"killed-{name}" for name in SPREAD]
+    counters = spread("killed")
     counting = [Counting(broker.url, f"site {number}", counters) for number in range(3)]
     for name in counters:
         until(lambda: two.answer(name), "a first answer")  # noqa: B023
@@ -169,17 +179,17 @@ def test_a_coordinator_is_killed_under_load_and_another_is_added(
 def test_a_coordinator_that_was_asleep_says_nothing_when_it_wakes(
     broker: Node, pair: tuple[Coordinator, Coordinator]
 ) -> None:
-    one, two = pair
+    (one, two), counters = pair, spread("asleep")
     with countless.connect(broker.url, site="a") as client:
-        for name in SPREAD:
-            client.counter(f"asleep-{name}").add(10)
+        for name in counters:
+            client.counter(name).add(10)
         assert client.flush(20)
         both_have_some(pair)
-        mine = until(lambda: {name for name in has(one) if name.startswith("asleep-")}, "some of them at the first")
+        mine = until(lambda: has(one) & set(counters), "some of them at the first")
         reading = Reading(pair, min(mine))
         one.process.send_signal(signal.SIGSTOP)
-        for name in SPREAD:  # also to the one that sleeps: its socket takes it in
-            client.counter(f"asleep-{name}").add(5)
+        for name in counters:  # also to the one that sleeps: its socket takes it in
+            client.counter(name).add(5)
         until(lambda: has(two) >= mine, "the other has everything")
         assert client.flush(20)
         until(lambda: all(two.answer(name)["estimate"] == 15 for name in mine), "everything counted")
