@@ -256,4 +256,4 @@ def test_faults_then_healing(recipe: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_faults_then_healing_at_length(recipe: str) -> None:
-    run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=150, stateful_step_count=80))
+    run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=90, stateful_step_count=80))

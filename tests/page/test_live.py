@@ -1,5 +1,6 @@
 """The page in a real browser, on a real coordinator with two hundred counters and ten thousand sites."""
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import countless
 from countless.client.link import Link, Place
 from countless.core.messages import Address
 from countless.service.app import STATE_FILE
+from countless.service.page import FOLDER
 from countless.service.store import Changes, Config, Store
 from countless.transports.frames import Hello, Join, encode_frames
 from support.browser import SIZES, Window, browser, window
@@ -295,7 +297,8 @@ def test_the_attack_is_played_stopped_and_searched(tab: Window, server: Server) 
     expect(old).to_contain_text("Inside its band")
     slider.press("End")
     expect(page.get_by_text("400,000 of 400,000 events")).to_be_visible()
-    expect(old).to_contain_text("Left its band at event 101,364. Worst: 4.7")
+    recorded = json.loads((FOLDER / "attack.json").read_text())["contestants"][0]
+    expect(old).to_contain_text(f"Left its band at event {recorded['left_at']:,}. Worst: {recorded['worst']:.1f}")
     expect(ours).to_contain_text("Inside its band")
     page.get_by_role("button", name="Again").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
