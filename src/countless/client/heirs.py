@@ -99,7 +99,10 @@ class Heir:
             self._tried.set()
 
     def _try_all(self) -> bool:
-        paths = set(self._directory.glob(f"*{SUFFIX}")) - self._given_up
+        try:
+            paths = set(self._directory.glob(f"*{SUFFIX}")) - self._given_up
+        except OSError:  # the directory has vanished, and all that was in it
+            return True
         return not [path for path in sorted(paths) if not self._try(path)]
 
     def _try(self, path: Path) -> bool:
