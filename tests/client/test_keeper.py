@@ -77,6 +77,8 @@ def test_a_child_counts_in_a_file_of_its_own_or_in_memory(tmp_path: Path, room: 
     directory = tmp_path / "state"
     kept = Kept(directory)
     kept.meter.add(20)
+    if kept.keeper._heir is not None:  # it looks for what others left behind; a real fork would have no such thread
+        kept.keeper._heir._thread.join()
     parents = kept.keeper._file
     if not room:
         rmtree(directory)
