@@ -23,6 +23,13 @@ def test_pages_made_from_the_code_are_up_to_date() -> None:
     assert result.returncode == 0, f"run python -m tools.reference: {result.stdout}{result.stderr}"
 
 
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize(("item", "data"), VECTORS)
 def test_the_vectors_are_true(item: str, data: str) -> None:
     expected = eval(item, dict(NAMES))  # noqa: S307 - our own page

@@ -4,6 +4,7 @@ Ours is the real service with its real sites. The other is the classical randomi
 2012), in this process. In the second act each has traffic of its own, because that traffic reacts to the answers.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Scene(NamedTuple):
     theirs: Moment
 
 
-class Side:
+class Side(ABC):
     """A tracker in the story; remembers the worst."""
 
     def __init__(self, alpha: float) -> None:
@@ -59,12 +60,12 @@ class Side:
         self.estimate = self._deliver(events)
         self.worst = max(self.worst, abs(self.estimate / self.total - 1) / self.alpha)
 
-    def _deliver(self, events: Events) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _deliver(self, events: Events) -> float: ...
 
+    @abstractmethod
     def moment(self) -> Moment:
         """How it stands."""
-        raise NotImplementedError
 
 
 class Ours(Side):
