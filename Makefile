@@ -22,8 +22,9 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+HEAVY := page race packaging  # a browser, servers, fresh environments: their imports alone take seconds
 fast: setup
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(HEAVY:%=--ignore=tests/%)
 
 check: lint fast
 

@@ -17,6 +17,8 @@ from countless.arena.match import Setting, play
 from countless.arena.registry import adversary_named
 from countless.planning.hyz import plan_hyz
 
+pytestmark = pytest.mark.slow
+
 SITES = 1024
 JUMP = adversary_named("stop-after-jump")
 

@@ -13,6 +13,8 @@ from countless.arena.registry import adversary_named
 from countless.errors import InvalidParameter
 from countless.randomness import SeededDice
 
+pytestmark = pytest.mark.slow
+
 SITES, ALPHA, DELTA = 8, 0.4, 0.001
 
 

@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
 from countless.arena.adversaries.search import evolve, mutate
 from countless.arena.adversaries.single_site import SingleSite
 from countless.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.arena.match import Setting, play
 from countless.arena.registry import ADVERSARIES, adversary_named
 from countless.randomness import SeededDice
+
+pytestmark = pytest.mark.slow
 
 SETTING = Setting("blocks", adversary_named("uniform"), 64, 0.1, 0.05, 6_000)
 DEFAULTS = len(ADVERSARIES) - 1  # all but the one that reads messages

@@ -9,6 +9,8 @@ import pytest
 
 from countless.schemes.menu import crossovers, menu, messages_on_day, messages_until
 
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "countless.cli.main", "plan", *arguments]

@@ -13,6 +13,8 @@ from countless.cli.simulate import EXAMPLE, simulate
 from countless.errors import InvalidParameter, UnknownName
 from countless.simulation.streams import STREAMS
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--sites", "20", "--alpha", "0.1"]
 
 app = typer.Typer()

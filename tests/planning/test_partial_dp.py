@@ -19,6 +19,8 @@ from countless.privacy.plays import FEEDERS
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededDice
 
+pytestmark = pytest.mark.slow
+
 TABLE = [  # SPEC 3.4: sites, alpha, paper, proven, at eta = 1e-4 and 3k per synchronisation
     (64, 0.01, 22.8, 5.2),
     (256, 0.01, 14.1, 3.9),

@@ -12,6 +12,8 @@ from countless.schemes.deterministic import Growing
 from countless.schemes.registry import ADVERSARIES, SCHEMES, stands_against
 from support.streams import stream_named
 
+pytestmark = pytest.mark.slow
+
 DELTA = 1e-9
 
 

@@ -2,12 +2,16 @@
 
 import asyncio
 
+import pytest
+
 from countless.core.messages import Address, Repace, StartRound, UpMessage
 from countless.core.site import Site
 from countless.randomness import SeededDice
 from countless.service.lives import Life
 from countless.transports.frames import Join
 from support.service import FakeLine, bench
+
+pytestmark = pytest.mark.slow
 
 SITES, BATCH, ALPHA = 200, 7, 0.05
 

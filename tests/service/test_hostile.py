@@ -18,6 +18,8 @@ from countless.transports.frames import MOST_BYTES, Hello, Join, Leave, Sync, Sy
 from support.hostile import drain, fate
 from support.service import Server, until
 
+pytestmark = pytest.mark.slow
+
 HELLO = next(encode_frames([Hello(1, "evil", 1)]))
 JOIN = next(encode_frames([Join("hits", 0, 1)]))
 

@@ -29,6 +29,8 @@ from countless.transports.frames import (
 from countless.transports.nats_wire import Delivery
 from support.service import Bench, bench
 
+pytestmark = pytest.mark.slow
+
 SHARD, SESSION = 3, "session"
 
 

@@ -18,6 +18,8 @@ from countless.service.nats_store import STREAM, BrokerAway, Deposed, NatsStore
 from countless.service.store import Changes, Config, StoreError
 from support.nats import Node, free_ports, node
 
+pytestmark = pytest.mark.slow
+
 WEB, OLD = Address("web", 2**62), Address("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
 SAVED = Changes({"hits": (7, 2**80, 2**70)}, {("hits", WEB): 2**90, ("hits", OLD): 4}, {"hits": CONFIG})

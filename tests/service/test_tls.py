@@ -10,6 +10,8 @@ from countless.errors import InvalidParameter
 from countless.service.settings import Settings
 from support.service import Server
 
+pytestmark = pytest.mark.slow
+
 
 def files(directory: Path) -> dict[str, str]:
     """An authority, a certificate for this machine, and one for a site."""

@@ -12,6 +12,8 @@ from countless.randomness import SeededDice
 from countless.schemes.registry import SCHEMES
 from countless.simulation.world import World
 
+pytestmark = pytest.mark.slow
+
 AGENTS, PROCESSES, EACH, ALPHA = 3, 3, 300, 0.1
 
 Line = tuple[Address, Message]

@@ -4,6 +4,8 @@ import pytest
 
 from countless.simulation.hindsight import regret
 
+pytestmark = pytest.mark.slow
+
 STREAMS = ("uniform", "zipf", "single", "hot_spots", "bursts")
 
 
