@@ -26,6 +26,8 @@ TAIL = """
 | `COUNTLESS_URL` | where the coordinator is; default `http://127.0.0.1:2686` |
 | `COUNTLESS_TOKEN`, `COUNTLESS_TOKEN_FILE` | the bearer token, or a file that holds it |
 | `COUNTLESS_SITE` | the site's name; default: the host's name |
+| `COUNTLESS_CLIENT_STATE_DIR` | where counts are kept so that `kill -9` loses none; not with a broker |
+| `COUNTLESS_NATS_CREDS` | a credentials file for `nats://` and `tls://` |
 | `COUNTLESS_CA` | a PEM file with an authority of your own |
 | `COUNTLESS_CERT` | a PEM file with the client's certificate and key, for mTLS |
 | `COUNTLESS_DISABLE` | `1` makes the client a no-op: for tests |

@@ -23,6 +23,14 @@ def test_pages_made_from_the_code_are_up_to_date() -> None:
     assert result.returncode == 0, f"run python -m tools.reference: {result.stdout}{result.stderr}"
 
 
+def test_every_variable_that_a_client_reads_is_in_the_configuration_page() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/countless/client").glob("*.py"))
+    page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
+    variables = set(re.findall(r"COUNTLESS_[A-Z_]+", sources))
+    assert variables
+    assert not {name for name in variables if f"`{name}`" not in page}
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
