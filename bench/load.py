@@ -190,7 +190,9 @@ def latency(coordinator: Coordinator, fleets: Fleets, rate: float) -> None:
 
 
 def truth(coordinator: Coordinator, fleets: Fleets) -> None:
-    """Every answer is within its bounds, after all of this."""
+    """Every answer is within its bounds, after all of this, once everybody has answered the last question."""
+    while any(answer["state"] == "learning" for answer in coordinator.reader.counters()):
+        sleep(0.1)
     counted: dict[str, int] = {}
     for part in fleets.all("counted"):
         for name, count in part.items():

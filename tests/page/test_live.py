@@ -16,6 +16,7 @@ import countless
 from countless.client.link import Link, Place
 from countless.core.messages import Address
 from countless.service.app import STATE_FILE
+from countless.service.journal import Known
 from countless.service.page import FOLDER
 from countless.service.store import Changes, Config, Store
 from countless.transports.frames import Hello, Join, encode_frames
@@ -41,7 +42,7 @@ HOSTILE = [
 def populate(directory: Path) -> None:
     """As if two hundred counters had been counted, one of them by ten thousand sites, all of them away by now."""
     store = Store(directory / STATE_FILE)
-    fleet: dict[tuple[str, Address], int | None] = {("fleet", Address(f"node-{n:05}", 1)): n + 1 for n in range(FLEET)}
+    fleet: Known = {"fleet": {Address(f"node-{n:05}", 1): n + 1 for n in range(FLEET)}}
     counters: dict[str, tuple[int, float, int]] = {f"counter {n:03}": (0, 1000 + n, 1000 + n) for n in range(COUNTERS)}
     counters["fleet"] = (1, FLEET * (FLEET + 1) // 2, 0)
     store.save(Changes(counters=counters, known=fleet, configs=dict.fromkeys(counters, Config())))

@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 from countless.core.coordinator import Memory
 from countless.core.messages import Address
 from countless.service import nats_store
-from countless.service.journal import Seat
+from countless.service.journal import Known
 from countless.service.nats_broker import NoBroker, connect, open_bucket, open_log
 from countless.service.nats_records import Record
 from countless.service.nats_store import STREAM, BrokerAway, Deposed, NatsStore
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 WEB, OLD = Address("web", 2**62), Address("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
-SAVED = Changes({"hits": (7, 2**80, 2**70)}, {("hits", WEB): 2**90, ("hits", OLD): 4}, {"hits": CONFIG})
+SAVED = Changes({"hits": (7, 2**80, 2**70)}, {"hits": {WEB: 2**90, OLD: 4}}, {"hits": CONFIG})
 
 
 def first(number: int) -> Changes:
@@ -65,7 +65,7 @@ def test_what_is_saved_is_there_for_whoever_takes_over(broker: Node) -> None:
     async def story(stream: JetStreamContext) -> None:
         one = await taken(stream, "one")
         await save(one, SAVED)
-        known: dict[Seat, int | None] = {("hits", WEB): 2**90 + 1, ("hits", OLD): None}
+        known: Known = {"hits": {WEB: 2**90 + 1, OLD: None}}
         await save(one, Changes({"other": (1, 12.5, 0)}, known, {"other": Config()}, {("hits", OLD): 5}))
         await save(await taken(stream, "elsewhere", shard=1), first(1))
         two = await taken(stream, "two")
@@ -87,7 +87,7 @@ def test_who_was_there_before_can_write_nothing_more(broker: Node) -> None:
         for _ in range(2):
             with pytest.raises(Deposed):
                 await save(one, Changes({"hits": (8, 2**81, 0)}))
-        await save(two, Changes(known={("hits", OLD): 6}))
+        await save(two, Changes(known={"hits": {OLD: 6}}))
         assert (await taken(stream, "three")).load() == two.load()
 
     play(broker, story)
@@ -136,7 +136,7 @@ def test_a_confirmation_that_was_lost_does_not_depose_anybody(broker: Node) -> N
         assert store.load() == {}
         stream.publish = publish  # type: ignore[method-assign]
         await save(store, changes)
-        await save(store, Changes(known={("hits", WEB): 1}))
+        await save(store, Changes(known={"hits": {WEB: 1}}))
         assert (await taken(stream, "two")).load() == store.load() == {"hits": (CONFIG, Memory(1, 1, 0, ((WEB, 1),)))}
 
     play(broker, story)
@@ -163,7 +163,7 @@ def test_large_records_come_in_parts_and_old_ones_are_purged(broker: Node, monke
     async def story(stream: JetStreamContext) -> None:
         one = await taken(stream, "one")
         for number in range(30):
-            lives: dict[Seat, int | None] = {("hits", Address(f"site {number} {each}", 1)): each for each in range(10)}
+            lives: Known = {"hits": {Address(f"site {number} {each}", 1): each for each in range(10)}}
             changes = Changes(
                 {"hits": (number, number, 0)}, lives, {"hits": CONFIG}, {("hits", Address("x", number)): 1}
             )
@@ -188,9 +188,9 @@ def test_when_a_life_ended_is_in_the_log_and_so_is_what_was_dropped(
         one = NatsStore(stream, 0, "one", lambda: True, lambda: clock[0])
         await one.take_over()
         await save(one, SAVED)
-        await save(one, Changes(known={("hits", OLD): None}, gone={("hits", OLD): 4}))
+        await save(one, Changes(known={"hits": {OLD: None}}, gone={("hits", OLD): 4}))
         clock[0] = 2000.0
-        await save(one, Changes(known={("hits", WEB): None}, gone={("hits", WEB): 2**90}))
+        await save(one, Changes(known={"hits": {WEB: None}}, gone={("hits", WEB): 2**90}))
         two = await taken(stream, "two")  # years later, by its clock: what is remembered does not become younger
         assert two.everything().keys() == {0, 1000, 2000}
         await save(two, Changes(prune=1500))

@@ -43,8 +43,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     config = Config(alpha=0.02, scheme="dithered")
     store = Store(tmp_path / "state" / "file")
     store.save(made("hits", config, 7, 2**80, 2**70))
-    store.save(Changes(known={("hits", WEB): 2**90, ("hits", OLD): 4}))
-    store.save(Changes(known={("hits", WEB): 2**90 + 1, ("hits", OLD): None}, gone={("hits", OLD): 5}))
+    store.save(Changes(known={"hits": {WEB: 2**90, OLD: 4}}))
+    store.save(Changes(known={"hits": {WEB: 2**90 + 1, OLD: None}}, gone={("hits", OLD): 5}))
     store.close()
     again = Store(tmp_path / "state" / "file")
     assert again.load() == {"hits": (config, Memory(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
@@ -63,11 +63,11 @@ def test_a_published_total_with_a_fraction_survives() -> None:
 def test_deleting_a_counter_leaves_nothing_of_it() -> None:
     store = Store(None)
     store.save(made("hits"))
-    store.save(Changes(known={("hits", WEB): 5}, gone={("hits", OLD): 3}))
+    store.save(Changes(known={"hits": {WEB: 5}}, gone={("hits", OLD): 3}))
     store.save(Changes(deleted=["hits"]))
     assert store.load() == {}
     assert store.buried(OLD) == ()
-    store.save(Changes({"hits": (1, 2, 0)}, {("hits", OLD): 2}, {"hits": Config()}, deleted=["hits"]))
+    store.save(Changes({"hits": (1, 2, 0)}, {"hits": {OLD: 2}}, {"hits": Config()}, deleted=["hits"]))
     assert store.load() == {"hits": (Config(), Memory(1, 2, 0, ((OLD, 2),)))}
 
 
@@ -111,7 +111,7 @@ def test_whenever_it_is_opened_again_the_journal_and_the_tables_say_the_same(
                 truth[name] = ((moment, count, 0), {**truth[name][1], address: count})
                 if empty:
                     del truth[name][1][address]
-                store.save(Changes({name: truth[name][0]}, {(name, address): None if empty else count}))
+                store.save(Changes({name: truth[name][0]}, {name: {address: None if empty else count}}))
                 if moment == reopened:
                     store.close()
                     store = quick(Path(directory) / "file")

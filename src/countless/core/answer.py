@@ -1,7 +1,7 @@
 """The answer: what is published, and the one table that says in which state it is (SPEC section 2)."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from countless.core.messages import SiteName
 
@@ -31,8 +31,7 @@ STATES: dict[tuple[bool, bool, bool], State] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A total with its bounds: with probability 1 - delta, for ever, lower <= truth <= upper."""
 
     estimate: float

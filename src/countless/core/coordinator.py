@@ -109,6 +109,11 @@ class Coordinator:
         return self._publisher.phase
 
     @property
+    def sites(self) -> int:
+        """How many take part."""
+        return self._ledger.present
+
+    @property
     def known_total(self) -> int:
         """The sum of all counts heard so far: never more than the truth."""
         return self._ledger.known_total

@@ -7,7 +7,8 @@ the plan's `allowance`: the error, in steps, that the proof lets the round have.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, isfinite
+from functools import lru_cache
+from math import isfinite
 from typing import Protocol
 
 from countless.errors import InvalidParameter
@@ -69,14 +70,17 @@ class RoundPlan(Plan, Protocol):
         """About how many steps the total grows by in a round."""
 
 
+@lru_cache(maxsize=256)
 def exact_fraction(alpha: float) -> Fraction:
     """`alpha` as the decimal the user wrote: 0.01 is 1/100, not the binary float next to it."""
     return Fraction(repr(float(alpha)))
 
 
 def step_within(alpha: float, allowance: float, total: int) -> int:
-    """floor(alpha * total / allowance), in exact arithmetic so that rounding can only be downwards."""
-    return int(exact_fraction(alpha) * total / Fraction(allowance))
+    """floor(alpha * total / allowance), in whole numbers so that rounding can only be downwards."""
+    part, whole = exact_fraction(alpha).as_integer_ratio()
+    steps, unit = allowance.as_integer_ratio()
+    return part * total * unit // (whole * steps)
 
 
 def least_total(plan: RoundPlan, least_step: int) -> int:
@@ -87,7 +91,9 @@ def least_total(plan: RoundPlan, least_step: int) -> int:
     >>> [plan.step(least_total(plan, 7) - event) for event in (0, 1)]
     [7, 6]
     """
-    return ceil(least_step * Fraction(plan.allowance) / exact_fraction(plan.alpha))
+    part, whole = exact_fraction(plan.alpha).as_integer_ratio()
+    steps, unit = plan.allowance.as_integer_ratio()
+    return -(-least_step * steps * whole // (unit * part))
 
 
 def check_request(sites: int, alpha: float, eta: float) -> None:

@@ -90,7 +90,7 @@ class Counter:
     @property
     def shape(self) -> tuple[int, int]:
         """Round and sites: while these are the same, so is the outlook."""
-        return self.coordinator.round, self.coordinator.answer.sites
+        return self.coordinator.round, self.coordinator.sites
 
     def outlook(self) -> tuple[Outlook, Case] | None:
         """What to plan ahead, if any plan would be of use. Sites are rounded up, so that a few more change nothing."""

@@ -118,9 +118,11 @@ class Host:
 
     def tick(self) -> None:
         """Now and then: who has fallen silent, and what should be planned ahead?"""
-        now = self._clock()
+        now, silent_after = self._clock(), self.settings.silent_after
         for life in self.lives:
-            if not life.silent and life.overdue(now, self.settings.silent_after):
+            if life.line is not None and life.asked is None and now - life.line.heard <= silent_after:
+                continue  # nearly all of them, nearly always: thousands are looked at while the others wait
+            if not life.silent and life.overdue(now, silent_after):
                 self._silence(life)
             expired = 0 < self.settings.forget_after < now - life.last_heard()
             if life.silent and life.counters and (expired or self.lives.superseded(life)):
@@ -168,7 +170,7 @@ class Host:
         if life.line is not line:
             return
         line.heard, life.asked = self._clock(), None
-        share = size / max(1, len(items))
+        share = size / (len(items) or 1)
         for item in items:
             if isinstance(item, (Report, Snapshot)):
                 self._message(life, line, item, share)

@@ -4,10 +4,14 @@ A line at its place costs a page of writing, and hundreds of lines in one row of
 appends one row; when the journal has grown, its lines are moved to their places in the order of their keys, a slice
 with each save, so that nobody waits for all of it. Lines are absolute values: reading the journal over tables that have
 some of it already gives the same.
+
+All this is done beside the loop, and each statement that begins or ends may cost a wait for the interpreter's lock: so
+a slice travels as one JSON text, and SQLite takes it apart without that lock.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -19,26 +23,37 @@ SLICE = 2_000  # lines moved with one save: some milliseconds
 
 Figures = tuple[int, float, int]  # of a counter: round, published, departed
 Seat = tuple[str, Address]  # of a site in a counter
+Known = dict[str, dict[Address, int | None]]  # by counter and site; None: nobody sits there any more
 _encode = msgspec.msgpack.Encoder().encode
 _Number = int | float | str  # what does not fit into 64 bits is text
 _decode = msgspec.msgpack.Decoder(
     tuple[list[tuple[str, int, _Number, _Number]], list[tuple[str, str, int, _Number]]]
 ).decode
 
+_SET_FIGURES = """
+UPDATE counters
+SET round = json_extract(value, '$[1]'), published = json_extract(value, '$[2]'), departed = json_extract(value, '$[3]')
+FROM json_each(?) WHERE name = json_extract(value, '$[0]')
+"""
+_SEAT = "json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')"
+_SET_KNOWN = f"INSERT OR REPLACE INTO sites SELECT {_SEAT}, json_extract(value, '$[3]') FROM json_each(?)"  # noqa: S608
+_EMPTY = f"DELETE FROM sites WHERE (counter, site, incarnation) IN (SELECT {_SEAT} FROM json_each(?))"  # noqa: S608
+
 
 class Lines(NamedTuple):
-    """What has changed. A seat without a number is empty now."""
+    """What has changed."""
 
     counters: dict[str, Figures]
-    known: dict[Seat, int | None]
-
-    def __len__(self) -> int:
-        return len(self.counters) + len(self.known)
+    known: Known
 
     def encode(self) -> bytes:
         """As one row of the journal."""
         counters = [(name, *figures) for name, figures in self.counters.items()]
-        known = [(name, *address, -1 if count is None else count) for (name, address), count in self.known.items()]
+        known = [
+            (name, *address, -1 if count is None else count)
+            for name, seats in self.known.items()
+            for address, count in seats.items()
+        ]
         try:
             return _encode((counters, known))
         except OverflowError:
@@ -50,13 +65,29 @@ class Lines(NamedTuple):
         for name, number, published, departed in counters:
             self.counters[name] = (number, as_number(published), int(departed))
         for name, site, incarnation, count in known:
-            self.known[name, Address(site, incarnation)] = None if count == -1 else int(count)
+            self.known.setdefault(name, {})[Address(site, incarnation)] = None if count == -1 else int(count)
+
+    def add(self, later: "Lines") -> None:
+        """What has changed since then too."""
+        self.counters.update(later.counters)
+        for name, seats in later.known.items():
+            self.known.setdefault(name, {}).update(seats)
 
     def slices(self) -> Iterator["Lines"]:
-        """In the order of their places."""
-        counters, known = sorted(self.counters.items()), sorted(self.known.items(), key=lambda line: line[0])
-        for start in range(0, max(len(counters), len(known)), SLICE):
-            yield Lines(dict(counters[start : start + SLICE]), dict(known[start : start + SLICE]))
+        """In the order of their places. One sort of everything would keep the loop waiting: counter by counter."""
+        figures = iter(sorted(self.counters.items()))
+        while some := dict(islice(figures, SLICE)):
+            yield Lines(some, {})
+        part, size = Lines({}, {}), 0
+        for name in sorted(self.known):
+            seats = iter(sorted(self.known[name].items(), key=_site))
+            while some_seats := dict(islice(seats, SLICE - size)):
+                part.known[name] = some_seats
+                size += len(some_seats)
+                if size == SLICE:
+                    yield part
+                    part, size = Lines({}, {}), 0
+        yield part
 
 
 class Journal:
@@ -72,7 +103,7 @@ class Journal:
     def write(self, lines: Lines) -> tuple[Lines, int]:
         """Append; and move a slice of what was there before."""
         row = lines.encode()
-        if lines:
+        if lines.counters or lines.known:
             self._db.execute("INSERT INTO journal (lines) VALUES (?)", (row,))
         if self._moving:
             self._move(self._moving[-1])
@@ -85,8 +116,7 @@ class Journal:
         lines, size = step
         if self._moving:
             self._moving.pop()
-        self._fresh.counters.update(lines.counters)
-        self._fresh.known.update(lines.known)
+        self._fresh.add(lines)
         self._bytes += size
         if self._bytes > MOST_BYTES and not self._moving:
             self._moving = list(self._fresh.slices())[::-1]
@@ -109,22 +139,21 @@ class Journal:
         self._moving, self._fresh, self._bytes = [], Lines({}, {}), 0
 
     def _move(self, lines: Lines) -> None:
-        self._db.executemany(
-            "UPDATE counters SET round = ?, published = ?, departed = ? WHERE name = ?",
-            (
-                (number, repr(published), str(departed), name)
-                for name, (number, published, departed) in lines.counters.items()
-            ),
-        )
-        empty = [seat for seat, count in lines.known.items() if count is None]
-        self._db.executemany(
-            "DELETE FROM sites WHERE counter = ? AND site = ? AND incarnation = ?",
-            ((name, *address) for name, address in empty),
-        )
-        self._db.executemany(
-            "INSERT OR REPLACE INTO sites VALUES (?, ?, ?, ?)",
-            ((name, *address, str(count)) for (name, address), count in lines.known.items() if count is not None),
-        )
+        figures = [
+            (name, number, repr(published), str(departed))
+            for name, (number, published, departed) in lines.counters.items()
+        ]
+        known = [(name, *address, count) for name, seats in lines.known.items() for address, count in seats.items()]
+        taken = [(*seat, str(count)) for *seat, count in known if count is not None]
+        empty = [tuple(seat) for *seat, count in known if count is None]
+        for statement, part in ((_SET_FIGURES, figures), (_SET_KNOWN, taken), (_EMPTY, empty)):
+            if part:
+                self._db.execute(statement, (as_json(part),))
+
+
+def as_json(lines: Sequence[tuple[str | int, ...]]) -> str:
+    """For `json_each`: many lines in one statement."""
+    return msgspec.json.encode(lines).decode()
 
 
 def as_number(value: _Number) -> float:
@@ -132,6 +161,10 @@ def as_number(value: _Number) -> float:
     if isinstance(value, str):
         return int(value) if value.isdecimal() else float(value)
     return value
+
+
+def _site(line: tuple[Address, int | None]) -> str:
+    return str(line[0].site)
 
 
 def _small(line: Iterable[object]) -> list[object]:

@@ -3,7 +3,7 @@
 import msgspec
 
 from countless.core.messages import Address
-from countless.service.journal import as_number
+from countless.service.journal import Known, as_number
 from countless.service.store import Changes, Config, StoreError
 
 
@@ -41,7 +41,11 @@ def plain_of(changes: Changes, at: int) -> Plain:
     return Plain(
         at,
         [(name, number, repr(total), str(departed)) for name, (number, total, departed) in changes.counters.items()],
-        [(name, *_words(address), None if n is None else str(n)) for (name, address), n in changes.known.items()],
+        [
+            (name, *_words(address), None if n is None else str(n))
+            for name, seats in changes.known.items()
+            for address, n in seats.items()
+        ],
         changes.configs,
         [(name, *_words(address), str(known)) for (name, address), known in changes.gone.items()],
         changes.deleted,
@@ -55,9 +59,12 @@ def _words(address: Address) -> tuple[str, int]:
 
 def changes_of(plain: Plain) -> Changes:
     """And back."""
+    known: Known = {}
+    for name, site, life, count in plain.known:
+        known.setdefault(name, {})[Address(site, life)] = None if count is None else int(count)
     return Changes(
         {name: (number, as_number(total), int(departed)) for name, number, total, departed in plain.counters},
-        {(name, Address(site, life)): None if n is None else int(n) for name, site, life, n in plain.known},
+        known,
         plain.configs,
         {(name, Address(site, life)): int(known) for name, site, life, known in plain.gone},
         plain.deleted,

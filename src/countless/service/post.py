@@ -19,6 +19,7 @@ from countless.transports.frames import DownItem, Synced
 
 log = logging.getLogger("countless.post")
 
+GATHER = 0.005  # seconds from one delivery to the next: a commit costs as much as a hundred reports
 MOST_WAITING = 100_000  # items for one site, to be saved or to be sent: more than it has counters, several times
 
 
@@ -30,7 +31,7 @@ class Post:
         self._store = store
         self._counters = counters
         self._changes = Changes()
-        self._dirty: set[Seat] = set()
+        self._dirty: dict[str, set[Address]] = {}  # by counter: sites of which more may be known
         self._touched: set[str] = set()
         self._outgoing: dict[Line, list[DownItem]] = {}
         self._work = asyncio.Event()
@@ -46,9 +47,12 @@ class Post:
 
     def heard(self, name: str, address: Address) -> None:
         """More may be known of a site, and so the counter may have another answer."""
-        self._dirty.add((name, address))
-        self._touched.add(name)
-        self._work.set()
+        seats = self._dirty.get(name)
+        if seats is None:
+            self._dirty[name] = {address}
+            self._work.set()
+        else:
+            seats.add(address)
 
     def configured(self, name: str, config: Config) -> None:
         """A counter is new, or has other rules."""
@@ -57,9 +61,10 @@ class Post:
 
     def gone(self, seat: Seat, said: Seat, known: int) -> None:
         """A seat is empty; what its life, by the name it used itself, had brought there."""
+        name, address = seat
         self._changes.gone[said] = known
-        self._changes.known[seat] = None
-        self._dirty.discard(seat)
+        self._changes.known.setdefault(name, {})[address] = None
+        self._dirty.get(name, set()).discard(address)
 
     def prune(self, before: int) -> None:
         """Lives that ended before this second need not be remembered any longer."""
@@ -71,8 +76,8 @@ class Post:
         self._changes.deleted.append(name)
         self._changes.configs.pop(name, None)
         self._changes.gone = {key: known for key, known in self._changes.gone.items() if key[0] != name}
-        self._changes.known = {key: known for key, known in self._changes.known.items() if key[0] != name}
-        self._dirty = {key for key in self._dirty if key[0] != name}
+        self._changes.known.pop(name, None)
+        self._dirty.pop(name, None)
         self._work.set()
 
     def send(self, line: Line, item: DownItem) -> None:
@@ -95,12 +100,15 @@ class Post:
 
     async def run(self) -> None:
         """Save and send, until cancelled."""
+        loop, rested = asyncio.get_running_loop(), 0.0
         while True:
             await self._work.wait()
+            await asyncio.sleep(rested - loop.time())
             self._work.clear()
             settled, self._settled = self._settled, asyncio.Event()
             await self._deliver()
             settled.set()
+            rested = loop.time() + GATHER
 
     async def settled(self) -> None:
         """Wait until everything that has happened so far is on the disk and can be seen."""
@@ -137,12 +145,13 @@ class Post:
     def _take(self) -> tuple[Changes, list[tuple[Counter, Answer]]]:
         changes, self._changes = self._changes, Changes()
         answers = []
-        for name in self._touched & self._counters.keys():
+        for name in (self._touched | self._dirty.keys()) & self._counters.keys():
             counter = self._counters[name]
             changes.counters[name] = counter.figures
             answers.append((counter, counter.coordinator.answer))
-        for name, address in self._dirty:
-            changes.known[name, address] = self._counters[name].coordinator.known_of(address)
+        for name, seats in self._dirty.items():
+            known_of = self._counters[name].coordinator.known_of
+            changes.known.setdefault(name, {}).update((address, known_of(address)) for address in seats)
         self._dirty.clear()
         self._touched.clear()
         return changes, answers

@@ -78,8 +78,7 @@ class Intake:
     def take(self, frame: bytes) -> float:
         """How long to wait, in seconds, before more is read."""
         self._host.frame_bytes["up"] += len(frame)
-        items = decode_up(frame)
-        return self.hear(items, len(frame))
+        return self.hear(decode_up(frame), len(frame))
 
     def hear(self, items: list[UpItem], size: int) -> float:
         """The same for a frame that was read already."""

@@ -20,7 +20,7 @@ from time import time
 from countless.core.coordinator import Memory
 from countless.core.messages import Address
 from countless.errors import CountlessError
-from countless.service.journal import Figures, Journal, Lines, Seat, as_number
+from countless.service.journal import Figures, Journal, Known, Lines, Seat, as_json, as_number
 
 SCHEMA = 2
 _APPLICATION = 0x436F756E  # "Coun": so that another program's file is not taken for ours
@@ -55,6 +55,11 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID
 """,
 )
 
+_BURY = """
+INSERT OR REPLACE INTO gone SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+json_extract(value, '$[2]'), json_extract(value, '$[3]'), ? FROM json_each(?)
+"""
+
 
 class StoreError(CountlessError):
     """The state directory cannot be used as it is."""
@@ -76,7 +81,7 @@ class Changes:
     """What one save writes, all of it or nothing."""
 
     counters: dict[str, Figures] = field(default_factory=dict)
-    known: dict[Seat, int | None] = field(default_factory=dict)  # None: nobody sits there any more
+    known: Known = field(default_factory=dict)
     configs: dict[str, Config] = field(default_factory=dict)  # of counters that are new, or have other rules
     gone: dict[Seat, int] = field(default_factory=dict)  # what was known of a life when it ended, as it says it itself
     deleted: list[str] = field(default_factory=list)
@@ -208,8 +213,9 @@ class Store:
 
     def _bury(self, gone: dict[Seat, int]) -> None:
         now = int(self._wall_clock())
-        lines = ((*address, counter, str(known), now) for (counter, address), known in gone.items())
-        self._db.executemany("INSERT OR REPLACE INTO gone VALUES (?, ?, ?, ?, ?)", lines)
+        if gone:
+            lines = as_json([(*address, counter, str(known)) for (counter, address), known in gone.items()])
+            self._db.execute(_BURY, (now, lines))
 
     def _prune(self, before: int) -> None:
         dropped = self._db.execute(
@@ -240,7 +246,7 @@ class Store:
         now = Changes()
         for name, (config, memory) in self.load().items():
             now.configs[name], now.counters[name] = config, (memory.round, memory.published, memory.departed)
-            now.known |= {(name, address): known for address, known in memory.known}
+            now.known[name] = dict(memory.known)
         with self._lock:
             graves = self._db.execute("SELECT ended, counter, site, incarnation, known FROM gone").fetchall()
         whole = {0: now}

@@ -1,12 +1,14 @@
 """The shortest way from a socket to the host, and no more of it at a time than others can wait for.
 
-uvicorn hands every frame to the application through a queue and a task, and stops and starts reading around each. That
-costs more than all the rest of a report. Here a connection may be given a sink, which is called with a frame as soon
-as its last byte has come; the queue remains for everything else, and for whoever asks for no sink.
+uvicorn hands every frame to the application through a queue and a task, and stops and starts reading around each; and
+before that, the WebSocket library takes it apart in a dozen calls. That costs more than all the rest of a report. Here
+a connection may be given a sink, which is called with what is in a frame as soon as its last byte has come. Only the
+frames that come all the time go this way: whole, binary, not long. All others are the library's, and whatever they
+bring goes to the queue, as everything does for whoever asks for no sink.
 
 The loop serves every socket that has bytes before it looks at anything else, so a flood would keep readers, the disk
-and the clock waiting for as long as it lasts. So bytes for sinks are taken in by turns: what is too much for this turn
-of the loop waits for the next, and its connection is not read meanwhile.
+and the clock waiting for as long as it lasts. So bytes are taken in by turns: what is too much for this turn of the
+loop waits for the next, and a connection with much that waits is not read meanwhile.
 """
 
 import asyncio
@@ -15,13 +17,17 @@ from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
+from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C, where it was built
 from websockets.http11 import Request
+from websockets.protocol import OPEN
 
 SINK = "countless.sink"  # the extension in the ASGI scope: call it with the sink
 TROUBLE = "countless.trouble"  # in an event of the queue: what the sink raised
 Sink = Callable[[bytes], float]  # returns for how many seconds nothing more is to be read
 TURN = 16_384  # bytes in one turn of the loop: some hundred reports, some milliseconds
+WAITING = 4_096  # bytes of one connection that may wait for their turn while more of it is read
+_FOR_EVER = 1 << 62
+_WHOLE_BINARY = 0x82  # the first byte of a frame that is a whole message, in binary
 
 
 class Turns:
@@ -29,29 +35,36 @@ class Turns:
 
     def __init__(self) -> None:
         self._left = TURN
+        self._announced = False  # that the next turn is to be noticed, which costs a turn: not while few bytes come
         self._waiting: deque[Wire] = deque()
 
     def allow(self, size: int) -> bool:
-        """Whether so many bytes may be taken in now. The first of a turn always may."""
-        if self._left == TURN:
-            asyncio.get_running_loop().call_soon(self._next)
+        """Whether so many bytes may be taken in now."""
         if self._left <= 0:
             return False
         self._left -= size
+        if self._left < TURN // 2 and not self._announced:
+            self._announce()
         return True
 
     def wait(self, wire: "Wire") -> None:
         """In a later turn, please."""
         self._waiting.append(wire)
+        if not self._announced:
+            self._announce()
+
+    def _announce(self) -> None:
+        self._announced = True
+        asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        self._left = TURN
+        self._left, self._announced = TURN, False
         for _ in range(len(self._waiting)):
             if self._left <= 0:
                 break
             self._waiting.popleft().go_on()
-        if self._waiting and self._left == TURN:
-            asyncio.get_running_loop().call_soon(self._next)
+        if self._waiting and not self._announced:
+            self._announce()
 
 
 class Wire(WebSocketsSansIOProtocol):
@@ -60,7 +73,10 @@ class Wire(WebSocketsSansIOProtocol):
     _turns = Turns()
     _sink: Sink | None = None
     _held = False  # it has sent more than it may
+    _queued = False  # it waits for its turn
+    _stopped = False  # it is not read
     _rest = b""  # what has come and was not taken in yet
+    _passing = _FOR_EVER  # so many bytes are the library's, whatever they are; then a frame begins
 
     def handle_connect(self, event: Request) -> None:
         """As uvicorn does; the application finds the way to the sink in its scope."""
@@ -74,56 +90,100 @@ class Wire(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        if self._sink is None and not self._rest:
+        if not self.handshake_initiated:
             super().data_received(data)
+            if data.endswith(b"\r\n\r\n"):  # it waits for the answer; who cannot wait has no short way
+                self._passing = 0
             return
-        waits = bool(self._rest)
-        self._rest += data
-        if not waits and not self._held:
+        self._rest = self._rest + data if self._rest else data
+        if not (self._queued or self._held):
             self.go_on()
 
     def go_on(self) -> None:
         """It is this connection's turn."""
+        self._queued = False
         if self._held or self.disconnected:
             return
-        part, self._rest = self._rest[:TURN], self._rest[TURN:]
-        if part and not self._turns.allow(len(part)):
-            part, self._rest = b"", part + self._rest
-        if part:
-            super().data_received(part)
-        if self._rest and not self._held:
+        part = self._rest[:TURN]
+        if part and self._turns.allow(len(part)):
+            self._rest = self._rest[self._take(part) :]
+            self._queued = len(part) == TURN and not self._held  # what is left is not just the start of a frame
+        else:
+            self._queued = bool(part)
+        if self._queued:
             self._turns.wait(self)
         self._read_on()
 
-    def _read_on(self) -> None:
-        if self.transport.is_closing():
-            return
-        if self._rest or self._held:
-            self.transport.pause_reading()
-        elif not self.read_paused:
-            self.transport.resume_reading()
+    def _take(self, data: bytes) -> int:
+        """How many of these bytes could be taken in: whole frames, and parts of such as are too long to be kept."""
+        start, end = 0, len(data)
+        while start < end and not self._held:
+            if self._passing:
+                part = data[start : start + self._passing]
+                self._passing -= len(part)
+                super().data_received(part)
+                start += len(part)
+                continue
+            body, size = frame_shape(data, start)
+            if start + size > end:
+                if size <= TURN:
+                    break
+                self._passing = size
+            elif (sink := self._short_way(data[start])) is not None and body > 5:  # with a mask, as it must be
+                self._pour(sink, apply_mask(data[start + body : start + size], data[start + body - 4 : start + body]))
+                start += size
+            else:
+                super().data_received(data[start : start + size])
+                start += size
+        return start
 
-    def handle_bytes(self, event: Frame) -> None:
-        """A frame has come. One that follows others which still wait in the queue must wait there too."""
-        if self._sink is None or not event.fin or self.close_sent or not self.queue.empty():
-            super().handle_bytes(event)
-            return
+    def _short_way(self, first: int) -> Sink | None:
+        """The sink, if a frame that begins so is a message of its own and nothing that came before it waits."""
+        if first != _WHOLE_BINARY or self.conn.current_size is not None or self.conn.state is not OPEN:
+            return None
+        return None if self.close_sent or not self.queue.empty() else self._sink
+
+    def _pour(self, sink: Sink, payload: bytes) -> None:
         try:
-            seconds = self._sink(bytes(event.data))
+            seconds = sink(payload)
         except Exception as error:  # whoever reads the queue must know; the sink is called no more
             self._sink = None
             trouble: Any = {"type": "websocket.receive", TROUBLE: error}
             self.queue.put_nowait(trouble)
             return
         if seconds > 0:
-            self._hold(seconds)
-
-    def _hold(self, seconds: float) -> None:
-        if not self._held:
             self._held = True
-            self._read_on()
             self.loop.call_later(seconds, self._let_go)
 
     def _let_go(self) -> None:
         self._held = False
         self.go_on()
+
+    def _read_on(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self._held or (self._queued and len(self._rest) > WAITING):
+            self._stopped = True
+            self.transport.pause_reading()
+        elif self._stopped:
+            self._stopped = False
+            if not self.read_paused:
+                self.transport.resume_reading()
+
+
+def frame_shape(data: bytes, start: int) -> tuple[int, int]:
+    """Where the payload of the frame that starts here begins, and the size of it all (RFC 6455, 5.2).
+
+    While that cannot be seen yet: at least one byte more than there is.
+    """
+    if len(data) < start + 2:
+        return 0, 2
+    second = data[start + 1]
+    body, length = 6 if second & 0x80 else 2, second & 0x7F
+    if length >= 126:
+        extended = 2 if length == 126 else 8
+        body += extended
+        if len(data) < start + 2 + extended:
+            return body, body
+        length = int.from_bytes(data[start + 2 : start + 2 + extended], "big")
+    return body, body + length

@@ -11,7 +11,7 @@ number (bounds are computed in floating point, which ends at 2^1024). Whatever i
 
 from collections.abc import Callable, Iterable, Iterator
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -104,6 +104,9 @@ _KIND: dict[type[Any], int] = {word: kind for kind, word in enumerate(_WORDS, st
 _UP = frozenset({Report, Snapshot, Hello, Join, Leave, Sync})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
+_Natural = Annotated[int, msgspec.Meta(ge=0)]  # below 2^64 here: what is larger travels as bytes
+_decode_reports = msgspec.msgpack.Decoder(list[tuple[Literal[0], str, _Natural, _Natural, _Natural]]).decode
+_REPORTS = b"\x95\x00"  # how the first item of a frame begins that is a report, where at most 15 are in it
 
 
 def encode_frames(items: Iterable[Item], most_bytes: int = MOST_BYTES) -> Iterator[bytes]:
@@ -128,6 +131,14 @@ def encode_frames(items: Iterable[Item], most_bytes: int = MOST_BYTES) -> Iterat
 
 def decode_up(data: bytes) -> list[UpItem]:
     """What a site sent, checked field by field."""
+    if data[1:3] == _REPORTS and len(data) <= MOST_BYTES:
+        try:
+            return [
+                Report(require_name(counter, "counter"), number, count, crossings)
+                for _, counter, number, count, crossings in _decode_reports(data)
+            ]
+        except (msgspec.DecodeError, ValueError):
+            pass  # something else is in it too, or it is wrong, and then the long way says why
     return [item for item in _items(data) if _travels(item, up=True)]  # type: ignore[misc]
 
 
@@ -174,16 +185,7 @@ def _items(data: bytes) -> Iterator[Item]:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a frame: {error}") from error
     for item in plain:
-        yield _report(item) or (_word(item) if item and _is_word(item[0]) else _message(item))
-
-
-def _report(plain: list[Any]) -> Report | None:
-    """The item that comes all the time, by a shorter way: the same checks, at a third of the price."""
-    if len(plain) == 5 and plain[0] == 0 and type(plain[0]) is int:
-        _, counter, number, count, crossings = plain
-        if type(number) is type(count) is type(crossings) is int and min(number, count, crossings) >= 0:
-            return Report(require_name(counter, "counter"), number, count, crossings)
-    return None
+        yield _word(item) if item and _is_word(item[0]) else _message(item)
 
 
 def _is_word(kind: object) -> bool:
