@@ -95,9 +95,21 @@ class Wire(WebSocketsSansIOProtocol):
             if data.endswith(b"\r\n\r\n"):  # it waits for the answer; who cannot wait has no short way
                 self._passing = 0
             return
-        self._rest = self._rest + data if self._rest else data
+        if self._is_one_frame(data):  # nearly always
+            sink = self._short_way(data[0])
+            if sink is not None and self._turns.allow(len(data)):
+                self._pour(sink, apply_mask(data[6:], data[2:6]))
+                if self._held:
+                    self._read_on()
+                return
+        self._rest += data
         if not (self._queued or self._held):
             self.go_on()
+
+    def _is_one_frame(self, data: bytes) -> bool:
+        """A short frame with a mask, and nothing before or after it."""
+        waits = self._rest or self._passing or self._queued or self._held
+        return not waits and 6 <= len(data) < 132 and data[1] == len(data) - 6 + 0x80
 
     def go_on(self) -> None:
         """It is this connection's turn."""
