@@ -82,13 +82,20 @@ class SeededDice:
             raise InvalidParameter("n", n, "at least 1")
         bits = (n - 1).bit_length()
         while True:
-            value, missing = 0, bits
-            while missing > 0:
-                take = min(missing, 64)
-                value = (value << take) | (self.word() >> (64 - take))
-                missing -= take
+            if 0 < bits <= 64:  # nearly always, and then one word is enough
+                value = self.word() >> (64 - bits)
+            else:
+                value = self._bits(bits)
             if value < n:
                 return value
+
+    def _bits(self, missing: int) -> int:
+        value = 0
+        while missing > 0:
+            take = min(missing, 64)
+            value = (value << take) | (self.word() >> (64 - take))
+            missing -= take
+        return value
 
     def fraction(self) -> float:
         """Uniform on the multiples of 2^-53 in [0, 1)."""
@@ -96,7 +103,7 @@ class SeededDice:
 
     def gap(self, step: int) -> int:
         """Geometric with mean `step`."""
-        return geometric_gap(self.fraction(), step)
+        return geometric_gap((self.word() >> 11) * _UNIT, step)  # `fraction`, without the call
 
     def split(self, *labels: str | int) -> "SeededDice":
         """An independent generator for this path of labels; drawing from one never moves another."""

@@ -49,7 +49,7 @@ class Tracker:
         *,
         counter: str = "total",
     ) -> None:
-        names = _site_names(sites)
+        fleet = [Address(name) for name in _site_names(sites)]
         _require_between("alpha", alpha, 0.5, "between 0 and 1/2, both excluded")
         _require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
         require_adversary(adversary)
@@ -68,11 +68,11 @@ class Tracker:
             self._dice.split("coordinator"),
             alpha=float(alpha),
             delta=float(delta),
-            fleet=[Address(name) for name in names],
+            fleet=fleet,
         )
         self._network = MemoryNetwork(self._coordinator, self._receive)
-        for name in names:
-            self._new_site(name, self._coordinator.pace_of(Address(name)))
+        for address in fleet:
+            self._new_site(address, self._coordinator.pace_of(address))
         self._coordinator.prepare()
 
     def __repr__(self) -> str:
@@ -89,11 +89,10 @@ class Tracker:
             return PartialDP(noise=system_noise())
         return scheme_named(scheme, adversary)
 
-    def _new_site(self, name: SiteName, pace: Pace | None = None) -> Site:
-        address = Address(name, self._lives.get(name, 0))
-        dice = self._dice.split("site", name, address.incarnation)
+    def _new_site(self, address: Address, pace: Pace | None = None) -> Site:
+        dice = self._dice.split("site", *address)
         site = Site(self._coordinator.counter, address, dice, pace=pace)
-        self._meters[name] = Meter(site, self._lock, self._deliver)
+        self._meters[address.site] = Meter(site, self._lock, self._deliver)
         return site
 
     # What can be read
@@ -146,7 +145,7 @@ class Tracker:
             _require_name(name)
             if name in self._meters:
                 raise InvalidParameter("site", name, "a name that is not taken")
-            site = self._new_site(name)
+            site = self._new_site(Address(name, self._lives.get(name, 0)))
             try:
                 self._network.join(site.address, site.exactly())
             except PlanError:  # no plan for so many sites: nothing has changed

@@ -92,3 +92,11 @@ def test_a_free_slot_moves_with_whoever_takes_it() -> None:
     assert lattices[1] == Lattice(10, 9)
     assert lattices[1].floor(25) - 25 == Lattice(10, 4).floor(0)
     assert len(lattices) == 2
+
+
+@given(st.integers(1, 50), st.integers(0, 10**9), st.integers(0, 10**20), st.integers(0, 10**9))
+def test_a_gain_is_the_way_from_point_to_point(step: int, offset: int, before: int, events: int) -> None:
+    lattices = Lattices(step, 1, ScriptedDice([offset % step]))
+    pace, now = lattices[0], before + events
+    assert lattices.gain(0, before, now) == pace.floor(now) - pace.floor(before)
+    assert pace.first(before, ScriptedDice([]))[0] == pace.floor(before) + step

@@ -44,7 +44,7 @@ class KeptMeter(Meter):
         """From now on, and from nothing."""
         self._cells = cells
         self._tickets = cells.tickets(self._lock)
-        self._batched = 0
+        self._surplus = 0
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke; what the site answers is written down first."""
@@ -55,7 +55,7 @@ class KeptMeter(Meter):
     def reborn(self, site_with: Callable[[int], Site], settled: int | None) -> None:
         """Another life, which begins with what the earlier one counted beyond `settled`; None: with nothing."""
         super().reborn(site_with, settled)
-        self._cells.settle(self._cells.batched - self._batched)
+        self._cells.settle(self._cells.batched - self._surplus)
 
     def close(self) -> Snapshot:
         """The site's last words; whoever adds from now on is told that it is gone, and nothing is written down."""
@@ -64,13 +64,12 @@ class KeptMeter(Meter):
         finally:
             self._tickets = count(1)
 
-    def _batch(self, n: int) -> None:
-        self._cells.add(n)
-        self._batched += n
-
-    def _observe(self) -> int:
+    def _observe(self, batch: int = 0) -> int:
+        if batch:
+            self._cells.add(batch)
+            self._surplus += batch
         self._due = -1
-        return self._cells.singles + self._batched
+        return self._cells.singles + self._surplus
 
 
 class Keeper:

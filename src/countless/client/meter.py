@@ -32,15 +32,14 @@ _AT_ONCE = -1
 class Meter:
     """The thread-safe face of one site of one counter. `add` is all that a program needs."""
 
-    __slots__ = ("_batched", "_blanks", "_deliver", "_due", "_lock", "_site", "_tickets")
+    __slots__ = ("_deliver", "_due", "_lock", "_site", "_surplus", "_tickets")
 
     def __init__(self, site: Site, lock: "RLock", deliver: "Deliver") -> None:
         self._site = site
         self._lock = lock
         self._deliver: Deliver | None = deliver  # called under the lock with what the site wants to say
         self._tickets: Iterator[int] = count(1)
-        self._batched = site.count  # events that took no ticket
-        self._blanks = 0  # tickets that were no event
+        self._surplus = site.count  # events that took no ticket, less the tickets that were no event
         self._arm(site.count)
 
     def __repr__(self) -> str:
@@ -49,10 +48,9 @@ class Meter:
     def add(self, n: int = _ONE) -> None:
         """`n` more events have happened here."""
         if n is not _ONE:
-            self._add_many(n)
+            self._advance(n)
         elif next(self._tickets) >= self._due:
-            with self._lock:
-                self._advance()
+            self._advance(0)
 
     inc = add
 
@@ -75,11 +73,13 @@ class Meter:
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke; what the site answers."""
-        self._site.count = now = self._observe()
+        site = self._site
+        site.count = now = self._observe()
         try:
-            return self._site.receive(message)
+            return site.receive(message)
         finally:
-            self._arm(now)
+            if now < site.next_at:  # `_arm`, without the call
+                self._due = site.next_at - self._surplus
 
     def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
         """What to say on a new connection: the exact count, and all that may have been lost with the last one."""
@@ -92,7 +92,7 @@ class Meter:
         """Another life, which begins with what the earlier one counted beyond `settled`; None: with nothing."""
         now = self._site.count if self._deliver is None else self._observe()
         rest = 0 if settled is None else max(0, now - settled)
-        self._batched -= now - rest
+        self._surplus -= now - rest
         self._site = site_with(rest)
         self._arm(rest)
 
@@ -102,37 +102,27 @@ class Meter:
         self._deliver = None
         return self._site.exactly()
 
-    def _add_many(self, n: int) -> None:
-        if type(n) is not int or n < 0:
-            require_increment(n)
+    def _advance(self, batch: int) -> None:
+        """Count a batch, and say what is due."""
+        if type(batch) is not int or batch < 0:
+            require_increment(batch)
         with self._lock:
-            self._require_open()
-            self._batch(n)
-            self._advance()
+            deliver, site = self._deliver, self._site
+            if deliver is None:
+                raise InvalidParameter("site", site.address.site, "a site that has not been removed")
+            now = self._observe(batch)
+            messages = site.advance(now)
+            if now < site.next_at:  # `_arm`, without the call
+                self._due = site.next_at - self._surplus
+            if messages:
+                deliver(site, messages)
 
-    def _batch(self, n: int) -> None:
-        self._batched += n
-
-    def _require_open(self) -> "Deliver":
-        if self._deliver is None:
-            raise InvalidParameter("site", self._site.address.site, "a site that has not been removed")
-        return self._deliver
-
-    def _advance(self) -> None:
-        deliver = self._require_open()
-        now, site = self._observe(), self._site
-        messages = site.advance(now)
-        if now < site.next_at:  # `_arm`, without the call
-            self._due = site.next_at + self._blanks - self._batched
-        if messages:
-            deliver(site, messages)
-
-    def _observe(self) -> int:
+    def _observe(self, batch: int = 0) -> int:
+        """The count as it is now, with `batch` more events."""
         self._due = _AT_ONCE
-        ticket = next(self._tickets)
-        self._blanks += 1
-        return ticket - self._blanks + self._batched
+        self._surplus = surplus = self._surplus + batch - 1
+        return next(self._tickets) + surplus
 
     def _arm(self, now: int) -> None:
         if now < self._site.next_at:
-            self._due = self._site.next_at + self._blanks - self._batched
+            self._due = self._site.next_at - self._surplus

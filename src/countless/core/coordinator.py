@@ -4,25 +4,21 @@ Inputs are `join`, `leave`, `receive` and `silence`; the output of each is a lis
 clock: whoever owns the sockets says when a site has fallen silent. There is no retry: everything is cumulative, so the
 owner may send again at will.
 
-The life of a round: the scheme opens it from a lower bound on the total, so one question to every site is enough; each
-site adopts its pace and answers with its exact count; when the last has answered, the publisher takes over; when the
-publisher says so, the next round opens. What a site counts meanwhile belongs to the round it is in.
+Here is how sites come, speak, fall silent and go. How one round follows the other is in `rounds.py`.
 """
 
 from collections.abc import Iterable
-from fractions import Fraction
-from math import ceil
 from typing import NamedTuple
 
 from countless.core.answer import STATES, Answer
 from countless.core.dice import Dice
 from countless.core.ledger import Entry, Ledger
-from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, StartRound, UpMessage
-from countless.core.paces import Pace
-from countless.core.publisher import Case, Consequence, Counting, Opening, Publisher, Scheme, Stay
-from countless.errors import InvariantBroken, PlanError, ProtocolError
+from countless.core.messages import Address, Report, Snapshot, StartRound, UpMessage
+from countless.core.publisher import Counting, Opening, Scheme
+from countless.core.rounds import Outbox, Rounds
+from countless.errors import PlanError, ProtocolError
 
-Outbox = list[tuple[Address, DownMessage]]
+__all__ = ["Coordinator", "Memory", "Outbox"]
 
 
 class Memory(NamedTuple):
@@ -34,7 +30,7 @@ class Memory(NamedTuple):
     known: tuple[tuple[Address, int], ...]
 
 
-class Coordinator:
+class Coordinator(Rounds):
     """Tracks one total.
 
     `fleet` are the sites deployed together with the coordinator, at count 0: they start with `pace_of(address)` as part
@@ -53,24 +49,16 @@ class Coordinator:
         fleet: Iterable[Address] = (),
         memory: Memory | None = None,
     ) -> None:
-        self.counter = counter
-        self.scheme = scheme
-        self.alpha = alpha
-        self.delta = delta
-        self.round = memory.round if memory else 0
-        self.published = memory.published if memory else 0
-        self._dice = dice
-        self._up = 1 + Fraction(repr(alpha))
-        self._ledger = Ledger(memory.departed if memory else 0)
-        self._silent: dict[Address, None] = {}
-        self._pending = 0  # sites that owe a Snapshot
-        self._joined = 0  # sites that came during this round
-        self._planned_for = 0  # the total that the round's plan counts on
+        ledger = Ledger(memory.departed if memory else 0)
         for slot, address in enumerate(fleet):
-            self._ledger.enter(address, 0, slot)
+            ledger.enter(address, 0, slot)
         for address, known in memory.known if memory else ():
-            self._ledger.enter(address, known, -1)
-        self._messages = self._ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
+            ledger.enter(address, known, -1)
+        number, published = (memory.round, memory.published) if memory else (0, 0)
+        super().__init__(
+            counter, scheme, dice, alpha=alpha, delta=delta, ledger=ledger, number=number, published=published
+        )
+        self._silent: dict[Address, None] = {}
         if memory:
             self._set(Opening(scheme.name, Counting()))
             for entry in self._ledger:  # nobody has answered yet
@@ -83,10 +71,6 @@ class Coordinator:
     def __repr__(self) -> str:
         return f"<Coordinator of {self.counter!r}: {self.answer}>"
 
-    def _set(self, opening: Opening) -> None:
-        self._opening = opening
-        self._publisher: Publisher = opening.publisher
-
     # What can be read
 
     @property
@@ -97,16 +81,6 @@ class Coordinator:
         silent = tuple(address.site for address in self._silent)
         scheme, sites = self._opening.scheme, self._ledger.present
         return Answer(self.published, self.alpha, self.delta, state, self.round, sites, scheme, silent)
-
-    @property
-    def plan(self) -> object:
-        """The numbers in force, for people."""
-        return self._opening.plan
-
-    @property
-    def phase(self) -> int | None:
-        """The phase of the round, where the answer moves in phases. Secret like the round: for operators."""
-        return self._publisher.phase
 
     @property
     def sites(self) -> int:
@@ -129,20 +103,7 @@ class Coordinator:
         """The largest count heard of a site: what an owner saves who does not want to write down all of `memory`."""
         return self._ledger[address].known
 
-    def pace_of(self, address: Address) -> Pace:
-        """The pace of a site in the present round."""
-        return self._publisher.pace(self._ledger[address].slot)
-
     # Inputs
-
-    def prepare(self) -> None:
-        """Let the scheme plan ahead. The owner calls this when no message waits: it may take a second."""
-        self.scheme.prepare(self.outlook)
-
-    @property
-    def outlook(self) -> Case:
-        """What the scheme would be asked now. An owner who plans ahead in another thread takes it there."""
-        return self._case(self._opening)
 
     def wake(self) -> Outbox:
         """After a restart: ask every known site. The answer is `learning` until all have answered."""
@@ -185,20 +146,37 @@ class Coordinator:
         return [] if self._pending else self._follow(entry, self._publisher.leave(entry, before) or consequence)
 
     def receive(self, address: Address, message: UpMessage) -> Outbox:
-        """A site spoke."""
+        """A site spoke. Nearly always it is a report, and nearly always without consequences: this is the short way."""
         entry = self._ledger.entry_of(address)
         self._messages += 1
         if message.round != self.round:
-            self._require_known_round(address, message)
-            self._hear_from(entry)
             return self._from_the_past(entry, message)
-        if type(message) is Report:
-            return self._reported(entry, message)
-        self._hear_from(entry)
+        if type(message) is not Report:
+            entry.told = True
+            if entry.silent:
+                self._hear_from(entry)
+            return self._answered(entry, message.count) if entry.asked else self._answered_late(entry, message.count)
+        count, crossings, before = message.count, message.crossings, entry.known
+        news = crossings - entry.crossings
+        if news > 0 and (count < before or crossings > count - entry.base):
+            self._require_possible(entry, message)
         entry.told = True
-        if entry.asked:
-            return self._answered(entry, message.count)
-        return self._answered_late(entry, message.count)
+        if entry.silent:
+            self._hear_from(entry)
+        if news <= 0 or not entry.present:
+            return []
+        entry.crossings = crossings
+        if count > before:
+            entry.known = count
+        if self._pending:  # it overtook Snapshots, perhaps its own: kept until the round begins
+            return []
+        publisher = self._publisher
+        consequence = publisher.hear(entry, before, news)
+        if consequence is not None:
+            return self._follow(entry, consequence)
+        if publisher.estimate > self.published:  # `_publish`, without the call
+            self.published = publisher.estimate
+        return []
 
     def silence(self, address: Address) -> Outbox:
         """A site has not been heard of for too long: stop waiting for it, keep its last known count, and say so."""
@@ -216,12 +194,45 @@ class Coordinator:
         if message.round > self.round:
             raise ProtocolError(f"{address} speaks of round {message.round}; the present round is {self.round}")
 
+    @staticmethod
+    def _require_possible(entry: Entry, report: Report) -> None:
+        # A site that was given another pace on the way may look at the same events twice.
+        if entry.present and not (entry.asked or entry.repaced):
+            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
+
     def _hear_from(self, entry: Entry) -> None:
         if entry.silent:
             entry.silent = False
             del self._silent[entry.address]
 
+    # Sites that come
+
+    def _free_slot(self) -> int:
+        """A place for one more site, or -1 if the round has none left."""
+        used = len(self._ledger)
+        return used if self._opening.slots is None or used < self._opening.slots else -1
+
+    def _opening_for(self, newcomer: Entry) -> Opening:
+        try:
+            return self._fresh_opening()
+        except PlanError:  # no plan for so many sites: it was never here
+            self._ledger.forget(newcomer)
+            self._joined -= 1
+            raise
+
+    def _come_back(self, entry: Entry, hello: Snapshot) -> Outbox:
+        self._hear_from(entry)
+        if not entry.present or (hello.round == self.round and not entry.repaced):
+            return []
+        if entry.asked:
+            return [(entry.address, StartRound(self.counter, self.round, self._publisher.pace(entry.slot)))]
+        return self._tell(entry)
+
+    # Sites that did not know of the round
+
     def _from_the_past(self, entry: Entry, message: UpMessage) -> Outbox:
+        self._require_known_round(entry.address, message)
+        self._hear_from(entry)
         if entry.asked:  # its Snapshot will say more; until then this still says that it had come so far
             entry.known = max(entry.known, message.count)
         if entry.told or not entry.present:
@@ -246,117 +257,6 @@ class Coordinator:
         self._publish()
         return self._reconsider() if consequence is not None and consequence.over else []
 
-    # Inside a round
-
-    def _reported(self, entry: Entry, report: Report) -> Outbox:
-        """Nearly every message is a report, and nearly every report has no consequences: this is the short way."""
-        count, crossings = report.count, report.crossings
-        news, before = crossings - entry.crossings, entry.known
-        if news > 0 and (count < before or crossings > count - entry.base):
-            self._require_possible(entry, report)
-        if entry.silent:
-            self._hear_from(entry)
-        entry.told = True
-        if news <= 0 or not entry.present:
-            return []
-        entry.crossings = crossings
-        if count > before:
-            entry.known = count
-        if entry.asked or self._pending:  # it overtook Snapshots, perhaps its own: kept until the round begins
-            return []
-        return self._follow(entry, self._publisher.hear(entry, before, news))
-
-    @staticmethod
-    def _require_possible(entry: Entry, report: Report) -> None:
-        # A site that was given another pace on the way may look at the same events twice.
-        if entry.present and not (entry.asked or entry.repaced):
-            raise ProtocolError(f"{entry.address} reports {report} after {entry}: more crossings than events")
-
-    def _follow(self, entry: Entry, consequence: Consequence | None) -> Outbox:
-        self._publish()
-        if consequence is None:
-            return []
-        if consequence.over:
-            return self._reconsider()
-        if consequence.repace is None or not entry.present:
-            return []
-        entry.repaced = True
-        return self._tell(entry)
-
-    def _publish(self) -> None:
-        # The truth never falls, so the largest estimate so far is at least as good as the last one.
-        estimate = self._publisher.estimate
-        if estimate > self.published:
-            self.published = estimate
-
-    # From one round to the next
-
-    def _case(self, running: Opening | None, total: int | None = None) -> Case:
-        counts = [entry.known for entry in self._ledger if entry.present]
-        # As many as came during the last round may come again during the next: then that needs no other round.
-        places = max(1, len(counts) + (2 * self._joined if self.round else 0))
-        if total is None:
-            total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
-        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running)
-
-    def _ask_scheme(self, running: Opening | None, total: int | None = None) -> Opening | Stay:
-        case = self._case(running, total)
-        opening = self.scheme.open(case, self._dice.split("round", self.round + 1))
-        if isinstance(opening, Opening):
-            self._planned_for = case.total
-        return opening
-
-    def _fresh_opening(self, total: int | None = None) -> Opening:
-        opening = self._ask_scheme(None, total)
-        if isinstance(opening, Stay):
-            raise InvariantBroken(f"scheme {self.scheme.name!r} wants to stay where nothing runs")
-        return opening
-
-    def _opening_for(self, newcomer: Entry) -> Opening:
-        try:
-            return self._fresh_opening()
-        except PlanError:  # no plan for so many sites: it was never here
-            self._ledger.forget(newcomer)
-            self._joined -= 1
-            raise
-
-    def _reconsider(self) -> Outbox:
-        """The publisher has come to its end: the next round, or more of the same."""
-        opening = self._ask_scheme(self._opening)
-        if isinstance(opening, Stay):
-            self._publisher.until = opening.until
-            return []
-        return self._start(opening)
-
-    def _start(self, opening: Opening) -> Outbox:
-        loud = self._publisher.loud
-        self.round += 1
-        self._joined = 0
-        self._set(opening)
-        self._ledger.settle()
-        outbox: Outbox = []
-        for slot, entry in enumerate(self._ledger):
-            # A site whose count is known to the last event need not be asked, and need not even be told before it
-            # next speaks: until then its old pace would make it speak at its very next event.
-            # (Nor one that has not spoken since an earlier round was kept from it in this way.)
-            if entry.told:
-                entry.loud = loud
-            sure = not (entry.asked or entry.assumed) and entry.known < entry.loud
-            entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
-            entry.assumed = entry.silent and not sure
-            entry.told = entry.asked = not (sure or entry.silent)
-            if entry.asked:
-                outbox.append((entry.address, StartRound(self.counter, self.round, opening.publisher.pace(slot))))
-        self._pending = len(outbox)
-        self._messages += len(outbox)
-        return outbox or self._begin()
-
-    def _answered(self, entry: Entry, count: int) -> Outbox:
-        entry.asked = False
-        entry.base, entry.known = count, max(entry.known, count)
-        self._pending -= 1
-        return [] if self._pending else self._begin()
-
     def _answered_late(self, entry: Entry, count: int) -> Outbox:
         """The site was silent when the round opened, and its count was taken to be what was known of it."""
         if not entry.assumed:
@@ -367,44 +267,3 @@ class Coordinator:
         gain, before = count - entry.base, entry.known
         entry.base, entry.known = count, max(entry.known, count)
         return [] if self._pending else self._follow(entry, self._publisher.late(entry, before, gain))
-
-    def _begin(self) -> Outbox:
-        entries = list(self._ledger)
-        if self._ledger.departed + sum(entry.base for entry in entries) < self._planned_for:
-            # Silent sites count for less than what had been published of them: plan for what is known, and ask again.
-            return self._start(self._fresh_opening(self._ledger.known_total))
-        self._publisher.open(entries, self._ledger.departed)
-        self._publish()
-        outbox: Outbox = []
-        for entry in entries:  # what happened while the others were still answering
-            if entry.known > entry.base:
-                number = self.round
-                outbox += self._follow(entry, self._publisher.hear(entry, entry.base, entry.crossings))
-                if self.round != number:
-                    break
-        return outbox
-
-    def _free_slot(self) -> int:
-        """A place for one more site, or -1 if the round has none left."""
-        used = len(self._ledger)
-        return used if self._opening.slots is None or used < self._opening.slots else -1
-
-    def _come_back(self, entry: Entry, hello: Snapshot) -> Outbox:
-        self._hear_from(entry)
-        if not entry.present or (hello.round == self.round and not entry.repaced):
-            return []
-        if entry.asked:
-            return [(entry.address, StartRound(self.counter, self.round, self._publisher.pace(entry.slot)))]
-        return self._tell(entry)
-
-    def _tell(self, entry: Entry) -> Outbox:
-        """Give a site the pace in force, from the base it was given; after a change of pace, from what is known.
-
-        An old hello that comes late must not make a site look at the same events twice: told from the same base again,
-        it takes no notice.
-        """
-        entry.told = True
-        self._messages += 1
-        pace = self._publisher.pace(entry.slot)
-        since = entry.known if entry.repaced else entry.base
-        return [(entry.address, Repace(self.counter, self.round, pace, since))]

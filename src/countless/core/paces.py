@@ -139,6 +139,9 @@ class Lattice:
     offset: int
 
     def __post_init__(self) -> None:
+        step, offset = self.step, self.offset
+        if type(step) is type(offset) is int and 0 <= offset < step:
+            return  # one is made for every site of a round: the usual case comes first
         _require_step(self.step)
         if isinstance(self.offset, bool) or not isinstance(self.offset, int) or not 0 <= self.offset < self.step:
             raise InvalidParameter("offset", self.offset, f"an integer from 0 to step - 1 = {self.step - 1}")
@@ -149,7 +152,8 @@ class Lattice:
 
     def first(self, count: int, dice: Dice) -> Cue:
         """The first lattice point beyond `count`."""
-        return self.floor(count) + self.step, count, 0, 0
+        step = self.step
+        return count - (count - self.offset) % step + step, count, 0, 0
 
     def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
         """`count` has reached the cue's `next_at`."""

@@ -20,7 +20,8 @@ class Growing(Publisher):
 
     def __init__(self, alpha: float, until: int | None = None) -> None:
         self._pace = Growth(alpha)
-        self._alpha, self._unit = Fraction(repr(alpha)).as_integer_ratio()
+        part, self._unit = Fraction(repr(alpha)).as_integer_ratio()
+        self._down, self._up = self._unit - part, self._unit + part
         self._least = self._most = 0
         self.until = until
         self.loud = self._pace.loud
@@ -37,8 +38,9 @@ class Growing(Publisher):
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
         """Move one site's range."""
-        self._least += entry.known - before
-        self._most += self._pace.reach(entry.known) - self._pace.reach(before)
+        known, reach = entry.known, self._pace.reach
+        self._least += known - before
+        self._most += reach(known) - reach(before)
         return self._settle()
 
     def join(self, entry: Entry) -> None:
@@ -54,13 +56,10 @@ class Growing(Publisher):
         return self._settle()
 
     def _settle(self) -> Consequence | None:
-        self.exact = self._least == self._most
-        if self.exact:
-            self.estimate = self._least
-        else:
-            low, high = (self._unit - self._alpha) * self._most, (self._unit + self._alpha) * self._least
-            self.estimate = midpoint(low, high, self._unit)
-        return OVER if self.until is not None and self._least >= self.until else None
+        least, most = self._least, self._most
+        self.exact = least == most  # and then the middle is both
+        self.estimate = midpoint(self._down * most, self._up * least, self._unit)
+        return OVER if self.until is not None and least >= self.until else None
 
 
 class Deterministic(Scheme):

@@ -59,7 +59,15 @@ class Phases(Publisher):
         return self.hear(entry, before, 0)
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
-        """Replay the events one crossing after the other: a batch must equal its events.
+        """Move one site to its new lattice point, if that ends no phase: it hardly ever does."""
+        lead = self._lead + self._lattices.gain(entry.slot, before, entry.known)
+        if lead < self._goal:
+            self._lead = lead
+            return None
+        return self._replay(entry, before)
+
+    def _replay(self, entry: Entry, before: int) -> Consequence | None:
+        """The same, one crossing after the other: a batch must equal its events.
 
         At the very point that ends a phase the public learns that this site stood on its lattice there, so the offset
         is redrawn there, before the rest of the batch is looked at. (Redrawing after the batch would let B rise.)

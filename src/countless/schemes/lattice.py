@@ -34,8 +34,8 @@ class LatticePoints(Publisher):
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
         """Move one site to its new lattice point."""
-        lattices, slot = self._lattices, entry.slot
-        gain = lattices.floor(slot, entry.known) - lattices.floor(slot, before)
+        lattices = self._lattices
+        gain = lattices.gain(entry.slot, before, entry.known)
         self._points += gain
         self._left -= gain // lattices.step
         self._estimate()
@@ -52,8 +52,9 @@ class LatticePoints(Publisher):
         return self.hear(entry, before, 0)
 
     def _estimate(self) -> None:
-        whole, half = divmod(2 * self._points + self._sites * (self._lattices.step - 1), 2)
-        self.estimate = whole + 0.5 if half else whole
+        doubled = 2 * self._points + self._sites * (self._lattices.step - 1)
+        whole = doubled >> 1
+        self.estimate = whole + 0.5 if doubled & 1 else whole
 
 
 class Lattice(Calibrated[ObliviousPlan]):

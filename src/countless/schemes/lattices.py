@@ -30,6 +30,11 @@ class Lattices:
         """The last point of this slot's lattice at or below `count`; it may be negative."""
         return count - (count - self._offsets[slot]) % self.step
 
+    def gain(self, slot: int, before: int, now: int) -> int:
+        """How far the last point at or below the count has moved, as the count went from `before` to `now`."""
+        step, offset = self.step, self._offsets[slot]
+        return now - (now - offset) % step - before + (before - offset) % step
+
     def shift(self, slot: int, count: int) -> None:
         """Move a free slot's lattice so that it lies around `count` as it lay around 0."""
         self._offsets[slot] = (self._offsets[slot] + count) % self.step

@@ -16,7 +16,7 @@ _LARGEST = 2**64 - 1
 _MESSAGES = (Report, Snapshot, StartRound, Repace)
 _PACES = (Every, Growth, Sampled, Blocks, Lattice)
 _KIND = {kind: number for number, kind in enumerate(_MESSAGES)} | {kind: number for number, kind in enumerate(_PACES)}
-_LATTICE = _KIND[Lattice]
+_START_ROUND, _REPACE, _LATTICE = _KIND[StartRound], _KIND[Repace], _KIND[Lattice]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
@@ -27,22 +27,20 @@ def encode(message: Message) -> bytes:
     >>> encode(Report("hits", 3, 1000, 2)).hex(" ")
     '95 00 a4 68 69 74 73 03 cd 03 e8 02'
     """
-    if isinstance(message, Report):  # the one that is sent all the time
-        try:
-            return _encode((0, *message))
-        except OverflowError:
-            pass
-    return _encode(to_plain(message))
+    try:
+        return _encode(_arrays(message))
+    except OverflowError:  # an integer beyond 64 bits, which hardly any message has
+        return _encode(to_plain(message))
 
 
 def size(message: Message) -> int:
     """`len(encode(message))`, for whoever only keeps the bill."""
-    if isinstance(message, UpMessage):
-        try:
+    try:
+        if isinstance(message, UpMessage):
             return len(_encode(message)) + 1  # without the kind, which takes one byte
-        except OverflowError:
-            pass
-    return len(encode(message))
+        return len(_encode(_arrays(message)))
+    except OverflowError:
+        return len(encode(message))
 
 
 def decode(data: bytes) -> Message:
@@ -70,15 +68,30 @@ def from_plain(plain: list[Any]) -> Message:
     return message
 
 
+def _arrays(message: Message) -> tuple[Any, ...]:
+    """`to_plain` where every integer fits: looking at each field would take longer than encoding them all."""
+    if isinstance(message, UpMessage):
+        return _KIND[type(message)], *message
+    if isinstance(message, StartRound):
+        counter, number, pace = message
+        return _START_ROUND, counter, number, _numbers(pace)
+    counter, number, pace, since = message
+    return _REPACE, counter, number, _numbers(pace), since
+
+
+def _numbers(pace: Pace) -> tuple[int | float, ...]:
+    if isinstance(pace, Lattice):
+        return _LATTICE, pace.step, pace.offset
+    return _KIND[type(pace)], pace.alpha if isinstance(pace, Growth) else pace.step
+
+
 def _pack(field: Any) -> Any:
     kind = type(field)
     if kind is int:
         return field if field <= _LARGEST else field.to_bytes((field.bit_length() + 7) // 8, "little")
-    if kind is str:
+    if kind is str or kind is float:
         return field
-    if kind is Lattice:
-        return [_LATTICE, _pack(field.step), _pack(field.offset)]
-    return [_KIND[kind], field.alpha if kind is Growth else _pack(field.step)]
+    return [_pack(number) for number in _numbers(field)]
 
 
 def _unpack(field: Any) -> Any:

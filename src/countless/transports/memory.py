@@ -4,7 +4,6 @@ It moves messages between one coordinator and its sites inside one process. The 
 plain `Site` objects in a simulation, meters shared by many threads in a `Tracker`.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -54,7 +53,10 @@ class MemoryNetwork:
     def send(self, address: Address, messages: tuple[UpMessage, ...]) -> None:
         """A site speaks."""
         for message in messages:
-            self._sent_up(address, message)
+            self._up += 1  # `_sent_up`, without the call
+            self._bytes += size(message)
+            if self._tap is not None:
+                self._tap(address, message)
             outbox = self._coordinator.receive(address, message)
             if outbox:  # most of what is said has no consequences
                 self._settle(outbox)
@@ -77,13 +79,13 @@ class MemoryNetwork:
             self._tap(address, message)
 
     def _settle(self, outbox: Outbox) -> None:
-        queue = deque(outbox)
-        while queue:
-            address, message = queue.popleft()
+        for address, message in outbox:
             self._down += 1
             self._bytes += size(message)
             if self._tap is not None:
                 self._tap(address, message)
             for reply in self._receive(address, message):
                 self._sent_up(address, reply)
-                queue += self._coordinator.receive(address, reply)
+                more = self._coordinator.receive(address, reply)
+                if more:
+                    outbox += more  # the list grows while it is read: first said, first heard

@@ -1,0 +1,190 @@
+"""One round after the other: how it is opened, when it begins, and what follows from what is heard in it.
+
+The life of a round: the scheme opens it from a lower bound on the total, so one question to every site is enough; each
+site adopts its pace and answers with its exact count; when the last has answered, the publisher takes over; when the
+publisher says so, the next round opens. What a site counts meanwhile belongs to the round it is in.
+
+Nothing here knows how sites come, speak and go: that is `Coordinator`.
+"""
+
+from fractions import Fraction
+from math import ceil
+
+from countless.core.dice import Dice
+from countless.core.ledger import Entry, Ledger
+from countless.core.messages import Address, DownMessage, Repace, StartRound
+from countless.core.paces import Pace
+from countless.core.publisher import Case, Consequence, Opening, Publisher, Scheme, Stay
+from countless.errors import InvariantBroken
+
+Outbox = list[tuple[Address, DownMessage]]
+
+
+class Rounds:
+    """The rounds of one counter, and the estimate that they publish. Before the first, `_set` an opening."""
+
+    def __init__(
+        self,
+        counter: str,
+        scheme: Scheme,
+        dice: Dice,
+        *,
+        alpha: float,
+        delta: float,
+        ledger: Ledger,
+        number: int,
+        published: float,
+    ) -> None:
+        self.counter = counter
+        self.scheme = scheme
+        self.alpha = alpha
+        self.delta = delta
+        self.round = number
+        self.published = published
+        self._dice = dice
+        self._up = 1 + Fraction(repr(alpha))
+        self._ledger = ledger
+        self._pending = 0  # sites that owe a Snapshot
+        self._joined = 0  # sites that came during this round
+        self._planned_for = 0  # the total that the round's plan counts on
+        self._messages = ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
+
+    def _set(self, opening: Opening) -> None:
+        self._opening = opening
+        self._publisher: Publisher = opening.publisher
+
+    @property
+    def plan(self) -> object:
+        """The numbers in force, for people."""
+        return self._opening.plan
+
+    @property
+    def phase(self) -> int | None:
+        """The phase of the round, where the answer moves in phases. Secret like the round: for operators."""
+        return self._publisher.phase
+
+    def pace_of(self, address: Address) -> Pace:
+        """The pace of a site in the present round."""
+        return self._publisher.pace(self._ledger[address].slot)
+
+    def prepare(self) -> None:
+        """Let the scheme plan ahead. The owner calls this when no message waits: it may take a second."""
+        self.scheme.prepare(self.outlook)
+
+    @property
+    def outlook(self) -> Case:
+        """What the scheme would be asked now. An owner who plans ahead in another thread takes it there."""
+        return self._case(self._opening)
+
+    # What the scheme is asked
+
+    def _case(self, running: Opening | None, total: int | None = None) -> Case:
+        counts = [entry.known for entry in self._ledger if entry.present]
+        # As many as came during the last round may come again during the next: then that needs no other round.
+        places = max(1, len(counts) + (2 * self._joined if self.round else 0))
+        if total is None:
+            total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
+        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running)
+
+    def _ask_scheme(self, running: Opening | None, total: int | None = None) -> Opening | Stay:
+        case = self._case(running, total)
+        opening = self.scheme.open(case, self._dice.split("round", self.round + 1))
+        if isinstance(opening, Opening):
+            self._planned_for = case.total
+        return opening
+
+    def _fresh_opening(self, total: int | None = None) -> Opening:
+        opening = self._ask_scheme(None, total)
+        if isinstance(opening, Stay):
+            raise InvariantBroken(f"scheme {self.scheme.name!r} wants to stay where nothing runs")
+        return opening
+
+    # From one round to the next
+
+    def _reconsider(self) -> Outbox:
+        """The publisher has come to its end: the next round, or more of the same."""
+        opening = self._ask_scheme(self._opening)
+        if isinstance(opening, Stay):
+            self._publisher.until = opening.until
+            return []
+        return self._start(opening)
+
+    def _start(self, opening: Opening) -> Outbox:
+        loud = self._publisher.loud
+        self.round += 1
+        self._joined = 0
+        self._set(opening)
+        self._ledger.settle()
+        counter, number, pace_of = self.counter, self.round, opening.publisher.pace
+        new = tuple.__new__  # makes a message in half the time of the constructor that Python wrote for it
+        outbox: Outbox = []
+        for slot, entry in enumerate(self._ledger):
+            # A site whose count is known to the last event need not be asked, and need not even be told before it
+            # next speaks: until then its old pace would make it speak at its very next event.
+            # (Nor one that has not spoken since an earlier round was kept from it in this way.)
+            if entry.told:
+                entry.loud = loud
+            sure = entry.known < entry.loud and not (entry.asked or entry.assumed)
+            entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
+            entry.assumed = entry.silent and not sure
+            entry.told = entry.asked = asked = not (sure or entry.silent)
+            if asked:
+                outbox.append((entry.address, new(StartRound, (counter, number, pace_of(slot)))))
+        self._pending = len(outbox)
+        self._messages += len(outbox)
+        return outbox or self._begin()
+
+    def _answered(self, entry: Entry, count: int) -> Outbox:
+        entry.asked = False
+        entry.base = count
+        if count > entry.known:
+            entry.known = count
+        self._pending -= 1
+        return [] if self._pending else self._begin()
+
+    def _begin(self) -> Outbox:
+        entries = list(self._ledger)
+        if self._ledger.departed + sum(entry.base for entry in entries) < self._planned_for:
+            # Silent sites count for less than what had been published of them: plan for what is known, and ask again.
+            return self._start(self._fresh_opening(self._ledger.known_total))
+        self._publisher.open(entries, self._ledger.departed)
+        self._publish()
+        outbox: Outbox = []
+        for entry in entries:  # what happened while the others were still answering
+            if entry.known > entry.base:
+                number = self.round
+                outbox += self._follow(entry, self._publisher.hear(entry, entry.base, entry.crossings))
+                if self.round != number:
+                    break
+        return outbox
+
+    # Inside a round
+
+    def _follow(self, entry: Entry, consequence: Consequence | None) -> Outbox:
+        self._publish()
+        if consequence is None:
+            return []
+        if consequence.over:
+            return self._reconsider()
+        if consequence.repace is None or not entry.present:
+            return []
+        entry.repaced = True
+        return self._tell(entry)
+
+    def _publish(self) -> None:
+        # The truth never falls, so the largest estimate so far is at least as good as the last one.
+        estimate = self._publisher.estimate
+        if estimate > self.published:
+            self.published = estimate
+
+    def _tell(self, entry: Entry) -> Outbox:
+        """Give a site the pace in force, from the base it was given; after a change of pace, from what is known.
+
+        An old hello that comes late must not make a site look at the same events twice: told from the same base again,
+        it takes no notice.
+        """
+        entry.told = True
+        self._messages += 1
+        pace = self._publisher.pace(entry.slot)
+        since = entry.known if entry.repaced else entry.base
+        return [(entry.address, Repace(self.counter, self.round, pace, since))]
