@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from countless.service.store import Store
 log = logging.getLogger("countless.app")
 
 STATE_FILE = "countless.sqlite"
+_TIDY = 10.0  # seconds
 _TICK = 1.0  # at most, in seconds: looking at 10,000 sites takes some milliseconds
 
 
@@ -66,6 +68,7 @@ def build_app(settings: Settings) -> Starlette:
         for task in tasks:
             task.add_done_callback(partial(_fail_fast, host))
         tasks.append(asyncio.create_task(app.state.recorder.run()))
+        tasks.append(asyncio.create_task(_tidy(tokens)))
         try:
             yield
         finally:
@@ -110,6 +113,15 @@ async def _tick(host: Host) -> None:
     while True:
         await asyncio.sleep(min(_TICK, host.settings.silent_after / 4))
         host.tick()
+
+
+async def _tidy(store: Store) -> None:
+    while True:
+        await asyncio.sleep(_TIDY)
+        try:
+            await asyncio.to_thread(store.tidy)
+        except sqlite3.Error:  # a full disk: whoever saves will say so
+            log.info("the log of the state file could not be tidied up", exc_info=True)
 
 
 async def live(request: Request) -> Response:

@@ -24,7 +24,7 @@ LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 # After how much Python looks for cycles of garbage among objects that are new, not so new, and old. All stand still
 # meanwhile, and ten thousand connected sites are millions of objects: with Python's own numbers, a second or two each
 # time, every few seconds.
-COLLECT = (5_000, 5, 1_000)
+COLLECT = (100_000, 5, 100)
 
 
 class Server(uvicorn.Server):

@@ -24,6 +24,8 @@ from countless.service.journal import Figures, Journal, Known, Lines, Seat, as_j
 
 SCHEMA = 2
 _APPLICATION = 0x436F756E  # "Coun": so that another program's file is not taken for ours
+_TIDY_PAGES = 1_000  # of the log, after which it is begun anew
+_MOST_PAGES = 50_000  # of the log, 200 MB: after which whoever saves tidies up, should nobody else do
 _PRUNED = 20_000  # lines of the table `gone` dropped with one save
 
 _TABLES = """
@@ -140,6 +142,7 @@ class Store:
             raise StoreError(f"{path} is a database of another program")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")  # what was sent must not be forgotten by a power cut either
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {_MOST_PAGES}")
         if version < SCHEMA:
             with self._transaction():
                 for statements in _UPGRADES[version:]:
@@ -158,6 +161,16 @@ class Store:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+    def tidy(self) -> None:
+        """Move what the log has to its places in the file. That takes long, and whoever saves must not wait for it: so
+        this is for another store of the same file. First beside the writer; then, while it waits, the little that came
+        meanwhile, or the log would never be empty and grow.
+        """
+        with self._lock:
+            _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages > _TIDY_PAGES:
+                self._db.execute("PRAGMA wal_checkpoint(RESTART)")
 
     def close(self) -> None:
         """No more."""
