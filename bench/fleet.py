@@ -11,6 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any
+from zlib import crc32
 
 from countless.core.messages import Address, Repace, StartRound
 from countless.core.paces import Every
@@ -19,7 +20,9 @@ from countless.randomness import SeededDice
 from countless.transports.frames import Hello, Join, Sync, Synced, UpItem, Welcome, decode_down, encode_frames
 
 COUNTERS_EACH = 10
-ALREADY = 100_000  # events at each site and counter before anybody connects: a fleet that has run for a while
+ALREADY = (
+    100_000  # events at least, at each site and counter, before anybody connects: a fleet that has run for a while
+)
 GROWTH = 32  # a site grows by one part in so many before it looks whether it has something to say: mostly it has
 BURST = 200  # frames between two looks at what has come
 _HANDSHAKE = (
@@ -139,7 +142,7 @@ class Fleet:
     def join(self) -> None:
         for conn in self._conns:
             for site in conn.sites.values():
-                site.advance(ALREADY)
+                site.advance(ALREADY + crc32(site.counter.encode()) % ALREADY)  # or all would start rounds at once
             conn.say([item for site in conn.sites.values() for item in (Join(*site.exactly()), *site.resume())])
             self.listen(0)
         self.sync()

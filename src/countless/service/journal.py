@@ -19,7 +19,7 @@ import msgspec
 from countless.core.messages import Address
 
 MOST_BYTES = 1 << 23  # after which the lines are moved
-SLICE = 2_000  # lines moved with one save: some milliseconds
+SLICE = 500  # lines moved with one save: some milliseconds
 
 Figures = tuple[int, float, int]  # of a counter: round, published, departed
 Seat = tuple[str, Address]  # of a site in a counter
@@ -96,32 +96,35 @@ class Journal:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
         self._fresh = Lines({}, {})  # not at their places yet
-        self._moving: list[Lines] = []  # an earlier part of the journal, on its way; the next slice is the last
+        self._old = Lines({}, {})  # an earlier part of the journal, on its way,
+        self._slices: Iterator[Lines] | None = None  # slice by slice
+        self._next: Lines | None = None  # the next of them; None: all have arrived
         self._bytes = 0
-        self._number = self._moved_up_to = 0
+        self._moved_up_to = 0
 
     def write(self, lines: Lines) -> tuple[Lines, int]:
         """Append; and move a slice of what was there before."""
         row = lines.encode()
         if lines.counters or lines.known:
             self._db.execute("INSERT INTO journal (lines) VALUES (?)", (row,))
-        if self._moving:
-            self._move(self._moving[-1])
-            if len(self._moving) == 1:
-                self._db.execute("DELETE FROM journal WHERE number <= ?", (self._moved_up_to,))
+        if self._next is not None:
+            self._move(self._next)
+        elif self._slices is not None:
+            self._db.execute("DELETE FROM journal WHERE number <= ?", (self._moved_up_to,))
         return lines, len(row)
 
     def written(self, step: tuple[Lines, int]) -> None:
         """It is on the disk."""
         lines, size = step
-        if self._moving:
-            self._moving.pop()
+        if self._next is None:
+            self._slices, self._old = None, Lines({}, {})
         self._fresh.add(lines)
         self._bytes += size
-        if self._bytes > MOST_BYTES and not self._moving:
-            self._moving = list(self._fresh.slices())[::-1]
+        if self._bytes > MOST_BYTES and self._slices is None:
+            self._old, self._fresh, self._bytes = self._fresh, Lines({}, {}), 0
             self._moved_up_to = self._db.execute("SELECT max(number) FROM journal").fetchone()[0]
-            self._fresh, self._bytes = Lines({}, {}), 0
+            self._slices = self._old.slices()
+        self._next = next(self._slices, None) if self._slices is not None else None
 
     def read(self) -> None:
         """After a start: what is in the journal and may not be in the tables."""
@@ -130,13 +133,15 @@ class Journal:
 
     def move_all(self) -> None:
         """Everything to its place, in the transaction that is open."""
-        for lines in (*reversed(self._moving), *self._fresh.slices()):
-            self._move(lines)
+        for lines in (self._old, self._fresh):
+            for part in lines.slices():
+                self._move(part)
         self._db.execute("DELETE FROM journal")
 
     def moved(self) -> None:
         """That is on the disk."""
-        self._moving, self._fresh, self._bytes = [], Lines({}, {}), 0
+        self._old, self._fresh, self._bytes = Lines({}, {}), Lines({}, {}), 0
+        self._slices = self._next = None
 
     def _move(self, lines: Lines) -> None:
         figures = [

@@ -19,7 +19,10 @@ from countless.transports.frames import DownItem, Synced
 
 log = logging.getLogger("countless.post")
 
+Outgoing = dict[Line, list[DownItem]]
+
 GATHER = 0.005  # seconds from one delivery to the next: a commit costs as much as a hundred reports
+BREATH = 100  # frames sent before others have their turn: some milliseconds
 MOST_WAITING = 100_000  # items for one site, to be saved or to be sent: more than it has counters, several times
 
 
@@ -33,7 +36,8 @@ class Post:
         self._changes = Changes()
         self._dirty: dict[str, set[Address]] = {}  # by counter: sites of which more may be known
         self._touched: set[str] = set()
-        self._outgoing: dict[Line, list[DownItem]] = {}
+        self._outgoing: Outgoing = {}
+        self._mail: asyncio.Queue[tuple[Outgoing, asyncio.Event]] = asyncio.Queue()  # saved, and to be sent
         self._work = asyncio.Event()
         self._settled = asyncio.Event()
         self._disk = ThreadPoolExecutor(1, "countless-disk")
@@ -99,16 +103,26 @@ class Post:
     # The loop
 
     async def run(self) -> None:
-        """Save and send, until cancelled."""
+        """Save and send, until cancelled. A round that starts is thousands of frames: the next save need not wait."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._save_all())
+            both.create_task(self._send_all())
+
+    async def _save_all(self) -> None:
         loop, rested = asyncio.get_running_loop(), 0.0
         while True:
             await self._work.wait()
             await asyncio.sleep(rested - loop.time())
             self._work.clear()
             settled, self._settled = self._settled, asyncio.Event()
-            await self._deliver()
-            settled.set()
+            self._mail.put_nowait((await self._save(), settled))
             rested = loop.time() + GATHER
+
+    async def _send_all(self) -> None:
+        while True:
+            outgoing, settled = await self._mail.get()
+            await _send(outgoing)
+            settled.set()
 
     async def settled(self) -> None:
         """Wait until everything that has happened so far is on the disk and can be seen."""
@@ -118,10 +132,13 @@ class Post:
 
     async def stop(self) -> None:
         """The last delivery."""
-        await self._deliver()
+        self._mail.put_nowait((await self._save(), asyncio.Event()))
+        while not self._mail.empty():
+            await _send(self._mail.get_nowait()[0])
         await asyncio.to_thread(self._disk.shutdown)  # a save that is under way may need this loop
 
-    async def _deliver(self) -> None:
+    async def _save(self) -> Outgoing:
+        """Save and show; what may be sent now."""
         changes, answers = self._take()
         outgoing, self._outgoing = self._outgoing, {}
         while changes:
@@ -129,18 +146,14 @@ class Post:
                 await asyncio.get_running_loop().run_in_executor(self._disk, self._store.save, changes)
                 self.failing = None
                 break
-            except (
-                sqlite3.Error,
-                StoreError,
-            ) as error:  # a full disk, or the broker is away
+            except (sqlite3.Error, StoreError) as error:  # a full disk, or the broker is away
                 if self.failing is None:
                     log.exception("cannot save the state; nothing is sent until it can be saved")
                 self.failing = str(error)
                 await asyncio.sleep(1)
         for counter, answer in answers:
             counter.show(answer)
-        for line, items in outgoing.items():
-            line.send(items)
+        return outgoing
 
     def _take(self) -> tuple[Changes, list[tuple[Counter, Answer]]]:
         changes, self._changes = self._changes, Changes()
@@ -155,3 +168,10 @@ class Post:
         self._dirty.clear()
         self._touched.clear()
         return changes, answers
+
+
+async def _send(outgoing: Outgoing) -> None:
+    for number, (line, items) in enumerate(outgoing.items(), start=1):
+        line.send(items)
+        if number % BREATH == 0:
+            await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 from time import monotonic
 
@@ -13,28 +14,36 @@ from countless.service.access import Access, Grant
 from countless.service.host import Host
 from countless.service.lives import Life
 from countless.service.post import MOST_WAITING
-from countless.service.wire import SINK, TROUBLE
+from countless.service.wire import SINK, TROUBLE, VOICE
 from countless.transports.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
 log = logging.getLogger("countless.socket")
 
+Voice = Callable[[list[bytes]], bool]
 _HANDSHAKE = 10.0  # seconds until a connection has said who it is
 
 
 class SocketLine:
-    """An open connection, as the host sees it: sending only queues; a task writes."""
+    """An open connection, as the host sees it: sending never waits; what cannot be sent at once, a task writes."""
 
     def __init__(self, websocket: WebSocket, host: Host) -> None:
         self.heard = monotonic()
         self.void: set[str] = set()
         self._websocket = websocket
         self._host = host
+        self._voice: Voice | None = websocket.scope.get("extensions", {}).get(VOICE)
         self._waiting: deque[DownItem] = deque()
+        self._writing = False  # what was taken from the queue is not sent yet
         self._closing: tuple[int, str] | None = None
         self._wake = asyncio.Event()
 
     def send(self, items: list[DownItem]) -> None:
-        """Queue what is to be sent."""
+        """What is to be sent: now, if there is nothing to wait for."""
+        if self._voice is not None and not (self._waiting or self._writing or self._closing):
+            frames = list(encode_frames(items))
+            if self._voice(frames):
+                self._host.sent(items, sum(map(len, frames)))
+                return
         self._waiting += items
         if len(self._waiting) > MOST_WAITING:
             self._waiting.clear()
@@ -51,6 +60,7 @@ class SocketLine:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._writing = True
             while self._waiting:
                 items = list(islice(self._waiting, 1000))
                 for _ in items:
@@ -58,6 +68,7 @@ class SocketLine:
                 for frame in encode_frames(items):
                     await self._websocket.send_bytes(frame)
                     self._host.sent(items, len(frame))
+            self._writing = False
             if self._closing is not None:
                 code, reason = self._closing
                 await self._websocket.close(code, reason[:120])

@@ -4,7 +4,7 @@ uvicorn hands every frame to the application through a queue and a task, and sto
 before that, the WebSocket library takes it apart in a dozen calls. That costs more than all the rest of a report. Here
 a connection may be given a sink, which is called with what is in a frame as soon as its last byte has come. Only the
 frames that come all the time go this way: whole, binary, not long. All others are the library's, and whatever they
-bring goes to the queue, as everything does for whoever asks for no sink.
+bring goes to the queue, as everything does for whoever asks for no sink. There is such a way out too.
 
 The loop serves every socket that has bytes before it looks at anything else, so a flood would keep readers, the disk
 and the clock waiting for as long as it lasts. So bytes are taken in by turns: what is too much for this turn of the
@@ -22,6 +22,9 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 
 SINK = "countless.sink"  # the extension in the ASGI scope: call it with the sink
+VOICE = (
+    "countless.voice"  # the same: call it with payloads to send; whether it could, or else all is to be sent as usual
+)
 TROUBLE = "countless.trouble"  # in an event of the queue: what the sink raised
 Sink = Callable[[bytes], float]  # returns for how many seconds nothing more is to be read
 TURN = 16_384  # bytes in one turn of the loop: some hundred reports, some milliseconds
@@ -83,10 +86,18 @@ class Wire(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if hasattr(self, "scope"):
             extensions: Any = self.scope["extensions"]
-            extensions[SINK] = self._connect_sink
+            extensions[SINK], extensions[VOICE] = self._connect_sink, self._say
 
     def _connect_sink(self, sink: Sink) -> None:
         self._sink = sink
+
+    def _say(self, payloads: list[bytes]) -> bool:
+        if self.conn.state is not OPEN or self.close_sent or self.disconnected or not self.writable.is_set():
+            return False
+        for payload in payloads:
+            self.conn.send_binary(payload)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
