@@ -28,6 +28,7 @@ from countless.transports.frames import Hello, Join, encode_frames
 
 SITES, COUNTERS, PROCESSES = 10_000, 1_000, 2
 SECONDS = 10.0
+HALF_LOAD = 20_000  # reports a second
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -157,7 +158,7 @@ def warm_up(fleets: Fleets) -> None:
     fleets.all("load", 2_000, SECONDS, 1)
 
 
-def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> float:
+def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> None:
     """Reports per second of the coordinator's processor time."""
     before = coordinator.processor_seconds
     results = fleets.all("load", 0, SECONDS, per_frame)
@@ -168,25 +169,23 @@ def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> float:
         f"{sent / seconds:,.0f} a second ({sent:,} reports in {seconds:.1f} s, {used:.1f} s of them at work)",
         flush=True,
     )
-    return sent / used
 
 
-def latency(coordinator: Coordinator, fleets: Fleets, rate: float) -> None:
-    probe = Probe(coordinator)
-    idle = probe.milliseconds(2)
+def latency(coordinator: Coordinator, fleets: Fleets, probe: Probe, per_frame: int) -> None:
     times: list[float] = []
     prober = Thread(target=lambda: times.extend(probe.milliseconds(SECONDS)))
     prober.start()
     before = coordinator.processor_seconds
-    results = fleets.all("load", rate / PROCESSES, SECONDS, 1)
+    results = fleets.all("load", HALF_LOAD / PROCESSES, SECONDS, per_frame)
     used = coordinator.processor_seconds - before
     prober.join()
-    for what, sample in (("idle", idle), (f"at {rate:,.0f} reports a second", times)):
-        cuts = quantiles(sample, n=100)
-        print(
-            f"report to visible answer, {what}: p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms (bar 50) of {len(sample)}"
-        )
+    tell_times(f"at {HALF_LOAD:,} reports a second, {per_frame} in a frame", times)
     print(f"  ({sum(sent for sent, _ in results):,} reports, {used:.1f} s at work)", flush=True)
+
+
+def tell_times(when: str, times: list[float]) -> None:
+    cuts = quantiles(times, n=100)
+    print(f"report to visible answer, {when}: p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms (bar 50) of {len(times)}")
 
 
 def truth(coordinator: Coordinator, fleets: Fleets) -> None:
@@ -208,7 +207,11 @@ def main() -> None:
     with running() as (coordinator, fleets):
         memory(coordinator, fleets)
         warm_up(fleets)
-        capacity = [ingest(coordinator, fleets, per_frame) for per_frame in (1, fleet.COUNTERS_EACH)]
-        latency(coordinator, fleets, min(20_000, capacity[0] / 2))
+        probe = Probe(coordinator)
+        tell_times("idle", probe.milliseconds(2))
+        for per_frame in (fleet.COUNTERS_EACH, 1):
+            latency(coordinator, fleets, probe, per_frame)
+        for per_frame in (fleet.COUNTERS_EACH, 1):
+            ingest(coordinator, fleets, per_frame)
         truth(coordinator, fleets)
         adds.main(coordinator.url)

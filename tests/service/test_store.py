@@ -167,3 +167,19 @@ def test_another_programs_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, whatever its name says. " * 100)
     with pytest.raises(StoreError, match="not a database of Countless"):
         Store(tmp_path / "text")
+
+
+def test_the_log_is_begun_anew_beside_the_writer_and_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    store, beside = quick(path), Store(path)
+    store.save(made("hits", Config(), 0, 0, 0))
+    log, sizes = tmp_path / "file-wal", []
+    for number in range(1, 4_001):
+        store.save(Changes({"hits": (1, number, 0)}, {"hits": {WEB: number}}))
+        if number % 1_000 == 0:
+            beside.tidy()
+            sizes.append(log.stat().st_size)
+    assert sizes[-1] <= 1.2 * sizes[0]
+    beside.close()
+    store.close()
+    assert quick(path).load() == {"hits": (Config(), Memory(1, 4_000, 0, ((WEB, 4_000),)))}

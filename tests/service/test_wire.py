@@ -10,7 +10,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
-from countless.service.wire import SINK, TURN, Wire, frame_shape
+from countless.service.wire import SHARE, SINK, Wire, frame_shape
 from countless.transports.frames import MOST_BYTES
 
 REQUEST = (
@@ -78,7 +78,7 @@ class Listener:
         for piece in pieces:
             self.wire.data_received(piece)
             self.listen()
-        for _ in range(4 + sum(map(len, pieces)) // TURN):  # turns of the loop
+        for _ in range(4 + sum(map(len, pieces)) // SHARE):  # turns of the loop
             await asyncio.sleep(0)
             self.listen()
 
@@ -93,7 +93,7 @@ def until_over(heard: list[bytes | str]) -> list[bytes | str]:
     return heard[:end]
 
 
-LENGTHS = st.sampled_from([0, 1, 30, 125, 126, 300, TURN - 9, TURN, TURN + 5, 70_000])
+LENGTHS = st.sampled_from([0, 1, 30, 125, 126, 300, SHARE - 9, SHARE, SHARE + 5, 70_000])
 PAYLOADS = st.builds(lambda size, byte: bytes([byte]) * size, LENGTHS, st.integers(0, 255))
 BINARY = st.builds(lambda payload: masked(Opcode.BINARY, payload), PAYLOADS)
 OTHERS = st.one_of(
@@ -135,7 +135,7 @@ def test_the_short_way_is_taken_by_what_comes_all_the_time() -> None:
         ours = Listener(Wire)
         await ours.hear([masked(Opcode.BINARY, b"one") + masked(Opcode.BINARY, b"two" * 60)])
         assert ours.quick == 2
-        await ours.hear([masked(Opcode.BINARY, b"x" * TURN)])
+        await ours.hear([masked(Opcode.BINARY, b"x" * SHARE)])
         assert (ours.quick, len(ours.heard)) == (2, 3)
 
     asyncio.run(small())

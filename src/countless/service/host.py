@@ -7,6 +7,7 @@ An input goes to the core at once; what the core returns goes to the post, which
 import asyncio
 from collections import Counter as Tally
 from collections.abc import Callable
+from sys import intern
 from time import monotonic, time
 
 from countless.core.coordinator import Outbox
@@ -214,7 +215,7 @@ class Host:
             self._ignore(line, join.counter)
             return self._post.send(line, Refused(join.counter, str(error)))
         line.void.discard(join.counter)
-        life.counters[join.counter] = address
+        life.counters[intern(join.counter)] = address  # the same text as in thousands of other lives
         self._heard(counter, address, size)
         return self._do(counter, outbox)
 

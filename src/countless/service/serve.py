@@ -24,6 +24,9 @@ LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 # After how much Python looks for cycles of garbage among objects that are new, not so new, and old. All stand still
 # meanwhile, and ten thousand connected sites are millions of objects: with Python's own numbers, a second or two each
 # time, every few seconds.
+SWITCH = (
+    0.001  # seconds for which the disk's or the planner's thread may keep the loop waiting, and the other way round
+)
 COLLECT = (100_000, 5, 100)
 
 
@@ -92,6 +95,7 @@ def _listening(settings: Settings) -> socket.socket:
 
 def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
     gc.set_threshold(*COLLECT)
+    sys.setswitchinterval(SWITCH)
     app = build_app(settings)
     config = uvicorn.Config(
         app,

@@ -27,7 +27,8 @@ VOICE = (
 )
 TROUBLE = "countless.trouble"  # in an event of the queue: what the sink raised
 Sink = Callable[[bytes], float]  # returns for how many seconds nothing more is to be read
-TURN = 16_384  # bytes in one turn of the loop: some hundred reports, some milliseconds
+TURN = 49_152  # bytes in one turn of the loop: a thousand reports, some tens of milliseconds,
+SHARE = 16_384  # and of one connection in it; what is in longer frames is not kept until it is whole
 WAITING = 4_096  # bytes of one connection that may wait for their turn while more of it is read
 _FOR_EVER = 1 << 62
 _WHOLE_BINARY = 0x82  # the first byte of a frame that is a whole message, in binary
@@ -127,10 +128,10 @@ class Wire(WebSocketsSansIOProtocol):
         self._queued = False
         if self._held or self.disconnected:
             return
-        part = self._rest[:TURN]
+        part = self._rest[:SHARE]
         if part and self._turns.allow(len(part)):
             self._rest = self._rest[self._take(part) :]
-            self._queued = len(part) == TURN and not self._held  # what is left is not just the start of a frame
+            self._queued = len(part) == SHARE and not self._held  # what is left is not just the start of a frame
         else:
             self._queued = bool(part)
         if self._queued:
@@ -149,7 +150,7 @@ class Wire(WebSocketsSansIOProtocol):
                 continue
             body, size = frame_shape(data, start)
             if start + size > end:
-                if size <= TURN:
+                if size <= SHARE:
                     break
                 self._passing = size
             elif (sink := self._short_way(data[start])) is not None and body > 5:  # with a mask, as it must be

@@ -104,8 +104,10 @@ _KIND: dict[type[Any], int] = {word: kind for kind, word in enumerate(_WORDS, st
 _UP = frozenset({Report, Snapshot, Hello, Join, Leave, Sync})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
+_new = tuple.__new__  # a named tuple's own is a Python function
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]
 _Natural = Annotated[int, msgspec.Meta(ge=0)]  # below 2^64 here: what is larger travels as bytes
-_decode_reports = msgspec.msgpack.Decoder(list[tuple[Literal[0], str, _Natural, _Natural, _Natural]]).decode
+_decode_reports = msgspec.msgpack.Decoder(list[tuple[Literal[0], _Name, _Natural, _Natural, _Natural]]).decode
 _REPORTS = b"\x95\x00"  # how the first item of a frame begins that is a report, where at most 15 are in it
 
 
@@ -133,10 +135,9 @@ def decode_up(data: bytes) -> list[UpItem]:
     """What a site sent, checked field by field."""
     if data[1:3] == _REPORTS and len(data) <= MOST_BYTES:
         try:
-            return [
-                Report(require_name(counter, "counter"), number, count, crossings)
-                for _, counter, number, count, crossings in _decode_reports(data)
-            ]
+            reports = _decode_reports(data)
+            if all(report[1].isprintable() for report in reports):
+                return [_new(Report, report[1:]) for report in reports]
         except (msgspec.DecodeError, ValueError):
             pass  # something else is in it too, or it is wrong, and then the long way says why
     return [item for item in _items(data) if _travels(item, up=True)]  # type: ignore[misc]
