@@ -290,15 +290,17 @@ class Coordinator:
         counts = [entry.known for entry in self._ledger if entry.present]
         # As many as came during the last round may come again during the next: then that needs no other round.
         places = max(1, len(counts) + (2 * self._joined if self.round else 0))
+        known = self._ledger.known_total
         if total is None:
-            total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
-        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running)
+            total = max(known, ceil(Fraction(self.published) / self._up))
+        estimate, messages = self.published, self._messages
+        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running, known, estimate, messages)
 
     def _ask_scheme(self, running: Opening | None, total: int | None = None) -> Opening | Stay:
         case = self._case(running, total)
         opening = self.scheme.open(case, self._dice.split("round", self.round + 1))
         if isinstance(opening, Opening):
-            self._planned_for = case.total
+            self._planned_for = case.total if opening.asks else case.known
         return opening
 
     def _fresh_opening(self, total: int | None = None) -> Opening:
@@ -324,7 +326,7 @@ class Coordinator:
         return self._start(opening)
 
     def _start(self, opening: Opening) -> Outbox:
-        loud = self._publisher.loud
+        loud, ask = self._publisher.loud, opening.asks or self._pending > 0
         self.round += 1
         self._joined = 0
         self._set(opening)
@@ -339,12 +341,20 @@ class Coordinator:
             sure = not (entry.asked or entry.assumed) and entry.known < entry.loud
             entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
             entry.assumed = entry.silent and not sure
-            entry.told = entry.asked = not (sure or entry.silent)
-            if entry.asked:
-                outbox.append((entry.address, StartRound(self.counter, self.round, opening.publisher.pace(slot))))
-        self._pending = len(outbox)
+            entry.told = not (sure or entry.silent)
+            entry.asked = ask and entry.told
+            if entry.told:
+                outbox.append((entry.address, self._summons(entry)))
+        self._pending = len(outbox) if ask else 0
         self._messages += len(outbox)
-        return outbox or self._begin()
+        return outbox if self._pending else outbox + self._begin()
+
+    def _summons(self, entry: Entry) -> DownMessage:
+        """What brings a site into the round: the question for its count, or the count it is taken to have."""
+        pace = self._publisher.pace(entry.slot)
+        if entry.asked:
+            return StartRound(self.counter, self.round, pace)
+        return Repace(self.counter, self.round, pace, entry.base)
 
     def _answered(self, entry: Entry, count: int) -> Outbox:
         entry.asked = False

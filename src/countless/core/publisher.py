@@ -105,6 +105,7 @@ class Opening:
     publisher: Publisher
     slots: int | None = None  # how many sites the round may have; None: any number
     plan: object = None  # the numbers behind it, for people and logs
+    asks: bool = True  # must every site tell its exact count first? If not, it goes on from the one that is known
 
 
 class Stay(NamedTuple):
@@ -123,6 +124,9 @@ class Case(NamedTuple):
     delta: float
     counts: Sequence[int]  # the known count of each site present
     running: Opening | None = None  # the round that has come to its end, if it is this one's to go on with
+    known: int = 0  # the sum of all counts heard: where a round starts that asks nobody
+    estimate: float = 0  # what is published
+    messages: int = 0  # heard and sent so far
 
 
 class Scheme(ABC):

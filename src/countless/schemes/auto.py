@@ -25,17 +25,19 @@ AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
 
 HORIZON = 5.0  # e-folds of the total within which a change of scheme must have paid
 PATIENCE = 1.1  # while deterministic, think again when the total has grown by this factor
+CLOSING = 2.0
 COMPETITIVE = 1.08  # so many messages an event may be spent on telling sites a pace that will save some
 
 
 class Offer(NamedTuple):
     """What a round of some scheme would cost, and how much of the total's growth it would last for."""
 
-    messages: float  # with two for each site that will speak in it, to synchronise
+    messages: float  # with those that bring the sites into it
     growth: float  # in e-folds
     scheme: Calibrated[Any]
     plan: Any
     step: int
+    asks: bool
 
     @property
     def rate(self) -> float:
@@ -121,19 +123,28 @@ class Auto(Scheme):
         if best is None or self._deterministic_is_cheaper(case, counts, best):
             return self._stay_deterministic(case)
         publisher = best.scheme.publisher(best.plan, best.step, case, dice)
-        return Opening(best.scheme.name, publisher, best.scheme.slots(best.plan), best.plan)
+        return Opening(best.scheme.name, publisher, best.scheme.slots(best.plan), best.plan, best.asks)
 
     def _offers(self, case: Case, counts: Counter[int]) -> list[Offer]:
         offers = []
+        unsure = self._unsure(case, counts)
+        now = max(case.estimate, case.total)
         for scheme in self._schemes:
             for plan in scheme.plans(case, self._patient):
-                step = plan.step(case.total)
-                if worth_having(plan, step):
-                    events = step * plan.reach
-                    messages = plan.messages_per_efold * _growth(plan)
-                    messages += 2 * (speaking_sites(counts, events) - plan.sites)
-                    offers.append(Offer(messages, log1p(events / case.total), scheme, plan, step))
+                reports = plan.messages_per_efold * _growth(plan) - 2 * plan.sites
+                for asks, start in ((True, case.total), (False, case.known)):
+                    step = plan.step(start)
+                    if not worth_having(plan, step):
+                        continue
+                    end = (now if asks else start) + step * plan.reach
+                    if end > now:
+                        messages = reports + (1 + asks) * unsure
+                        offers.append(Offer(messages, log(end / now), scheme, plan, step, asks))
         return offers
+
+    def _unsure(self, case: Case, counts: Counter[int]) -> int:
+        least = Growth(case.alpha).loud if self._is_deterministic(case) else 1
+        return sum(sites for count, sites in counts.items() if count >= least)
 
     def _deterministic_is_cheaper(self, case: Case, counts: Counter[int], best: Offer) -> bool:
         if not self._is_deterministic(case):
@@ -144,11 +155,10 @@ class Auto(Scheme):
         # its first event on is never a burst ahead of it: so wait for its next start, unless a round now would cost
         # less than waiting does. Sites that are silent at times must be asked to begin with, the others only told.
         events = next_start(best.scheme.plans(case, self._patient), case.total) - case.total
-        loud = Growth(case.alpha).loud
-        asked = sum(sites for count, sites in counts.items() if count >= loud)
+        asked = self._unsure(case, counts)
         speaking = speaking_sites(counts, events)
-        begin = 2 * asked + (1 + 1 / best.step) * max(0.0, speaking - asked)
-        return deterministic_cost(counts, case.alpha, events) <= begin + events / best.step + 2 * speaking
+        begin = (1 + best.asks) * asked + (1 + 1 / best.step) * max(0.0, speaking - asked)
+        return deterministic_cost(counts, case.alpha, events) <= begin + events / best.step + CLOSING * speaking
 
     def affords(self, messages: int, total: float) -> bool:
         """Telling a site costs before it saves anything: spread out, it keeps the bill near one message an event."""
