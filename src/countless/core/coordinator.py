@@ -227,7 +227,8 @@ class Coordinator:
 
     def _affords_telling(self) -> bool:
         # Two messages: the site may have to report at once. While others are still asked, nobody is told.
-        return not self._pending and self.scheme.affords(self._messages + 2, self._publisher.estimate)
+        budget = self._opening.budget
+        return not self._pending and (budget is None or budget.allows(self._messages + 2, self._publisher.estimate))
 
     def _overhear(self, entry: Entry, count: int) -> Outbox:
         """A site that was not told of this round has counted: as before, its count is known to the last event."""

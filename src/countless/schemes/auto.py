@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from countless.core.dice import Dice
 from countless.core.paces import Growth
-from countless.core.publisher import Case, Opening, Scheme, Stay
+from countless.core.publisher import Budget, Case, Opening, Scheme, Stay
 from countless.planning.plan import RoundPlan
 from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
 from countless.schemes.deterministic import Deterministic, Growing
@@ -26,7 +26,16 @@ AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
 HORIZON = 5.0  # e-folds of the total within which a change of scheme must have paid
 PATIENCE = 1.1  # while deterministic, think again when the total has grown by this factor
 CLOSING = 2.0
-COMPETITIVE = 1.08  # so many messages an event may be spent on telling sites a pace that will save some
+WINDOW = 1.25
+LATE = 2
+RIPE = 1.0
+FREE = 0.08
+LEAST = 0.8
+MOST = 1.5
+BURST = 0.1
+ASKS = 0.1
+CAUTION = 0.3
+COMPETITIVE = 1.09  # so many messages an event may be spent on telling sites a pace that will save some
 
 
 class Offer(NamedTuple):
@@ -85,6 +94,25 @@ def _growth(plan: RoundPlan) -> float:
     return log1p(plan.alpha * plan.reach / plan.allowance)
 
 
+class Watched(Growing):
+    """Deterministic reporting, and how many messages it takes compared with what the counts let expect."""
+
+    def __init__(self, case: Case, until: int) -> None:
+        super().__init__(case.alpha, until)
+        self._seen: tuple[int, int, float] | None = None
+        self.surprise = 1.0  # messages there were lately, for each that was expected
+
+    def look(self, case: Case, counts: Counter[int]) -> None:
+        """Compare what was expected at an earlier look with what has come, and expect again."""
+        if self._seen is not None:
+            total, messages, expected = self._seen
+            if case.total < WINDOW * total:
+                return
+            self.surprise = (case.messages - messages) / (expected * (case.total - total))
+        events = max(1.0, (WINDOW - 1) * case.total)
+        self._seen = (case.total, case.messages, deterministic_cost(counts, case.alpha, events) / events)
+
+
 class Auto(Scheme):
     """Deterministic while that is cheapest - at the start, for few sites, for one busy site - else the best plan.
 
@@ -119,11 +147,29 @@ class Auto(Scheme):
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         """The cheapest offer, unless staying deterministic is cheaper still."""
         counts = Counter(case.counts)
+        if self._is_deterministic(case):
+            case.running.publisher.look(case, counts)
         best = min(self._offers(case, counts), key=lambda offer: offer.rate, default=None)
         if best is None or self._deterministic_is_cheaper(case, counts, best):
             return self._stay_deterministic(case)
         publisher = best.scheme.publisher(best.plan, best.step, case, dice)
-        return Opening(best.scheme.name, publisher, best.scheme.slots(best.plan), best.plan, best.asks)
+        budget = self._budget(case, counts, best)
+        return Opening(best.scheme.name, publisher, best.scheme.slots(best.plan), best.plan, best.asks, budget)
+
+    def _budget(self, case: Case, counts: Counter[int], best: Offer) -> Budget:
+        if case.running is not None and case.running.budget is not None:
+            return case.running.budget
+        share = COMPETITIVE - CAUTION * case.alpha  # the estimate itself may be off by alpha
+        if not self._is_deterministic(case):
+            return Budget(share * case.total, case.total, share)
+        events = max(1.0, 0.1 * case.total)
+        rate = min(1.0, case.running.publisher.surprise) * deterministic_cost(counts, case.alpha, events) / events
+        return Budget(share * case.messages, case.total, share * rate)
+
+    def _deterministic_cost(self, case: Case, counts: Counter[int], events: float) -> float:
+        """What the next events would cost deterministically: as the counts say, corrected by how wrong they lately were."""
+        surprise = case.running.publisher.surprise if self._is_deterministic(case) else 1.0
+        return min(events, min(MOST, max(LEAST, surprise)) * deterministic_cost(counts, case.alpha, events))
 
     def _offers(self, case: Case, counts: Counter[int]) -> list[Offer]:
         offers = []
@@ -132,14 +178,14 @@ class Auto(Scheme):
         for scheme in self._schemes:
             for plan in scheme.plans(case, self._patient):
                 reports = plan.messages_per_efold * _growth(plan) - 2 * plan.sites
-                for asks, start in ((True, case.total), (False, case.known)):
+                for asks, start in ((False, case.known), (True, case.total)):
                     step = plan.step(start)
                     if not worth_having(plan, step):
                         continue
                     end = (now if asks else start) + step * plan.reach
                     if end > now:
                         messages = reports + (1 + asks) * unsure
-                        offers.append(Offer(messages, log(end / now), scheme, plan, step, asks))
+                        offers.append(Offer(messages * (1 + asks * ASKS), log(end / now), scheme, plan, step, asks))
         return offers
 
     def _unsure(self, case: Case, counts: Counter[int]) -> int:
@@ -154,18 +200,30 @@ class Auto(Scheme):
         # Rounds end with a burst of messages. Whoever starts them where a counter would that had run this scheme from
         # its first event on is never a burst ahead of it: so wait for its next start, unless a round now would cost
         # less than waiting does. Sites that are silent at times must be asked to begin with, the others only told.
-        events = next_start(best.scheme.plans(case, self._patient), case.total) - case.total
+        span = best.step * best.plan.reach
+        heard = sum(sites for count, sites in counts.items() if count)
+        if heard <= FREE * case.messages:
+            return not self._pays(case, counts, best, span)
+        start = next_start(best.scheme.plans(case, self._patient), case.total) - case.total
+        if self._pays(case, counts, best, start):
+            return False
+        # ... or unless too few events are left then for telling all sites while they still report every event.
+        late = (case.total + start) / heard > Growth(case.alpha).loud - LATE
+        dear = heard > BURST * (case.messages + self._deterministic_cost(case, counts, start))
+        exact = self._unsure(case, counts) < 0.1 * heard
+        ripe = best.step * case.total >= RIPE * (case.total + span)
+        return not (late and dear and exact and ripe and self._pays(case, counts, best, span))
+
+    def _pays(self, case: Case, counts: Counter[int], best: Offer, events: float) -> bool:
         asked = self._unsure(case, counts)
         speaking = speaking_sites(counts, events)
-        begin = (1 + best.asks) * asked + (1 + 1 / best.step) * max(0.0, speaking - asked)
-        return deterministic_cost(counts, case.alpha, events) <= begin + events / best.step + CLOSING * speaking
-
-    def affords(self, messages: int, total: float) -> bool:
-        """Telling a site costs before it saves anything: spread out, it keeps the bill near one message an event."""
-        return messages <= COMPETITIVE * total
+        burst = (1 + best.asks) * asked
+        cost = burst + (1 + 1 / best.step) * max(0.0, speaking - asked) + events / best.step
+        saved = self._deterministic_cost(case, counts, events) - cost
+        return saved > CLOSING * speaking and (burst <= BURST * case.messages or saved > 2 * BURST * case.messages)
 
     def _is_deterministic(self, case: Case) -> bool:
-        return case.running is not None and isinstance(case.running.publisher, Growing)
+        return case.running is not None and isinstance(case.running.publisher, Watched)
 
     def _stay_deterministic(self, case: Case) -> Opening | Stay:
         until = ceil(case.total * PATIENCE) + 1
@@ -173,4 +231,6 @@ class Auto(Scheme):
         if plans:
             first = min(worth_having_from(plan) for each in plans for plan in each)
             until = max(first, min(until, *(next_start(each, case.total) for each in plans)))
-        return Stay(until) if self._is_deterministic(case) else Opening(Deterministic.name, Growing(case.alpha, until))
+        if self._is_deterministic(case):
+            return Stay(until)
+        return Opening(Deterministic.name, Watched(case, until))
