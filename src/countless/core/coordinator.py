@@ -71,8 +71,8 @@ class Coordinator:
         for address, known in memory.known if memory else ():
             self._ledger.enter(address, known, -1)
         self._messages = self._ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
+        self._set(Opening(scheme.name, Counting()))
         if memory:
-            self._set(Opening(scheme.name, Counting()))
             for entry in self._ledger:  # nobody has answered yet
                 entry.asked = True
                 self._pending += 1
@@ -294,8 +294,10 @@ class Coordinator:
         known = self._ledger.known_total
         if total is None:
             total = max(known, ceil(Fraction(self.published) / self._up))
-        estimate, messages = self.published, self._messages
-        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running, known, estimate, messages)
+        loud = self._publisher.loud
+        unsure = sum(entry.present and not entry.is_certain(loud) for entry in self._ledger)
+        facts = known, self.published, self._messages, unsure
+        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running, *facts)
 
     def _ask_scheme(self, running: Opening | None, total: int | None = None) -> Opening | Stay:
         case = self._case(running, total)
@@ -327,7 +329,7 @@ class Coordinator:
         return self._start(opening)
 
     def _start(self, opening: Opening) -> Outbox:
-        loud, ask = self._publisher.loud, opening.asks or self._pending > 0
+        ask, loud = opening.asks or self._pending > 0, self._publisher.loud
         self.round += 1
         self._joined = 0
         self._set(opening)
@@ -336,10 +338,9 @@ class Coordinator:
         for slot, entry in enumerate(self._ledger):
             # A site whose count is known to the last event need not be asked, and need not even be told before it
             # next speaks: until then its old pace would make it speak at its very next event.
-            # (Nor one that has not spoken since an earlier round was kept from it in this way.)
+            sure = entry.is_certain(loud)
             if entry.told:
                 entry.loud = loud
-            sure = not (entry.asked or entry.assumed) and entry.known < entry.loud
             entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
             entry.assumed = entry.silent and not sure
             entry.told = not (sure or entry.silent)

@@ -140,6 +140,7 @@ class Case(NamedTuple):
     known: int = 0  # the sum of all counts heard: where a round starts that asks nobody
     estimate: float = 0  # what is published
     messages: int = 0  # heard and sent so far
+    unsure: int = 0  # sites whose counts are not known to the last event: each costs a message or two to bring along
 
 
 class Scheme(ABC):

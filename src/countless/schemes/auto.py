@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from math import ceil, exp, expm1, log, log1p
+from math import ceil, exp, expm1, log, log1p, sqrt
 from typing import Any, NamedTuple
 
 from countless.core.dice import Dice
+from countless.core.ledger import Entry
 from countless.core.paces import Growth
 from countless.core.publisher import Budget, Case, Opening, Scheme, Stay
 from countless.planning.plan import RoundPlan
@@ -30,8 +31,6 @@ WINDOW = 1.25
 LATE = 2
 RIPE = 1.0
 FREE = 0.08
-LEAST = 0.8
-MOST = 1.5
 BURST = 0.1
 ASKS = 0.1
 CAUTION = 0.3
@@ -100,7 +99,14 @@ class Watched(Growing):
     def __init__(self, case: Case, until: int) -> None:
         super().__init__(case.alpha, until)
         self._seen: tuple[int, int, float] | None = None
+        self._joins = 0
         self.surprise = 1.0  # messages there were lately, for each that was expected
+        self.newcomers = 0  # sites that came lately
+
+    def join(self, entry: Entry) -> None:
+        """One more range."""
+        super().join(entry)
+        self._joins += 1
 
     def look(self, case: Case, counts: Counter[int]) -> None:
         """Compare what was expected at an earlier look with what has come, and expect again."""
@@ -109,6 +115,8 @@ class Watched(Growing):
             if case.total < WINDOW * total:
                 return
             self.surprise = (case.messages - messages) / (expected * (case.total - total))
+            self.newcomers = self._joins
+        self._joins = 0
         events = max(1.0, (WINDOW - 1) * case.total)
         self._seen = (case.total, case.messages, deterministic_cost(counts, case.alpha, events) / events)
 
@@ -142,13 +150,20 @@ class Auto(Scheme):
     def prepare(self, case: Case) -> None:
         """Work out the plans of the next round."""
         for scheme in self._schemes:
-            scheme.prepare(case)
+            scheme.prepare(self._with_reserve(case))
+
+    def _with_reserve(self, case: Case) -> Case:
+        """As many as came lately may come again: then that needs no other round."""
+        if not self._is_deterministic(case):
+            return case
+        return case._replace(sites=max(case.sites, len(case.counts) + 2 * case.running.publisher.newcomers))
 
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         """The cheapest offer, unless staying deterministic is cheaper still."""
         counts = Counter(case.counts)
         if self._is_deterministic(case):
             case.running.publisher.look(case, counts)
+            case = self._with_reserve(case)
         best = min(self._offers(case, counts), key=lambda offer: offer.rate, default=None)
         if best is None or self._deterministic_is_cheaper(case, counts, best):
             return self._stay_deterministic(case)
@@ -169,11 +184,10 @@ class Auto(Scheme):
     def _deterministic_cost(self, case: Case, counts: Counter[int], events: float) -> float:
         """What the next events would cost deterministically: as the counts say, corrected by how wrong they lately were."""
         surprise = case.running.publisher.surprise if self._is_deterministic(case) else 1.0
-        return min(events, min(MOST, max(LEAST, surprise)) * deterministic_cost(counts, case.alpha, events))
+        return min(events, sqrt(surprise) * deterministic_cost(counts, case.alpha, events))
 
     def _offers(self, case: Case, counts: Counter[int]) -> list[Offer]:
         offers = []
-        unsure = self._unsure(case, counts)
         now = max(case.estimate, case.total)
         for scheme in self._schemes:
             for plan in scheme.plans(case, self._patient):
@@ -184,19 +198,15 @@ class Auto(Scheme):
                         continue
                     end = (now if asks else start) + step * plan.reach
                     if end > now:
-                        messages = reports + (1 + asks) * unsure
+                        messages = reports + (1 + asks) * case.unsure
                         offers.append(Offer(messages * (1 + asks * ASKS), log(end / now), scheme, plan, step, asks))
         return offers
-
-    def _unsure(self, case: Case, counts: Counter[int]) -> int:
-        least = Growth(case.alpha).loud if self._is_deterministic(case) else 1
-        return sum(sites for count, sites in counts.items() if count >= least)
 
     def _deterministic_is_cheaper(self, case: Case, counts: Counter[int], best: Offer) -> bool:
         if not self._is_deterministic(case):
             # It is due for a synchronisation in any case. Another one, to come back, must pay within a few e-folds.
             cost = deterministic_cost(counts, case.alpha, best.step * best.plan.reach)
-            return cost / best.growth + 2 * case.sites / HORIZON <= best.rate
+            return (case.unsure + cost) / best.growth + 2 * case.sites / HORIZON <= best.rate
         # Rounds end with a burst of messages. Whoever starts them where a counter would that had run this scheme from
         # its first event on is never a burst ahead of it: so wait for its next start, unless a round now would cost
         # less than waiting does. Sites that are silent at times must be asked to begin with, the others only told.
@@ -210,12 +220,12 @@ class Auto(Scheme):
         # ... or unless too few events are left then for telling all sites while they still report every event.
         late = (case.total + start) / heard > Growth(case.alpha).loud - LATE
         dear = heard > BURST * (case.messages + self._deterministic_cost(case, counts, start))
-        exact = self._unsure(case, counts) < 0.1 * heard
+        exact = case.unsure < 0.1 * heard
         ripe = best.step * case.total >= RIPE * (case.total + span)
         return not (late and dear and exact and ripe and self._pays(case, counts, best, span))
 
     def _pays(self, case: Case, counts: Counter[int], best: Offer, events: float) -> bool:
-        asked = self._unsure(case, counts)
+        asked = case.unsure
         speaking = speaking_sites(counts, events)
         burst = (1 + best.asks) * asked
         cost = burst + (1 + 1 / best.step) * max(0.0, speaking - asked) + events / best.step
@@ -233,4 +243,4 @@ class Auto(Scheme):
             until = max(first, min(until, *(next_start(each, case.total) for each in plans)))
         if self._is_deterministic(case):
             return Stay(until)
-        return Opening(Deterministic.name, Watched(case, until))
+        return Opening(Deterministic.name, Watched(case, until), asks=False)
