@@ -6,6 +6,7 @@ rounds share one plan; it costs less than ln 2 in a logarithm. Standard library 
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from math import frexp, isfinite, ldexp
 
 from countless.errors import InvalidParameter
@@ -14,6 +15,7 @@ from countless.errors import InvalidParameter
 _LEAST_EXPONENT = -1000
 
 
+@lru_cache(1024)
 def round_eta(delta: float, round: int) -> float:
     """delta/(r (r+1)), rounded down to a power of two.
 

@@ -7,6 +7,7 @@ the plan's `allowance`: the error, in steps, that the proof lets the round have.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, isfinite
 from typing import Protocol
 
@@ -69,6 +70,7 @@ class RoundPlan(Plan, Protocol):
         """About how many steps the total grows by in a round."""
 
 
+@lru_cache(1024)
 def exact_fraction(alpha: float) -> Fraction:
     """`alpha` as the decimal the user wrote: 0.01 is 1/100, not the binary float next to it."""
     return Fraction(repr(float(alpha)))
@@ -76,7 +78,9 @@ def exact_fraction(alpha: float) -> Fraction:
 
 def step_within(alpha: float, allowance: float, total: int) -> int:
     """floor(alpha * total / allowance), in exact arithmetic so that rounding can only be downwards."""
-    return int(exact_fraction(alpha) * total / Fraction(allowance))
+    alpha_over, alpha_unit = exact_fraction(alpha).as_integer_ratio()
+    over, unit = float(allowance).as_integer_ratio()
+    return alpha_over * total * unit // (alpha_unit * over)
 
 
 def least_total(plan: RoundPlan, least_step: int) -> int:
