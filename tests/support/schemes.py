@@ -28,8 +28,16 @@ class Plain(Scheme):
     safe_against = "oblivious"
 
     def __init__(
-        self, kind: str = "lattice", *, start: int = 10, step: int = 5, reports: int = 4, slots: int | None = None
+        self,
+        kind: str = "lattice",
+        *,
+        start: int = 10,
+        step: int = 5,
+        reports: int = 4,
+        slots: int | None = None,
+        asks: bool = True,
     ) -> None:
+        self.asks = asks
         self.kind, self.start, self.step, self.reports, self.slots = kind, start, step, reports, slots
         self.most_sites: int | None = None
 
@@ -39,7 +47,7 @@ class Plain(Scheme):
         if case.total < self.start:
             return Opening(self.name, Counting(self.start))
         slots = None if self.slots is None else max(self.slots, case.sites)
-        return Opening(self.name, self._publisher(case, dice), slots)
+        return Opening(self.name, self._publisher(case, dice), slots, asks=self.asks)
 
     def _publisher(self, case: Case, dice: Dice) -> Publisher:
         if self.kind == "blocks":
@@ -56,11 +64,12 @@ class PlainDithered(Scheme):
     name = "plain-dithered"
     safe_against = "adaptive"
 
-    def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
+    def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2, asks: bool = True) -> None:
+        self.asks = asks
         self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
 
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         if case.total < self.start:
             return Opening(self.name, Counting(self.start))
         plan = dithered_plan(case.sites + self.reserve, self.phases)
-        return Opening(self.name, Phases(plan, self.step, dice), plan.sites, plan)
+        return Opening(self.name, Phases(plan, self.step, dice), plan.sites, plan, self.asks)

@@ -13,6 +13,7 @@ from countless.core.publisher import Case
 from countless.schemes.deterministic import Growing
 
 WINDOW = 1.25  # a forecast is compared with what came when the total has grown by this factor
+MOST_SURPRISE = 1.5  # a forecast is not corrected by more than this
 
 
 def speaking_sites(counts: Counter[int], events: float) -> float:
@@ -64,5 +65,9 @@ class Watched(Growing):
         self._last = case.total, case.messages, deterministic_cost(counts, case.alpha, events) / events
 
     def forecast(self, case: Case, counts: Counter[int], events: float) -> float:
-        """Messages while `events` happen: the geometric mean of what the counts say and what lately came instead."""
-        return min(events, sqrt(self.surprise) * deterministic_cost(counts, case.alpha, events))
+        """Messages while `events` happen: what the counts say, corrected.
+
+        More than was forecast is believed, within limits. Less is believed by half: sites may be about to wake up.
+        """
+        correction = min(MOST_SURPRISE, self.surprise) if self.surprise > 1 else sqrt(self.surprise)
+        return min(events, correction * deterministic_cost(counts, case.alpha, events))
