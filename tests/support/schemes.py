@@ -26,18 +26,11 @@ class Plain(Scheme):
 
     name = "plain"
     safe_against = "oblivious"
+    asks = True
 
     def __init__(
-        self,
-        kind: str = "lattice",
-        *,
-        start: int = 10,
-        step: int = 5,
-        reports: int = 4,
-        slots: int | None = None,
-        asks: bool = True,
+        self, kind: str = "lattice", *, start: int = 10, step: int = 5, reports: int = 4, slots: int | None = None
     ) -> None:
-        self.asks = asks
         self.kind, self.start, self.step, self.reports, self.slots = kind, start, step, reports, slots
         self.most_sites: int | None = None
 
@@ -63,9 +56,9 @@ class PlainDithered(Scheme):
 
     name = "plain-dithered"
     safe_against = "adaptive"
+    asks = True
 
-    def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2, asks: bool = True) -> None:
-        self.asks = asks
+    def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
         self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
 
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
