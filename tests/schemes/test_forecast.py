@@ -57,3 +57,10 @@ def test_newcomers_are_those_of_the_last_look() -> None:
     assert watched.newcomers == 0  # too early to say
     watched.look(case(130, 130), Counter([13] * 10))
     assert watched.newcomers == 1
+
+
+def test_a_time_without_sites_is_no_surprise() -> None:
+    watched = Watched(0.1, until=50)
+    watched.look(case(100, 100), Counter())
+    watched.look(case(200, 200), Counter([20] * 10))
+    assert watched.surprise == 1.0

@@ -58,7 +58,8 @@ class Watched(Growing):
             total, messages, forecast = self._last
             if case.total < WINDOW * total:
                 return
-            self.surprise = (case.messages - messages) / (forecast * (case.total - total))
+            expected = forecast * (case.total - total)
+            self.surprise = (case.messages - messages) / expected if expected else 1.0  # none where no site was left
             self.newcomers = self._joins
         self._joins = 0
         events = max(1.0, (WINDOW - 1) * case.total)
