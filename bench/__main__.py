@@ -19,6 +19,7 @@ SECTIONS = {
 LONG = {
     "auto-large": auto.large,
     "auto-coarse": auto.coarse,
+    "auto-seeds": auto.seeds,
     "scaling": scaling.main,
     "frameworks": scaling.frameworks,
 }

@@ -1,12 +1,15 @@
 """Sites whose every event is reported need not be told of a new round before the scheme can afford it."""
 
+from dataclasses import replace
+from functools import cached_property
+
 import pytest
 
 from countless.core.coordinator import Coordinator
 from countless.core.dice import Dice
 from countless.core.messages import Repace, Snapshot
 from countless.core.paces import Growth
-from countless.core.publisher import Case, Opening, Scheme, Stay
+from countless.core.publisher import Budget, Case, Opening, Scheme, Stay
 from countless.randomness import SeededDice
 from countless.schemes.deterministic import Growing
 from support.coordinators import A, B, C, D
@@ -14,20 +17,36 @@ from support.schemes import Plain, PlainDithered
 from support.worlds import COUNTER, World, asked, down, report
 
 
+class Purse(Budget):
+    """Open when the test says so; remembers what it was asked."""
+
+    def __init__(self, *numbers: float) -> None:
+        self.is_open = False
+        self.asked: list[tuple[int, float]] = []
+
+    def allows(self, messages: int, total: float) -> bool:
+        self.asked.append((messages, total))
+        return self.is_open
+
+
 class Thrifty(Plain):
-    """Tells nobody before `rich`."""
+    """Tells nobody before the purse is open."""
 
-    rich = False
+    @cached_property
+    def purse(self) -> Purse:
+        return Purse(0, 0, 0)
 
-    def affords(self, messages: int, total: float) -> bool:
-        return self.rich
+    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+        opening = super().open(case, dice)
+        return replace(opening, budget=self.purse) if isinstance(opening, Opening) else opening
 
 
 class Miser(PlainDithered):
     """Tells nobody, ever."""
 
-    def affords(self, messages: int, total: float) -> bool:
-        return False
+    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+        opening = super().open(case, dice)
+        return replace(opening, budget=Budget(0, 0, 0)) if isinstance(opening, Opening) else opening
 
 
 class Quiet(Thrifty):
@@ -65,7 +84,7 @@ def test_it_is_told_from_the_count_it_has_when_that_can_be_paid() -> None:
     scheme = Thrifty("blocks", step=5)
     made = in_round_one(scheme)
     made.receive(A, report(6, 6))
-    scheme.rich = True
+    scheme.purse.is_open = True
     [(address, message)] = made.receive(A, report(7, 7))
     assert address == A
     assert isinstance(message, Repace)
@@ -77,9 +96,9 @@ def test_it_is_told_from_the_count_it_has_when_that_can_be_paid() -> None:
 def test_a_batch_reported_during_a_synchronisation_is_counted_once() -> None:
     scheme = Thrifty("blocks", step=5, reports=1)
     made = in_round_one(scheme)
-    scheme.rich = True
+    scheme.purse.is_open = True
     made.receive(B, report(4, 4))
-    scheme.rich = False
+    scheme.purse.is_open = False
     assert asked(made.receive(B, report(5, 1, round=1))) == ["b"]  # a and c need not be asked
     assert made.receive(A, report(9, 9)) == []
     assert made.receive(B, Snapshot(COUNTER, 2, 5)) == []
@@ -97,21 +116,21 @@ def test_a_site_that_begins_to_be_silent_at_times_is_told_at_any_price() -> None
     assert down(made.receive(A, report(first_quiet, first_quiet)), Repace) == ["a"]
 
 
-def test_the_bill_that_the_scheme_is_shown() -> None:
-    bills: list[tuple[int, float]] = []
-
-    class Clerk(Plain):
-        def affords(self, messages: int, total: float) -> bool:
-            bills.append((messages, total))
-            return len(bills) > 2
-
-    made = in_round_one(Clerk("blocks", step=5))  # three reports so far: batches
+def test_the_bill_that_the_budget_is_shown() -> None:
+    scheme = Thrifty("blocks", step=5)
+    made = in_round_one(scheme)  # three reports so far: batches
     made.receive(A, report(6, 6))
     made.receive(B, report(4, 4))
+    scheme.purse.is_open = True
     made.receive(C, report(3, 3))
     made.receive(A, report(7, 7))
     # Each time what was heard and sent, and two more: to tell the site, and for what it may have to say at once.
-    assert bills == [(6, 10), (7, 11), (8, 12), (10, 12)]
+    assert scheme.purse.asked == [(6, 10), (7, 11), (8, 12), (10, 12)]
+
+
+def test_a_budget_grows_with_the_total() -> None:
+    budget = Budget(messages=100, total=80, rate=0.5)
+    assert [budget.allows(110, total) for total in (80, 99, 100)] == [False, False, True]
 
 
 def test_joins_departures_and_restarts_of_sites_that_were_not_told() -> None:

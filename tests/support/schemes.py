@@ -26,6 +26,7 @@ class Plain(Scheme):
 
     name = "plain"
     safe_against = "oblivious"
+    asks = True
 
     def __init__(
         self, kind: str = "lattice", *, start: int = 10, step: int = 5, reports: int = 4, slots: int | None = None
@@ -39,7 +40,7 @@ class Plain(Scheme):
         if case.total < self.start:
             return Opening(self.name, Counting(self.start))
         slots = None if self.slots is None else max(self.slots, case.sites)
-        return Opening(self.name, self._publisher(case, dice), slots)
+        return Opening(self.name, self._publisher(case, dice), slots, asks=self.asks)
 
     def _publisher(self, case: Case, dice: Dice) -> Publisher:
         if self.kind == "blocks":
@@ -55,6 +56,7 @@ class PlainDithered(Scheme):
 
     name = "plain-dithered"
     safe_against = "adaptive"
+    asks = True
 
     def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
         self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
@@ -63,4 +65,4 @@ class PlainDithered(Scheme):
         if case.total < self.start:
             return Opening(self.name, Counting(self.start))
         plan = dithered_plan(case.sites + self.reserve, self.phases)
-        return Opening(self.name, Phases(plan, self.step, dice), plan.sites, plan)
+        return Opening(self.name, Phases(plan, self.step, dice), plan.sites, plan, self.asks)

@@ -59,8 +59,8 @@ class Coordinator(Rounds):
             counter, scheme, dice, alpha=alpha, delta=delta, ledger=ledger, number=number, published=published
         )
         self._silent: dict[Address, None] = {}
+        self._set(Opening(scheme.name, Counting()))
         if memory:
-            self._set(Opening(scheme.name, Counting()))
             for entry in self._ledger:  # nobody has answered yet
                 entry.asked = True
                 self._pending += 1
@@ -243,7 +243,8 @@ class Coordinator(Rounds):
 
     def _affords_telling(self) -> bool:
         # Two messages: the site may have to report at once. While others are still asked, nobody is told.
-        return not self._pending and self.scheme.affords(self._messages + 2, self._publisher.estimate)
+        budget = self._opening.budget
+        return not self._pending and (budget is None or budget.allows(self._messages + 2, self._publisher.estimate))
 
     def _overhear(self, entry: Entry, count: int) -> Outbox:
         """A site that was not told of this round has counted: as before, its count is known to the last event."""

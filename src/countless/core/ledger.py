@@ -46,6 +46,13 @@ class Entry:
         facts += [] if self.present else ["gone"]
         return f"<Entry {self.address} known {self.known}, base {self.base}, {self.crossings} crossings {facts}>"
 
+    def is_certain(self, loud: float) -> bool:
+        """Whether its count is known to the last event: the pace in force makes it speak at its next one below `loud`.
+
+        (Or an earlier pace does, and it has not spoken since the present one was kept from it for that reason.)
+        """
+        return self.known < (loud if self.told else self.loud) and not (self.asked or self.assumed)
+
 
 class _Entries(dict[Address, Entry]):
     """Looked up for every report: a dictionary that says who is missing."""

@@ -97,6 +97,18 @@ class Counting(Publisher):
         return self.hear(entry, before, 0)
 
 
+class Budget(NamedTuple):
+    """How many messages there may be in all, as the total grows, before another site is told of the round."""
+
+    messages: float
+    total: float
+    rate: float  # so many more for each event beyond `total`
+
+    def allows(self, messages: int, total: float) -> bool:
+        """Whether `messages` in all are within it when the total is about `total`."""
+        return messages <= self.messages + self.rate * (total - self.total)
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """How a scheme opens a round."""
@@ -105,6 +117,8 @@ class Opening:
     publisher: Publisher
     slots: int | None = None  # how many sites the round may have; None: any number
     plan: object = None  # the numbers behind it, for people and logs
+    asks: bool = True  # must every site tell its exact count first? If not, it goes on from the one that is known
+    budget: Budget | None = None  # while it is spent, sites that report every event as it is are not told of the round
 
 
 class Stay(NamedTuple):
@@ -123,6 +137,10 @@ class Case(NamedTuple):
     delta: float
     counts: Sequence[int]  # the known count of each site present
     running: Opening | None = None  # the round that has come to its end, if it is this one's to go on with
+    known: int = 0  # the sum of all counts heard: where a round starts that asks nobody
+    estimate: float = 0  # what is published
+    messages: int = 0  # heard and sent so far
+    unsure: int = 0  # sites whose counts are not known to the last event: each costs a message or two to bring along
 
 
 class Scheme(ABC):
@@ -134,14 +152,6 @@ class Scheme(ABC):
     @abstractmethod
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         """Open the next round, or stay in the present one. Must be quick: messages are waiting."""
-
-    def affords(self, messages: int, total: float) -> bool:
-        """Whether to tell a site its new pace, if that makes `messages` in all for about `total` events.
-
-        It is asked about sites that report every event as it is: telling them can wait, and until then their reports
-        reach the publisher as `late`. A scheme that may refuse has a proof for that (docs/theory/telling.md).
-        """
-        return True
 
     def prepare(self, case: Case) -> None:  # noqa: B027 - most schemes have nothing slow to do
         """Do the slow part of `open(case)` ahead of time."""

@@ -82,15 +82,19 @@ class Rounds:
         counts = [entry.known for entry in self._ledger if entry.present]
         # As many as came during the last round may come again during the next: then that needs no other round.
         places = max(1, len(counts) + (2 * self._joined if self.round else 0))
+        known = self._ledger.known_total
         if total is None:
-            total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
-        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running)
+            total = max(known, ceil(Fraction(self.published) / self._up))
+        loud = self._publisher.loud
+        unsure = sum(entry.present and not entry.is_certain(loud) for entry in self._ledger)
+        facts = known, self.published, self._messages, unsure
+        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running, *facts)
 
     def _ask_scheme(self, running: Opening | None, total: int | None = None) -> Opening | Stay:
         case = self._case(running, total)
         opening = self.scheme.open(case, self._dice.split("round", self.round + 1))
         if isinstance(opening, Opening):
-            self._planned_for = case.total
+            self._planned_for = case.total if opening.asks else case.known
         return opening
 
     def _fresh_opening(self, total: int | None = None) -> Opening:
@@ -110,7 +114,7 @@ class Rounds:
         return self._start(opening)
 
     def _start(self, opening: Opening) -> Outbox:
-        loud = self._publisher.loud
+        ask, loud = opening.asks or self._pending > 0, self._publisher.loud
         self.round += 1
         self._joined = 0
         self._set(opening)
@@ -121,18 +125,20 @@ class Rounds:
         for slot, entry in enumerate(self._ledger):
             # A site whose count is known to the last event need not be asked, and need not even be told before it
             # next speaks: until then its old pace would make it speak at its very next event.
-            # (Nor one that has not spoken since an earlier round was kept from it in this way.)
+            sure = entry.is_certain(loud)
             if entry.told:
                 entry.loud = loud
-            sure = entry.known < entry.loud and not (entry.asked or entry.assumed)
             entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
             entry.assumed = entry.silent and not sure
-            entry.told = entry.asked = asked = not (sure or entry.silent)
-            if asked:
+            entry.told = told = not (sure or entry.silent)
+            entry.asked = ask and told
+            if entry.asked:  # what is its count?
                 outbox.append((entry.address, new(StartRound, (counter, number, pace_of(slot)))))
-        self._pending = len(outbox)
+            elif told:  # this is the count it is taken to have
+                outbox.append((entry.address, new(Repace, (counter, number, pace_of(slot), entry.base))))
+        self._pending = len(outbox) if ask else 0
         self._messages += len(outbox)
-        return outbox or self._begin()
+        return outbox if self._pending else outbox + self._begin()
 
     def _answered(self, entry: Entry, count: int) -> Outbox:
         entry.asked = False

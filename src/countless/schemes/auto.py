@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from math import ceil, exp, expm1, log, log1p
+from math import ceil, exp, log, log1p
 from typing import Any, NamedTuple
 
 from countless.core.dice import Dice
 from countless.core.paces import Growth
-from countless.core.publisher import Case, Opening, Scheme, Stay
+from countless.core.publisher import Budget, Case, Opening, Scheme, Stay
 from countless.planning.plan import RoundPlan
 from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
-from countless.schemes.deterministic import Deterministic, Growing
+from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Dithered
+from countless.schemes.forecast import WINDOW, Watched, deterministic_cost, speaking_sites
 from countless.schemes.lattice import Lattice
 from countless.schemes.sampled import Sampled
 
@@ -25,43 +26,35 @@ AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
 
 HORIZON = 5.0  # e-folds of the total within which a change of scheme must have paid
 PATIENCE = 1.1  # while deterministic, think again when the total has grown by this factor
-COMPETITIVE = 1.08  # so many messages an event may be spent on telling sites a pace that will save some
+COMPETITIVE = 1.09  # so many messages for each deterministic one may be spent on telling sites a pace that saves some,
+CAUTION = 0.3  # less this part of alpha: the total, and with it the bill of the others, is known to alpha only
+SMALL = 0.1  # messages all at once are few if they are at most this part of all so far,
+LIGHT = 0.08  # and not worth keeping step with anybody for if one for each site is at most this part
+BURST = 1.1  # asking costs two messages a site at once, telling one: asking must be so much cheaper in the end
+UNHURRIED = 2  # events of each site in which all can be told as the bill allows
 
 
 class Offer(NamedTuple):
     """What a round of some scheme would cost, and how much of the total's growth it would last for."""
 
-    messages: float  # with two for each site that will speak in it, to synchronise
+    messages: float  # with those that bring the sites into it
     growth: float  # in e-folds
     scheme: Calibrated[Any]
+    plans: Sequence[Any]  # all of the scheme's
     plan: Any
     step: int
+    asks: bool
 
     @property
     def rate(self) -> float:
         """Messages per e-fold."""
         return self.messages / self.growth
 
-
-def speaking_sites(counts: Counter[int], events: float) -> float:
-    """How many sites will count something while `events` happen: a site's share is what it has shown, and one more."""
-    shown = sum((count + 1) * sites for count, sites in counts.items())
-    return sum(sites * -expm1(-events * (count + 1) / shown) for count, sites in counts.items())
-
-
-def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> float:
-    """Messages of deterministic sites while `events` happen, in the same shares.
-
-    A site at n next speaks floor(2 alpha n/(1-alpha)) + 1 events later: at every event while that is 1, and then, on
-    average, half an event later than without the rounding.
-    """
-    shown = sum((count + 1) * sites for count, sites in counts.items())
-    extra, loud, cost = 2 * alpha / (1 - alpha), Growth(alpha).loud, 0.0
-    for count, sites in counts.items():
-        end = count + events * (count + 1) / shown
-        cost += sites * max(0.0, min(end, loud) - count)
-        cost += sites * max(0.0, log((extra * end + 0.5) / (extra * max(count, loud) + 0.5)) / extra)
-    return cost
+    @property
+    def events(self) -> float:
+        """About how many the round will last for."""
+        events: float = self.step * self.plan.reach
+        return events
 
 
 def next_start(plans: Sequence[RoundPlan], total: int) -> int:
@@ -83,12 +76,19 @@ def _growth(plan: RoundPlan) -> float:
     return log1p(plan.alpha * plan.reach / plan.allowance)
 
 
+def _watched(case: Case) -> Watched | None:
+    """The deterministic reporting that runs, if it does."""
+    running = case.running.publisher if case.running is not None else None
+    return running if isinstance(running, Watched) else None
+
+
 class Auto(Scheme):
     """Deterministic while that is cheapest - at the start, for few sites, for one busy site - else the best plan.
 
-    It looks at the sites there are, the total, the failure budget of the round and the counts of the sites, and prices
-    a round of every scheme that stands against the adversary. A change of scheme costs the sites nothing: they do not
-    know which one they run. Sites that report every event are told of a round one by one, as the bill allows.
+    It looks at the sites there are, the total, the failure budget of the round, the counts of the sites and the bill so
+    far, and prices a round of every scheme that stands against the adversary. A change of scheme costs the sites
+    nothing: they do not know which one they run. Sites are told of a round, not asked for their counts, where that is
+    cheaper; those that report every event are told one by one, as the bill allows.
 
     Formal guarantees: those of the schemes it picks, all of which are safe against the adversary named; the failure
     probabilities of all rounds, whatever their schemes, sum to at most delta.
@@ -112,55 +112,96 @@ class Auto(Scheme):
     def prepare(self, case: Case) -> None:
         """Work out the plans of the next round."""
         for scheme in self._schemes:
-            scheme.prepare(case)
+            scheme.prepare(_with_reserve(case))
 
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         """The cheapest offer, unless staying deterministic is cheaper still."""
-        counts = Counter(case.counts)
-        best = min(self._offers(case, counts), key=lambda offer: offer.rate, default=None)
-        if best is None or self._deterministic_is_cheaper(case, counts, best):
-            return self._stay_deterministic(case)
+        counts, running = Counter(case.counts), _watched(case)
+        if running is not None:
+            running.look(case, counts)
+            case = _with_reserve(case)
+        menu = [(scheme, plans) for scheme in self._schemes if (plans := scheme.plans(case, self._patient))]
+        best = min(_offers(case, menu), key=lambda offer: offer.rate * (BURST if offer.asks else 1), default=None)
+        if best is None or not (_pays(case, counts, best) if running is None else _leaves(case, counts, running, best)):
+            return _stay_deterministic(case, [plans for _, plans in menu])
         publisher = best.scheme.publisher(best.plan, best.step, case, dice)
-        return Opening(best.scheme.name, publisher, best.scheme.slots(best.plan), best.plan)
+        slots, budget = best.scheme.slots(best.plan), _budget(case, counts, running)
+        return Opening(best.scheme.name, publisher, slots, best.plan, best.asks, budget)
 
-    def _offers(self, case: Case, counts: Counter[int]) -> list[Offer]:
-        offers = []
-        for scheme in self._schemes:
-            for plan in scheme.plans(case, self._patient):
-                step = plan.step(case.total)
-                if worth_having(plan, step):
-                    events = step * plan.reach
-                    messages = plan.messages_per_efold * _growth(plan)
-                    messages += 2 * (speaking_sites(counts, events) - plan.sites)
-                    offers.append(Offer(messages, log1p(events / case.total), scheme, plan, step))
-        return offers
 
-    def _deterministic_is_cheaper(self, case: Case, counts: Counter[int], best: Offer) -> bool:
-        if not self._is_deterministic(case):
-            # It is due for a synchronisation in any case. Another one, to come back, must pay within a few e-folds.
-            cost = deterministic_cost(counts, case.alpha, best.step * best.plan.reach)
-            return cost / best.growth + 2 * case.sites / HORIZON <= best.rate
-        # Rounds end with a burst of messages. Whoever starts them where a counter would that had run this scheme from
-        # its first event on is never a burst ahead of it: so wait for its next start, unless a round now would cost
-        # less than waiting does. Sites that are silent at times must be asked to begin with, the others only told.
-        events = next_start(best.scheme.plans(case, self._patient), case.total) - case.total
-        loud = Growth(case.alpha).loud
-        asked = sum(sites for count, sites in counts.items() if count >= loud)
-        speaking = speaking_sites(counts, events)
-        begin = 2 * asked + (1 + 1 / best.step) * max(0.0, speaking - asked)
-        return deterministic_cost(counts, case.alpha, events) <= begin + events / best.step + 2 * speaking
+def _with_reserve(case: Case) -> Case:
+    """As many sites as came lately may come again: then that needs no other round."""
+    running = _watched(case)
+    return case if running is None else case._replace(sites=max(case.sites, len(case.counts) + 2 * running.newcomers))
 
-    def affords(self, messages: int, total: float) -> bool:
-        """Telling a site costs before it saves anything: spread out, it keeps the bill near one message an event."""
-        return messages <= COMPETITIVE * total
 
-    def _is_deterministic(self, case: Case) -> bool:
-        return case.running is not None and isinstance(case.running.publisher, Growing)
+def _offers(case: Case, menu: list[tuple[Calibrated[Any], list[Any]]]) -> list[Offer]:
+    """A round that asks starts from the present total; one that only tells, from the counts that are known."""
+    now, offers = max(case.estimate, case.total), []
+    for scheme, plans in menu:
+        for plan in plans:
+            reports = plan.messages_per_efold * _growth(plan) - 2 * plan.sites
+            for asks, start in ((False, case.known), (True, case.total)):
+                step = plan.step(start)
+                end = (now if asks else start) + step * plan.reach
+                if worth_having(plan, step) and end > now:
+                    messages = reports + (1 + asks) * case.unsure
+                    offers.append(Offer(messages, log(end / now), scheme, plans, plan, step, asks))
+    return offers
 
-    def _stay_deterministic(self, case: Case) -> Opening | Stay:
-        until = ceil(case.total * PATIENCE) + 1
-        plans = [plans for scheme in self._schemes if (plans := scheme.plans(case, self._patient))]
-        if plans:
-            first = min(worth_having_from(plan) for each in plans for plan in each)
-            until = max(first, min(until, *(next_start(each, case.total) for each in plans)))
-        return Stay(until) if self._is_deterministic(case) else Opening(Deterministic.name, Growing(case.alpha, until))
+
+def _pays(case: Case, counts: Counter[int], best: Offer) -> bool:
+    """A round is over: whether to go on with another. Coming back later, if not, must pay within a few e-folds."""
+    cost = case.unsure + deterministic_cost(counts, case.alpha, best.events)
+    return cost / best.growth + 2 * case.sites / HORIZON > best.rate
+
+
+def _leaves(case: Case, counts: Counter[int], running: Watched, best: Offer) -> bool:
+    """Whether to leave deterministic reporting now.
+
+    A round begins and ends with a burst of messages. While that weighs something, be never a burst ahead of a counter
+    that has run this scheme from its first event on: leave if it pays before that one's next round starts. But do not
+    wait for a start so late that the sites would have to be told all at once, beyond the count up to which they report
+    every event; then leave as soon as waiting for a larger step costs more than it saves.
+    """
+    heard = sum(sites for count, sites in counts.items() if count)
+    if heard <= LIGHT * case.messages:
+        return _saves(case, counts, running, best, best.events)
+    wait = next_start(best.plans, case.total) - case.total
+    if _saves(case, counts, running, best, wait):
+        return True
+    late = case.total + wait > heard * (Growth(case.alpha).loud - UNHURRIED)
+    burst = heard > SMALL * (case.messages + running.forecast(case, counts, wait))
+    gradual = case.unsure <= SMALL * heard
+    ripe = best.step * case.total >= case.total + best.events
+    return late and burst and gradual and ripe and _saves(case, counts, running, best, best.events)
+
+
+def _saves(case: Case, counts: Counter[int], running: Watched, best: Offer, events: float) -> bool:
+    """Whether such a round saves messages over so many events, with two more for each site that speaks, for its end."""
+    speaking, burst = speaking_sites(counts, events), (1 + best.asks) * case.unsure
+    cost = burst + (1 + 1 / best.step) * max(0.0, speaking - case.unsure) + events / best.step
+    saved = running.forecast(case, counts, events) - cost
+    return saved > 2 * speaking and (burst <= SMALL * case.messages or saved > 2 * SMALL * case.messages)
+
+
+def _budget(case: Case, counts: Counter[int], running: Watched | None) -> Budget:
+    """A little more than deterministic reporting would have had: that much may be spent on telling sites of a round."""
+    if case.running is not None and case.running.budget is not None:
+        return case.running.budget
+    share = COMPETITIVE - CAUTION * case.alpha
+    if running is None:
+        return Budget(share * case.total, case.total, share)
+    events = max(1.0, (PATIENCE - 1) * case.total)
+    rate = min(1.0, running.surprise) * deterministic_cost(counts, case.alpha, events) / events
+    return Budget(share * case.messages, case.total, share * rate)
+
+
+def _stay_deterministic(case: Case, menu: list[list[Any]]) -> Opening | Stay:
+    until = ceil(case.total * PATIENCE) + 1
+    if menu:
+        first = ceil(min(worth_having_from(plan) for plans in menu for plan in plans) / WINDOW)
+        until = max(first, min(until, *(next_start(plans, case.total) for plans in menu)))
+    if _watched(case) is not None:
+        return Stay(until)
+    return Opening(Deterministic.name, Watched(case.alpha, until), asks=False)
