@@ -1,7 +1,9 @@
 """`auto`: at every round start, the cheapest scheme with a proof (SPEC section 3)."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from math import ceil, exp, log, log1p
 from typing import Any, NamedTuple
 
@@ -62,13 +64,24 @@ def next_start(plans: Sequence[RoundPlan], total: int) -> int:
 
     Short rounds are not worth following: they end as if one had begun right now.
     """
-    start = min(map(worth_having_from, plans))
     if exp(_growth(plans[-1])) < PATIENCE:
-        start = max(start, total)
-    while start <= total:
-        plan = [plan for plan in plans if worth_having(plan, plan.step(start))][-1]
-        start += ceil(plan.step(start) * plan.reach)
-    return start
+        start = max(min(map(worth_having_from, plans)), total)
+        return start if start > total else _end(plans, start)
+    starts = _starts(tuple(plans))
+    while starts[-1] <= total:
+        starts.append(_end(plans, starts[-1]))
+    return starts[bisect_right(starts, total)]
+
+
+@lru_cache(maxsize=256)
+def _starts(plans: tuple[RoundPlan, ...]) -> list[int]:
+    """All starts up to some total. It grows as it is asked for more: working them out anew each time takes long."""
+    return [min(map(worth_having_from, plans))]
+
+
+def _end(plans: Sequence[RoundPlan], start: int) -> int:
+    plan = [plan for plan in plans if worth_having(plan, plan.step(start))][-1]
+    return start + ceil(plan.step(start) * plan.reach)
 
 
 def _growth(plan: RoundPlan) -> float:
