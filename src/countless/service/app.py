@@ -112,7 +112,8 @@ def _fail_fast(host: Host, task: "asyncio.Task[None]") -> None:
 async def _tick(host: Host) -> None:
     while True:
         await asyncio.sleep(min(_TICK, host.settings.silent_after / 4))
-        host.tick()
+        for _ in host.ticking():
+            await asyncio.sleep(0)
 
 
 async def _tidy(store: Store) -> None:

@@ -6,7 +6,7 @@ An input goes to the core at once; what the core returns goes to the post, which
 
 import asyncio
 from collections import Counter as Tally
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from sys import intern
 from time import monotonic, time
 
@@ -41,6 +41,7 @@ from countless.transports.frames import (
 _LARGEST_INCARNATION = 1 << 63
 _BIRTH = 30  # bits of an incarnation below the second in which its life began
 _PRUNE_EVERY = 60.0  # seconds
+_AT_ONCE = 500  # sites looked at: a millisecond or two
 
 
 class Host:
@@ -119,10 +120,17 @@ class Host:
 
     def tick(self) -> None:
         """Now and then: who has fallen silent, and what should be planned ahead?"""
+        for _ in self.ticking():
+            pass
+
+    def ticking(self) -> Iterator[None]:
+        """The same with breaks, so that nobody waits until thousands of sites have been looked at."""
         now, silent_after = self._clock(), self.settings.silent_after
-        for life in self.lives:
+        for number, life in enumerate(self.lives, start=1):
+            if number % _AT_ONCE == 0:
+                yield
             if life.line is not None and life.asked is None and now - life.line.heard <= silent_after:
-                continue  # nearly all of them, nearly always: thousands are looked at while the others wait
+                continue  # nearly all of them, nearly always
             if not life.silent and life.overdue(now, silent_after):
                 self._silence(life)
             expired = 0 < self.settings.forget_after < now - life.last_heard()
