@@ -101,7 +101,8 @@ class Auto(Scheme):
     It looks at the sites there are, the total, the failure budget of the round, the counts of the sites and the bill so
     far, and prices a round of every scheme that stands against the adversary. A change of scheme costs the sites
     nothing: they do not know which one they run. Sites are told of a round, not asked for their counts, where that is
-    cheaper; those that report every event are told one by one, as the bill allows.
+    cheaper; those that report every event are told one by one, as the bill allows. Where messages take time, let it ask
+    (`asks`): then the answer says `learning` until all have answered, and does not trust counts that are on their way.
 
     Formal guarantees: those of the schemes it picks, all of which are safe against the adversary named; the failure
     probabilities of all rounds, whatever their schemes, sum to at most delta.
@@ -117,10 +118,11 @@ class Auto(Scheme):
 
     name = "auto"
 
-    def __init__(self, adversary: str = "adaptive", *, patient: bool = True) -> None:
+    def __init__(self, adversary: str = "adaptive", *, patient: bool = True, asks: bool = False) -> None:
         self.safe_against = adversary
         self._schemes = [scheme(patient=patient) for scheme in AGAINST[adversary]]
         self._patient = patient
+        self._asks = asks
 
     def prepare(self, case: Case) -> None:
         """Work out the plans of the next round."""
@@ -134,9 +136,10 @@ class Auto(Scheme):
             running.look(case, counts)
             case = _with_reserve(case)
         menu = [(scheme, plans) for scheme in self._schemes if (plans := scheme.plans(case, self._patient))]
-        best = min(_offers(case, menu), key=lambda offer: offer.rate * (BURST if offer.asks else 1), default=None)
+        offers = [offer for offer in _offers(case, menu) if offer.asks or not self._asks]
+        best = min(offers, key=lambda offer: offer.rate * (BURST if offer.asks else 1), default=None)
         if best is None or not (_pays(case, counts, best) if running is None else _leaves(case, counts, running, best)):
-            return _stay_deterministic(case, [plans for _, plans in menu])
+            return _stay_deterministic(case, [plans for _, plans in menu], self._asks)
         publisher = best.scheme.publisher(best.plan, best.step, case, dice)
         slots, budget = best.scheme.slots(best.plan), _budget(case, counts, running)
         return Opening(best.scheme.name, publisher, slots, best.plan, best.asks, budget)
@@ -210,11 +213,11 @@ def _budget(case: Case, counts: Counter[int], running: Watched | None) -> Budget
     return Budget(share * case.messages, case.total, share * rate)
 
 
-def _stay_deterministic(case: Case, menu: list[list[Any]]) -> Opening | Stay:
+def _stay_deterministic(case: Case, menu: list[list[Any]], asks: bool) -> Opening | Stay:
     until = ceil(case.total * PATIENCE) + 1
     if menu:
         first = ceil(min(worth_having_from(plan) for plans in menu for plan in plans) / WINDOW)
         until = max(first, min(until, *(next_start(plans, case.total) for plans in menu)))
     if _watched(case) is not None:
         return Stay(until)
-    return Opening(Deterministic.name, Watched(case.alpha, until), asks=False)
+    return Opening(Deterministic.name, Watched(case.alpha, until), asks=asks)

@@ -133,7 +133,7 @@ class Counter:
 def build_scheme(config: Config) -> Scheme:
     """The scheme of a counter. None of them thinks while messages wait: plans are worked out ahead."""
     if config.scheme == Auto.name:
-        return Auto(config.adversary, patient=False)
+        return Auto(config.adversary, patient=False, asks=True)
     if config.scheme == PartialDP.name:
         return PartialDP(noise=system_noise(), patient=False)
     scheme = SCHEMES[config.scheme]
