@@ -1,6 +1,8 @@
 """The short way from the socket brings what the library's way brings, however the bytes come in."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import uvicorn
@@ -149,6 +151,25 @@ def test_whoever_cannot_wait_for_the_handshake_is_heard_all_the_same() -> None:
         assert (ours.heard, ours.quick) == ([b"hello", b"again"], 0)
 
     asyncio.run(eager())
+
+
+def test_a_connection_that_is_lost_leaves_nothing_for_the_collector() -> None:
+    """It would be found seconds or hours later, while everybody waits."""
+
+    async def lost() -> weakref.ref[Wire]:
+        ours = Listener(Wire)
+        await ours.hear([masked(Opcode.BINARY, b"one"), masked(Opcode.TEXT, b"two")])
+        ours.wire.connection_lost(None)
+        for task in ours.wire.tasks:
+            task.cancel()
+        assert isinstance(ours.wire, Wire)
+        return weakref.ref(ours.wire)
+
+    gc.disable()
+    try:
+        assert asyncio.run(lost())() is None
+    finally:
+        gc.enable()
 
 
 @given(BINARY, st.integers(0, 20))

@@ -27,7 +27,7 @@ LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 SWITCH = (
     0.001  # seconds for which the disk's or the planner's thread may keep the loop waiting, and the other way round
 )
-COLLECT = (100_000, 5, 100)
+COLLECT = (50_000, 5, 20)
 
 
 class Server(uvicorn.Server):

@@ -92,6 +92,14 @@ class Wire(WebSocketsSansIOProtocol):
     def _connect_sink(self, sink: Sink) -> None:
         self._sink = sink
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Whoever knows this connection lets go of it, so that it is not found among the garbage much later."""
+        super().connection_lost(exc)
+        self._sink, self._rest = None, b""
+        if hasattr(self, "scope"):
+            extensions: Any = self.scope["extensions"]
+            extensions.clear()
+
     def _say(self, payloads: list[bytes]) -> bool:
         if self.conn.state is not OPEN or self.close_sent or self.disconnected or not self.writable.is_set():
             return False
