@@ -146,7 +146,7 @@ def test_a_host_that_fails_ends_the_process(tmp_path: Path, monkeypatch: pytest.
     def fail(host: Host) -> None:
         raise InvariantBroken("a bug")
 
-    monkeypatch.setattr(Host, "tick", fail)
+    monkeypatch.setattr(Host, "ticking", fail)
     monkeypatch.setattr("countless.service.app.raise_signal", lambda number: ended.set())
     with client_of(tmp_path) as client:
         assert ended.wait(20)
