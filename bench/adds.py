@@ -1,14 +1,12 @@
 """What a program pays to count one event, next to what it would pay elsewhere."""
 
-from collections.abc import Callable
-
 import statsd  # type: ignore[import-untyped]
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, Counter
 
 import countless
-from bench.hot_path import nanoseconds
+from bench.hot_path import side_by_side
 
 YARDSTICK = "prometheus_client inc()"
 
@@ -23,17 +21,16 @@ def main(url: str) -> None:
     plain = Counter("plain", "plain", registry=CollectorRegistry())
     otel = MeterProvider([InMemoryMetricReader()]).get_meter("bench").create_counter("bench")
     udp = statsd.StatsClient("127.0.0.1", 9)
-    calls: list[tuple[str, Callable[[], object], int]] = [
-        ("countless add()", ours.add, 200_000),
-        ("countless labels(...).add()", lambda: ours.labels(route="/a").add(), 50_000),
-        (YARDSTICK, plain.inc, 200_000),
-        ("prometheus_client labels().inc()", lambda: theirs.labels(route="/a").inc(), 20_000),
-        ("OpenTelemetry add(1)", lambda: otel.add(1), 20_000),
-        ("statsd incr() over UDP", lambda: udp.incr("bench"), 10_000),
-    ]
-    # By turns, and the best of each: the machine is not equally fast all the time.
-    turns = [[nanoseconds(call, number, 1) for _, call, number in calls] for _ in range(7)]
-    costs = {what: min(times) for (what, *_), times in zip(calls, zip(*turns, strict=True), strict=True)}
+    costs = side_by_side(
+        {
+            "countless add()": (ours.add, 200_000),
+            "countless labels(...).add()": (lambda: ours.labels(route="/a").add(), 50_000),
+            YARDSTICK: (plain.inc, 200_000),
+            "prometheus_client labels().inc()": (lambda: theirs.labels(route="/a").inc(), 20_000),
+            "OpenTelemetry add(1)": (lambda: otel.add(1), 20_000),
+            "statsd incr() over UDP": (lambda: udp.incr("bench"), 10_000),
+        }
+    )
     client.close(60)
     print(f"what a program pays for an event, in processor time; the ratio is to {YARDSTICK} (bar 0.25)")
     for what, cost in costs.items():
