@@ -24,10 +24,8 @@ LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 # After how much Python looks for cycles of garbage among objects that are new, not so new, and old. All stand still
 # meanwhile, and ten thousand connected sites are millions of objects: with Python's own numbers, a second or two each
 # time, every few seconds.
-SWITCH = (
-    0.001  # seconds for which the disk's or the planner's thread may keep the loop waiting, and the other way round
-)
 COLLECT = (50_000, 5, 20)
+SWITCH = 0.001  # seconds for which one thread may keep the others waiting: loop, disk, planner
 
 
 class Server(uvicorn.Server):

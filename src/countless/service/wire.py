@@ -22,9 +22,7 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 
 SINK = "countless.sink"  # the extension in the ASGI scope: call it with the sink
-VOICE = (
-    "countless.voice"  # the same: call it with payloads to send; whether it could, or else all is to be sent as usual
-)
+VOICE = "countless.voice"  # the same, for payloads to send: False if they must be sent as usual
 TROUBLE = "countless.trouble"  # in an event of the queue: what the sink raised
 Sink = Callable[[bytes], float]  # returns for how many seconds nothing more is to be read
 TURN = 49_152  # bytes in one turn of the loop: a thousand reports, some tens of milliseconds,
@@ -101,7 +99,8 @@ class Wire(WebSocketsSansIOProtocol):
             extensions.clear()
 
     def _say(self, payloads: list[bytes]) -> bool:
-        if self.conn.state is not OPEN or self.close_sent or self.disconnected or not self.writable.is_set():
+        """Whether they were sent. Where anything is in the way, whoever sends as usual will find out what."""
+        if self.conn.state is not OPEN or self.close_sent or self.transport.is_closing() or not self.writable.is_set():
             return False
         for payload in payloads:
             self.conn.send_binary(payload)
