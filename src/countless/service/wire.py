@@ -114,9 +114,12 @@ class Wire(WebSocketsSansIOProtocol):
             if data.endswith(b"\r\n\r\n"):  # it waits for the answer; who cannot wait has no short way
                 self._passing = 0
             return
-        if self._is_one_frame(data):  # nearly always
+        size, waits = len(data), self._rest or self._passing or self._queued or self._held
+        if (
+            not waits and 6 <= size < 132 and data[1] == size - 6 + 0x80
+        ):  # a short frame with a mask, alone: nearly always
             sink = self._short_way(data[0])
-            if sink is not None and self._turns.allow(len(data)):
+            if sink is not None and self._turns.allow(size):
                 self._pour(sink, apply_mask(data[6:], data[2:6]))
                 if self._held:
                     self._read_on()
@@ -124,11 +127,6 @@ class Wire(WebSocketsSansIOProtocol):
         self._rest += data
         if not (self._queued or self._held):
             self.go_on()
-
-    def _is_one_frame(self, data: bytes) -> bool:
-        """A short frame with a mask, and nothing before or after it."""
-        waits = self._rest or self._passing or self._queued or self._held
-        return not waits and 6 <= len(data) < 132 and data[1] == len(data) - 6 + 0x80
 
     def go_on(self) -> None:
         """It is this connection's turn."""
