@@ -17,6 +17,7 @@ SECTIONS = {
     "scale": scale.main,
 }
 LONG = {
+    "load-rounds": load.rounds,
     "auto-large": auto.large,
     "auto-coarse": auto.coarse,
     "auto-seeds": auto.seeds,

@@ -134,10 +134,10 @@ def running() -> Iterator[tuple[Coordinator, Fleets]]:
             coordinator.process.wait()
 
 
-def memory(coordinator: Coordinator, fleets: Fleets) -> None:
+def memory(coordinator: Coordinator, fleets: Fleets, scheme: str) -> None:
     empty = coordinator.kilobytes
     for number in range(COUNTERS):
-        coordinator.reader.ask("POST", "/api/v1/counters", {"name": f"counter-{number}"})
+        coordinator.reader.ask("POST", "/api/v1/counters", {"name": f"counter-{number}", "scheme": scheme})
     counters = coordinator.kilobytes
     share = SITES // PROCESSES
     fleets.each("connect", [(number * share, share, COUNTERS) for number in range(PROCESSES)])
@@ -201,11 +201,11 @@ def truth(coordinator: Coordinator, fleets: Fleets) -> None:
     print(f"{len(counted):,} counters, {sum(counted.values()):,} events: {len(wrong)} answers out of their bounds")
 
 
-def main() -> None:
+def main(scheme: str = "auto") -> None:
     busy = os.getloadavg()[0]
     print(f"{os.cpu_count()} processors, load {busy:.1f} before the run: with others at work, read processor seconds")
     with running() as (coordinator, fleets):
-        memory(coordinator, fleets)
+        memory(coordinator, fleets, scheme)
         warm_up(fleets)
         probe = Probe(coordinator)
         tell_times("idle", probe.milliseconds(2))
@@ -215,3 +215,8 @@ def main() -> None:
             ingest(coordinator, fleets, per_frame)
         truth(coordinator, fleets)
         adds.main(coordinator.url)
+
+
+def rounds() -> None:
+    """The same with rounds: with a hundred sites for each counter `auto` stays deterministic, and has none."""
+    main("dithered")
