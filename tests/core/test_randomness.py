@@ -75,6 +75,31 @@ def test_below_needs_a_range() -> None:
         SeededDice(1).below(0)
 
 
+@given(st.integers(0, 2**64), st.one_of(st.integers(1, 2**20), st.integers(1, 2**70)), st.integers(0, 200))
+def test_many_at_once_are_the_same_as_one_at_a_time(seed: int, n: int, times: int) -> None:
+    at_once, one_by_one = SeededDice(seed), SeededDice(seed)
+    assert at_once.many_below(n, times) == [one_by_one.below(n) for _ in range(times)]
+    assert at_once.word() == one_by_one.word()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 1000, 2**64 - 1, 2**64, 2**70])
+def test_the_system_draws_as_many_as_are_asked_for(n: int) -> None:
+    draws = SystemDice().many_below(n, 300)
+    assert len(draws) == 300
+    assert all(0 <= draw < n for draw in draws)
+
+
+def test_many_of_the_system_are_uniform() -> None:
+    """6 cells, 60,000 draws: chi-square with 5 degrees of freedom exceeds 50 with probability 1.4e-9."""
+    assert chi_square(histogram(SystemDice().many_below(6, 60_000), 6), [10_000] * 6) < 50
+
+
+@pytest.mark.parametrize("dice", [SystemDice(), SeededDice(1)])
+def test_many_below_nothing_cannot_be_drawn(dice: SystemDice | SeededDice) -> None:
+    with pytest.raises(ValueError):
+        dice.many_below(0, 2)
+
+
 def test_below_one_draws_nothing_at_all() -> None:
     dice = SeededDice(1)
     assert dice.below(1) == 0

@@ -4,6 +4,8 @@ Every run has delta = 1e-9. Each `within` test makes one run of one tracker, so 
 with probability at most 1e-9 in it; there are about 9 schemes * 17 runs of them, and the seeds are pinned.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from countless import Tracker
@@ -165,9 +167,9 @@ class CountingCodec:
     def __init__(self) -> None:
         self.messages: list[Message] = []
 
-    def __call__(self, message: Message) -> int:
-        self.messages.append(message)
-        return len(encode(message))
+    def __call__(self, messages: Sequence[Message]) -> int:
+        self.messages += messages
+        return sum(len(encode(message)) for message in messages)
 
 
 @every_scheme

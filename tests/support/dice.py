@@ -20,6 +20,9 @@ class ScriptedDice:
             raise AssertionError(f"the script says {value} where the draw is below {n}")
         return value
 
+    def many_below(self, n: int, times: int) -> list[int]:
+        return [self.below(n) for _ in range(times)]
+
     def gap(self, step: int) -> int:
         return self._next()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.messages import Message, Repace, Report, Snapshot, StartRound
+from countless.core.messages import Message, Repace, Report, Snapshot, StartRound, UpMessage
 from countless.core.paces import Blocks, Every, Growth, Lattice, Pace, Sampled
 from countless.errors import ProtocolError
 from countless.transports.codec import decode, encode, size
@@ -87,9 +87,22 @@ MALFORMED: dict[str, bytes] = {
 @given(messages)
 def test_what_is_encoded_is_decoded(message: Message) -> None:
     back = decode(encode(message))
-    assert size(message) == len(encode(message))
     assert back == message
     assert type(back) is type(message)
+
+
+@given(st.lists(messages, max_size=40))
+def test_the_size_of_many_is_the_sum_of_their_sizes(some: list[Message]) -> None:
+    ups = [message for message in some if isinstance(message, UpMessage)]
+    downs = [message for message in some if not isinstance(message, UpMessage)]
+    assert size(ups) == sum(len(encode(message)) for message in ups)
+    assert size(downs) == sum(len(encode(message)) for message in downs)
+
+
+def test_the_size_of_very_many() -> None:
+    """The array that holds them has a longer head from 16 and again from 65,536 messages on."""
+    for number in (15, 16, 65_535, 65_536):
+        assert size([Report("hits", 3, 1000, 2)] * number) == 12 * number
 
 
 @pytest.mark.parametrize(("message", "data"), VECTORS, ids=[str(message) for message, _ in VECTORS])

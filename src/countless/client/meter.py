@@ -106,7 +106,9 @@ class Meter:
         """Count a batch, and say what is due."""
         if type(batch) is not int or batch < 0:
             require_increment(batch)
-        with self._lock:
+        lock = self._lock
+        lock.acquire()  # quicker than `with`
+        try:
             deliver, site = self._deliver, self._site
             if deliver is None:
                 raise InvalidParameter("site", site.address.site, "a site that has not been removed")
@@ -116,6 +118,8 @@ class Meter:
                 self._due = site.next_at - self._surplus
             if messages:
                 deliver(site, messages)
+        finally:
+            lock.release()
 
     def _observe(self, batch: int = 0) -> int:
         """The count as it is now, with `batch` more events."""

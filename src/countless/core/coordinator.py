@@ -149,14 +149,12 @@ class Coordinator(Rounds):
         """A site spoke. Nearly always it is a report, and nearly always without consequences: this is the short way."""
         entry = self._ledger.entry_of(address)
         self._messages += 1
-        if message.round != self.round:
+        if isinstance(message, Snapshot):
+            return self._receive_snapshot(entry, message)
+        _, number, count, crossings = message
+        if number != self.round:
             return self._from_the_past(entry, message)
-        if type(message) is not Report:
-            entry.told = True
-            if entry.silent:
-                self._hear_from(entry)
-            return self._answered(entry, message.count) if entry.asked else self._answered_late(entry, message.count)
-        count, crossings, before = message.count, message.crossings, entry.known
+        before = entry.known
         news = crossings - entry.crossings
         if news > 0 and (count < before or crossings > count - entry.base):
             self._require_possible(entry, message)
@@ -177,6 +175,15 @@ class Coordinator(Rounds):
         if publisher.estimate > self.published:  # `_publish`, without the call
             self.published = publisher.estimate
         return []
+
+    def _receive_snapshot(self, entry: Entry, message: Snapshot) -> Outbox:
+        _, number, count = message
+        if number != self.round:
+            return self._from_the_past(entry, message)
+        entry.told = True
+        if entry.silent:
+            self._hear_from(entry)
+        return self._answered(entry, count) if entry.asked else self._answered_late(entry, count)
 
     def silence(self, address: Address) -> Outbox:
         """A site has not been heard of for too long: stop waiting for it, keep its last known count, and say so."""

@@ -13,6 +13,9 @@ class Dice(Protocol):
     def below(self, n: int) -> int:
         """Uniform on 0 .. n-1, for any n >= 1."""
 
+    def many_below(self, n: int, times: int) -> list[int]:
+        """The same so many times, which may be quicker than one at a time."""
+
     def gap(self, step: int) -> int:
         """How many coins of probability 1/step are flipped up to and including the first head (at least 1)."""
 

@@ -86,7 +86,7 @@ class Ledger:
     @property
     def known_total(self) -> int:
         """The sum of all counts heard: never more than the truth."""
-        return self.departed + sum(entry.known for entry in self._entries.values())
+        return self.departed + sum([entry.known for entry in self._entries.values()])
 
     def enter(self, address: Address, count: int, slot: int) -> Entry:
         """A new site, or a new life of one."""

@@ -79,14 +79,15 @@ class Rounds:
     # What the scheme is asked
 
     def _case(self, running: Opening | None, total: int | None = None) -> Case:
-        counts = [entry.known for entry in self._ledger if entry.present]
+        present = [entry for entry in self._ledger if entry.present]
         # As many as came during the last round may come again during the next: then that needs no other round.
-        places = max(1, len(counts) + (2 * self._joined if self.round else 0))
+        places = max(1, len(present) + (2 * self._joined if self.round else 0))
+        counts = [entry.known for entry in present]
         known = self._ledger.known_total
         if total is None:
             total = max(known, ceil(Fraction(self.published) / self._up))
         loud = self._publisher.loud
-        unsure = sum(entry.present and not entry.is_certain(loud) for entry in self._ledger)
+        unsure = sum([not entry.is_certain(loud) for entry in present])
         facts = known, self.published, self._messages, unsure
         return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running, *facts)
 
@@ -128,7 +129,10 @@ class Rounds:
             sure = entry.is_certain(loud)
             if entry.told:
                 entry.loud = loud
-            entry.slot, entry.base, entry.crossings, entry.repaced = slot, entry.known, 0, False
+            entry.slot = slot
+            entry.base = entry.known
+            entry.crossings = 0
+            entry.repaced = False
             entry.assumed = entry.silent and not sure
             entry.told = told = not (sure or entry.silent)
             entry.asked = ask and told

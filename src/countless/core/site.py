@@ -86,11 +86,12 @@ class Site:
         return self._repace(message)
 
     def _start_round(self, message: StartRound) -> tuple[UpMessage, ...]:
-        number, count = message.round, self.count
+        _, number, pace = message
+        count = self.count
         if number <= self.round:
             return self.resume() if number == self.round else _SILENCE
         self.round, self.crossings = number, 0
-        self._adopt(message.pace, count)
+        self._adopt(pace, count)
         return (_new(Snapshot, (self.counter, number, count)),)
 
     def _repace(self, message: Repace) -> tuple[UpMessage, ...]:

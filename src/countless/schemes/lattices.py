@@ -17,7 +17,7 @@ class Lattices:
     def __init__(self, step: int, slots: int, dice: Dice) -> None:
         self.step = step
         self._dice = dice
-        self._offsets = [dice.below(step) for _ in range(slots)]
+        self._offsets = dice.many_below(step, slots)
 
     def __len__(self) -> int:
         return len(self._offsets)

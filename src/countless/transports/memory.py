@@ -14,6 +14,8 @@ from countless.transports.codec import size
 Receive = Callable[[Address, DownMessage], tuple[UpMessage, ...]]
 Tap = Callable[[Address, Message], None]
 
+GATHERED = 500  # messages are put on the bill so many at a time
+
 
 @dataclass(frozen=True, slots=True)
 class Messages:
@@ -37,29 +39,41 @@ class Messages:
 class MemoryNetwork:
     """Delivers until nobody has anything more to say. `tap`, if given, sees every message in order."""
 
-    __slots__ = ("_bytes", "_coordinator", "_down", "_receive", "_tap", "_up")
+    __slots__ = ("_bytes", "_coordinator", "_down", "_downs", "_receive", "_tap", "_up", "_ups")
 
     def __init__(self, coordinator: Coordinator, receive: Receive, tap: Tap | None = None) -> None:
         self._coordinator = coordinator
         self._receive = receive
         self._tap = tap
         self._up = self._down = self._bytes = 0
+        self._ups: list[UpMessage] = []  # not on the bill yet
+        self._downs: list[DownMessage] = []
 
     @property
     def messages(self) -> Messages:
         """The bill so far."""
+        self._add_up()
         return Messages(self._up, self._down, self._bytes)
+
+    def _add_up(self) -> None:
+        self._up += len(self._ups)
+        self._down += len(self._downs)
+        self._bytes += size(self._ups) + size(self._downs)
+        self._ups.clear()
+        self._downs.clear()
 
     def send(self, address: Address, messages: tuple[UpMessage, ...]) -> None:
         """A site speaks."""
+        ups = self._ups
         for message in messages:
-            self._up += 1  # `_sent_up`, without the call
-            self._bytes += size(message)
+            ups.append(message)
             if self._tap is not None:
                 self._tap(address, message)
             outbox = self._coordinator.receive(address, message)
             if outbox:  # most of what is said has no consequences
                 self._settle(outbox)
+        if len(ups) >= GATHERED:
+            self._add_up()
 
     def join(self, address: Address, hello: Snapshot) -> None:
         """A site comes."""
@@ -73,19 +87,20 @@ class MemoryNetwork:
         self._settle(self._coordinator.leave(address, farewell))
 
     def _sent_up(self, address: Address, message: UpMessage) -> None:
-        self._up += 1
-        self._bytes += size(message)
+        self._ups.append(message)
         if self._tap is not None:
             self._tap(address, message)
 
     def _settle(self, outbox: Outbox) -> None:
+        hear, receive, tap, ups, downs = self._coordinator.receive, self._receive, self._tap, self._ups, self._downs
         for address, message in outbox:
-            self._down += 1
-            self._bytes += size(message)
-            if self._tap is not None:
-                self._tap(address, message)
-            for reply in self._receive(address, message):
-                self._sent_up(address, reply)
-                more = self._coordinator.receive(address, reply)
+            downs.append(message)
+            if tap is not None:
+                tap(address, message)
+            for reply in receive(address, message):
+                ups.append(reply)
+                if tap is not None:
+                    tap(address, reply)
+                more = hear(address, reply)
                 if more:
                     outbox += more  # the list grows while it is read: first said, first heard

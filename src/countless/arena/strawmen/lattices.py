@@ -25,6 +25,10 @@ class NoDice:
         """Zero."""
         return 0
 
+    def many_below(self, n: int, times: int) -> list[int]:
+        """Zeros."""
+        return [0] * times
+
     def gap(self, step: int) -> int:
         """Never drawn by a lattice."""
         return step
