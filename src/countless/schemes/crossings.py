@@ -12,6 +12,7 @@ class Crossings(Publisher):
 
     def __init__(self, pace: Blocks | Sampled, reports: int, shift: int = 0) -> None:
         self._pace = pace
+        self._step = pace.step
         self._left = reports
         self._shift = shift
 
@@ -21,7 +22,7 @@ class Crossings(Publisher):
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """The exact total."""
-        self.estimate: int = departed + sum(entry.base for entry in entries) + self._pace.step * self._shift
+        self.estimate: int = departed + sum(entry.base for entry in entries) + self._step * self._shift
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
         """One step for each crossing. The last one is not published: the plan covers those before it, and the
@@ -30,7 +31,7 @@ class Crossings(Publisher):
         self._left -= crossings
         if self._left <= 0:
             return OVER
-        self.estimate += self._pace.step * crossings
+        self.estimate += self._step * crossings
         return None
 
     def join(self, entry: Entry) -> None:
