@@ -22,7 +22,7 @@ noise bound (Jensen). Pure standard library; draws nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, isfinite, log, sqrt, tanh
+from math import ceil, exp, inf, isfinite, log, log1p, sqrt, tanh
 
 from countless.privacy.binary_mechanism import pair_sensitivity
 from countless.privacy.tails import log_mgf, log_phase_sum, softplus
@@ -138,7 +138,7 @@ def reports_quantile(round_: Noisy, failure: float) -> float:
 
 def cost(sites: int, alpha: float, reports: float, allowance: float, sync: int = 2) -> float:
     """Messages per e-fold of the total: reports and a synchronisation, over the log of the round's growth."""
-    return (reports + sync * sites) / log(1 + alpha * reports / allowance)
+    return (reports + sync * sites) / log1p(alpha * reports / allowance)
 
 
 def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
