@@ -22,8 +22,9 @@ noise bound (Jensen). Pure standard library; draws nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, isfinite, log, log1p, sqrt, tanh
+from math import ceil, exp, inf, isfinite, log, sqrt, tanh
 
+from countless.planning.round_length import messages_per_efold
 from countless.planning.search import least_at, simplex
 from countless.privacy.binary_mechanism import pair_sensitivity
 from countless.privacy.tails import log_mgf, log_phase_sum, softplus
@@ -122,11 +123,6 @@ def reports_quantile(round_: Noisy, failure: float) -> float:
     return _least(at, b1) * _SAFETY
 
 
-def cost(sites: int, alpha: float, reports: float, allowance: float, sync: int = 2) -> float:
-    """Messages per e-fold of the total: reports and a synchronisation, over the log of the round's growth."""
-    return (reports + sync * sites) / log1p(alpha * reports / allowance)
-
-
 def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
     """The cheapest noisy round found: a search over p, and for each p a simplex search over T, b1, b2.
 
@@ -144,7 +140,9 @@ def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
         threshold, b1, b2 = (exp(value) for value in point)
         smooth = Noisy(levels, threshold, b1, b2)  # a real T keeps the search smooth
         found = bound(sites, alpha, eta, smooth, precision)
-        return cost(sites, alpha, smooth.phases * threshold, found.allowance) if isfinite(found.allowance) else inf
+        if not isfinite(found.allowance):
+            return inf
+        return messages_per_efold(sites, alpha, found.allowance, smooth.phases * threshold)
 
     root = sqrt(sites)
     point = [log(8 * root + 2), log(0.4 * root + 1), log(0.4 * root + 1)]
