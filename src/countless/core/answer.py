@@ -38,8 +38,8 @@ _ROUNDING = 2.0**-50  # more than doubles can lose in an estimate, an alpha, a s
 def bounds(estimate: float, alpha: float) -> tuple[float, float]:
     """The least and the largest total that an estimate within 1 ± alpha can stand for.
 
-    They are estimate/(1+alpha) and estimate/(1-alpha), but rounded outwards where doubles would shut out the whole
-    number at the edge: totals are whole, so one that lies that near is allowed, and nothing below or above it is.
+    They are estimate/(1+alpha) and estimate/(1-alpha), but no rounding of doubles may shut out a total at the edge:
+    totals are whole, so a bound that a whole number is that near to becomes that number.
 
     >>> 2.4 / 0.8, bounds(2.4, 0.2)
     (2.9999999999999996, (2.0, 3.0))

@@ -109,7 +109,8 @@ def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000
         later = [(sites, name) for sites, name in meetings if sites is not None]
         if not later:
             return found
-        found.append(min(later))
+        sites, name = min(later)
+        found = [point for point in found if point[0] < sites] + [(sites, name)]
 
 
 def _advantage(cost: Callable[[str, int], float], name: str, rival: str, sites: int) -> float:
@@ -125,6 +126,8 @@ def _meeting_point(advantage: Callable[[int], float], low: int, high: int) -> in
     at_low, at_high = advantage(low), advantage(high)
     if at_high <= 0:
         return None
+    if at_low > 0:
+        return low
     while high > low * 1.05 + 1:
         share = min(0.9, max(0.1, at_low / (at_low - at_high)))
         middle = round(exp(log(low) + share * (log(high) - log(low))))
