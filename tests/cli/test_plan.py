@@ -1,13 +1,14 @@
 """`countless plan`: the table, the JSON, and errors that name the field and the limit."""
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from countless.schemes.menu import crossovers, menu, messages_on_day, messages_until
+from countless.schemes.menu import choice, crossovers, menu, messages_on_day, messages_until
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +36,13 @@ def test_table_names_the_choice_and_the_reason() -> None:
     assert "on day 30" in result.stdout
 
 
+def test_no_number_is_cut_off_in_a_narrow_terminal() -> None:
+    result = run("--sites", "100000", "--alpha", "0.001", "--rate", "100000/s", "--adversary", "sees-everything")
+    assert re.search(r"deterministic +49,999,983 +1.000 ", result.stdout)
+    assert "…" not in result.stdout
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -42,6 +50,8 @@ def test_table_names_the_choice_and_the_reason() -> None:
         (("--sites", "0"), "sites = 0"),
         (("--eta", "2"), "eta = 2"),
         (("--delta", "0"), "delta = 0"),
+        (("--delta", "7", "--eta", "1e-4"), "delta = 7"),
+        (("--sites", "100000000"), "sites = 100000000"),
         (("--rate", "fast"), "rate = 'fast'"),
         (("--adversary", "martian"), "adversary = 'martian'"),
     ],
@@ -67,6 +77,17 @@ def test_days_add_up() -> None:
     days = sum(messages_on_day(day, 1e6, 5_000) for day in range(1, 11))
     assert days == pytest.approx(messages_until(1e7, 5_000))
     assert messages_until(100, 5_000) == 100
+
+
+@pytest.mark.parametrize(
+    ("adversary", "order"), [("oblivious", ("lattice", "sampled")), ("adaptive", ("dithered", "sampled"))]
+)
+def test_each_scheme_is_the_cheapest_from_its_crossover_on(adversary: str, order: tuple[str, ...]) -> None:
+    (_, first), *others = crossovers(0.15, 1e-3, adversary, most_sites=3_000)
+    assert (first, *(name for _, name in others)) == ("deterministic", *order)
+    ends = [start for start, _ in others[1:]] + [3_000]
+    for (start, name), end in zip(others, ends, strict=True):
+        assert name == choice(menu(round((start * end) ** 0.5), 0.15, 1e-3, adversary)).name
 
 
 def test_crossovers_are_where_the_menu_changes_its_mind() -> None:

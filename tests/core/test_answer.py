@@ -3,10 +3,11 @@
 from fractions import Fraction
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.answer import STATES, Answer, State, midpoint
+from countless.core.answer import STATES, Answer, State, bounds, midpoint
 
 ANSWER = Answer(1000, 0.25, 0.05, State.HOLDING, 3, 12, "dithered")
 
@@ -30,6 +31,17 @@ def test_only_an_answer_that_is_exact_is_called_so() -> None:
 
 def test_bounds_are_the_totals_that_the_estimate_can_stand_for() -> None:
     assert (ANSWER.lower, ANSWER.upper) == (1000 / 1.25, 1000 / 0.75)
+
+
+@given(st.integers(1, 10**40), st.integers(1, 499), st.booleans())
+def test_no_total_that_an_estimate_can_stand_for_is_shut_out_by_rounding(total: int, mille: int, high: bool) -> None:
+    part = mille if high else -mille
+    edge = total * (1000 + part)  # as far from the total as alpha lets the estimate be
+    estimate = edge // 1000 if edge % 1000 == 0 else edge / 1000
+    least, most = bounds(estimate, mille / 1000)
+    assert least <= total <= most
+    assert least == pytest.approx(estimate / (1 + mille / 1000), rel=1e-14)
+    assert most == pytest.approx(estimate / (1 - mille / 1000), rel=1e-14)
 
 
 def test_str_is_a_sentence() -> None:

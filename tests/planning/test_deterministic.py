@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countless.errors import InvalidParameter
-from countless.planning.deterministic import deterministic_rate, growth_nats, plan_deterministic
+from countless.planning.deterministic import plan_deterministic
 from countless.planning.plan import Plan, exact_fraction
 
 alphas = st.floats(1e-4, 0.49)
@@ -48,24 +47,6 @@ def test_plan_is_a_plan() -> None:
     assert plan.messages_per_efold == pytest.approx(1000 / log(1.01 / 0.99))
     assert (plan.eta, plan.least_step, plan.step(10**9)) == (0.0, 1, 1)
     assert [reason.number for reason in plan.reasons] == ["messages_per_efold"]
-
-
-@settings(deadline=None, derandomize=True)
-@given(st.lists(st.integers(0, 10**6), max_size=30), alphas)
-def test_rate_is_at_most_the_plan_and_at_most_the_events(counts: list[int], alpha: float) -> None:
-    rate = deterministic_rate(counts, alpha)
-    assert rate <= len(counts) / growth_nats(alpha) * (1 + 1e-12)
-    assert rate <= sum(counts)
-
-
-def test_rate_of_busy_and_idle_sites() -> None:
-    busy = 1 / growth_nats(0.01)
-    assert deterministic_rate([0, 10, 10**6], 0.01) == pytest.approx(10 + busy)
-
-
-def test_refuses_a_negative_count() -> None:
-    with pytest.raises(InvalidParameter):
-        deterministic_rate([3, -1], 0.01)
 
 
 def test_sums_keep_the_promise() -> None:

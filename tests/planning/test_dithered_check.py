@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from countless.errors import PlanError
-from countless.planning.dithered import DitheredPlan, Phase, plan_dithered
+from countless.planning.dithered import DitheredPlan, plan_dithered
 from countless.planning.dithered_check import check_dithered
+from countless.planning.dithered_schedule import Phase, rounds_for
 
 GOOD = plan_dithered(128, 0.01, 1e-4)
 SURE = plan_dithered(3, 0.01, 1e-4)
@@ -50,6 +51,15 @@ def refused(plan: DitheredPlan, condition: str, allowance: float = 1.0) -> None:
     with pytest.raises(PlanError) as caught:
         check_dithered(plan)
     assert condition in str(caught.value)
+
+
+def test_the_planner_refuses_what_it_has_made_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*request: Any) -> list[tuple[float, tuple[Phase, ...]]]:
+        return [(allowance * 0.99, phases) for allowance, phases in rounds_for(*request)]
+
+    monkeypatch.setattr("countless.planning.dithered.rounds_for", wrong)
+    with pytest.raises(PlanError, match="refused in phase"):
+        plan_dithered(129, 0.01, 1e-4)
 
 
 def test_good_plans_pass() -> None:

@@ -14,8 +14,9 @@ from math import ceil, exp, floor
 
 import pytest
 
-from countless.planning.dithered import DitheredPlan, Phase
+from countless.planning.dithered import DitheredPlan
 from countless.planning.dithered_check import _log_densities, _log_volumes, _risks
+from countless.planning.dithered_schedule import Phase
 
 Counts = tuple[int, ...]
 

@@ -13,7 +13,7 @@ from countless.planning.partial_dp import (
     plan_partial_dp,
     trivial_reports,
 )
-from countless.planning.partial_dp_proven import Noisy, bound, reports_quantile, simplex
+from countless.planning.partial_dp_proven import Noisy, bound, reports_quantile
 from countless.privacy.noise import DiceNoise
 from countless.privacy.plays import FEEDERS
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
@@ -182,11 +182,6 @@ def test_extremes(sites: int, alpha: float) -> None:
         plan = plan_partial_dp(sites, alpha, 1e-12, calibration)
         assert plan.messages_per_efold > 0
         assert plan.allowance > 0
-
-
-def test_the_simplex_finds_a_minimum() -> None:
-    found = simplex(lambda point: (point[0] - 3) ** 2 + 10 * (point[1] + 1) ** 2, [0.0, 0.0], 0.5, 200)
-    assert found == pytest.approx([3, -1], abs=1e-3)
 
 
 def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Iterator[float]:

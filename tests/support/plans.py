@@ -1,6 +1,7 @@
 """Plans written by hand: no proof behind them, but rounds so short that a test meets every corner."""
 
-from countless.planning.dithered import DitheredPlan, Phase
+from countless.planning.dithered import DitheredPlan
+from countless.planning.dithered_schedule import Phase
 
 
 def dithered_plan(

@@ -41,7 +41,9 @@ def plan(
 ) -> None:
     """Compare the schemes for a fleet, before deploying anything."""
     per_day = None if rate is None else _events_per_day(rate)
-    share = round_eta(delta, TYPICAL_ROUND) if eta is None else eta
+    share = round_eta(delta, TYPICAL_ROUND)
+    if eta is not None:
+        share = eta
     lines = menu(sites, alpha, share, adversary)
     if as_json:
         print(json.dumps(_as_json(lines, per_day), indent=2))
@@ -113,7 +115,7 @@ def _print(
 ) -> None:
     sites = next(iter(lines.values())).plan.sites
     title = f"{sites:,} sites, alpha = {alpha:g}, eta = {eta:.2g} a round, adversary: {adversary}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
     numbers = ["messages\nper e-fold", "ratio"] + (["messages\nfirst day", "on day 30"] if per_day is not None else [])
     table.add_column("scheme", no_wrap=True)
     for name in numbers:
@@ -126,9 +128,9 @@ def _print(
             cells += [f"{messages_on_day(day, per_day, line.messages_per_efold):,.0f}" for day in (1, 30)]
         cells.append(ASSUMES[line.safe_against])
         table.add_row(*cells, style="bold green" if line is best else None if line.eligible else "dim")
-    console.print(table)
+    console.print(title, table, sep="\n", highlight=False)
     console.print(_reason(lines))
-    steps = crossovers(alpha, eta, adversary)
-    crossings = ", then ".join(f"{name} from about {start:,} sites" for start, name in steps[1:])
-    console.print(f"At this alpha: {steps[0][1]} for few sites, then {crossings}." if crossings else "")
+    (_, first), *others = crossovers(alpha, eta, adversary)
+    crossings = [f"{name} from about {start:,} sites" for start, name in others]
+    console.print(f"At this alpha: {', then '.join([f'{first} for few sites', *crossings])}.")
     console.print("The ratio is to deterministic. Dim: not proven, or not safe against this adversary.", style="dim")

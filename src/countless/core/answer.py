@@ -1,6 +1,7 @@
 """The answer: what is published, and the one table that says in which state it is (SPEC section 2)."""
 
 from enum import StrEnum
+from math import ceil, floor
 from typing import NamedTuple
 
 from countless.core.messages import SiteName
@@ -31,6 +32,22 @@ STATES: dict[tuple[bool, bool, bool], State] = {
 }
 
 
+_ROUNDING = 2.0**-50  # more than doubles can lose in an estimate, an alpha, a sum, a quotient and a product
+
+
+def bounds(estimate: float, alpha: float) -> tuple[float, float]:
+    """The least and the largest total that an estimate within 1 ± alpha can stand for.
+
+    They are estimate/(1+alpha) and estimate/(1-alpha), but no rounding of doubles may shut out a total at the edge:
+    totals are whole, so a bound that a whole number is that near to becomes that number.
+
+    >>> 2.4 / 0.8, bounds(2.4, 0.2)
+    (2.9999999999999996, (2.0, 3.0))
+    """
+    least, most = estimate / (1 + alpha), estimate / (1 - alpha)
+    return float(min(least, ceil(least * (1 - _ROUNDING)))), float(max(most, floor(most * (1 + _ROUNDING))))
+
+
 class Answer(NamedTuple):
     """A total with its bounds: with probability 1 - delta, for ever, lower <= truth <= upper."""
 
@@ -46,12 +63,12 @@ class Answer(NamedTuple):
     @property
     def lower(self) -> float:
         """The truth is at least this."""
-        return self.estimate / (1 + self.alpha)
+        return bounds(self.estimate, self.alpha)[0]
 
     @property
     def upper(self) -> float:
         """The truth is at most this."""
-        return self.estimate / (1 - self.alpha)
+        return bounds(self.estimate, self.alpha)[1]
 
     def __str__(self) -> str:
         silent = f", silent: {', '.join(map(str, self.silent[:5]))}" if self.silent else ""

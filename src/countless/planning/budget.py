@@ -32,7 +32,7 @@ def round_eta(delta: float, round: int) -> float:
     if Fraction(2) ** exponent > share:
         exponent -= 1
     if exponent < _LEAST_EXPONENT:
-        raise InvalidParameter("round", round, f"small enough for a share of at least 2^{_LEAST_EXPONENT}")
+        raise InvalidParameter("delta", delta, f"large enough for 2^{_LEAST_EXPONENT} or more in round {round:,}")
     return ldexp(1.0, exponent)
 
 

@@ -5,11 +5,9 @@ and (1+alpha) n is within 1 ± alpha of all of it: (1-alpha) n rho = (1+alpha) n
 within 1 ± alpha of sums of counts. No dice, no rounds, no failure. Standard library only.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log1p
 
-from countless.errors import InvalidParameter
 from countless.planning.plan import Reason, check_request
 
 
@@ -45,18 +43,3 @@ def plan_deterministic(sites: int, alpha: float) -> DeterministicPlan:
     cost = sites / growth_nats(alpha)
     because = "k / ln((1+alpha)/(1-alpha)): each site reports once per factor rho of its growth"
     return DeterministicPlan(sites, alpha, cost, (Reason("messages_per_efold", cost, because),))
-
-
-def deterministic_rate(counts: Iterable[int], alpha: float) -> float:
-    """Messages per e-fold of the total if every site keeps its share: the sum of min(count, 1/ln rho).
-
-    A site whose count is below 1/ln rho reports every event, and sees `count` of them per e-fold.
-    """
-    check_request(1, alpha, eta=0.5)
-    most = 1 / growth_nats(alpha)
-    rate = 0.0
-    for count in counts:
-        if count < 0:
-            raise InvalidParameter("counts", count, "integers of at least 0")
-        rate += min(float(count), most)
-    return rate

@@ -3,14 +3,15 @@
 The round has phases. Phase j ends when the estimate reaches a secret threshold; inside a phase the public
 answer does not move. The thresholds are uniform on the ordered lists that keep each of them in its window and
 neighbours at least one step apart. What has to hold for the answer to stay within 1 ± alpha with probability
-1 - eta, and why, is in docs/theory/dithered.md; `dithered_check` verifies a finished plan without using
-anything from here but the dataclass.
+1 - eta, and why, is in docs/theory/dithered.md; no plan leaves here that `dithered_check` has not verified
+without using anything of this but the dataclasses.
 
     dithered.py           the plan, and how to ask for one
     dithered_schedule.py  exact numbers for a given shape (lengths and dithers of the phases)
     dithered_search.py    which shape to try
     transcripts.py        volumes of ordered points in windows
     tails.py              tails of a sum of uniforms
+    dithered_check.py     every inequality once more, computed in another way
 """
 
 from collections.abc import Sequence
@@ -20,10 +21,10 @@ from math import inf, log1p
 
 from countless.core.answer import midpoint
 from countless.errors import InvalidParameter, PlanError
+from countless.planning.dithered_check import check_dithered
 from countless.planning.dithered_schedule import (
     LEAST_STEP,
     Phase,
-    Shape,
     messages_per_efold,
     messages_per_round,
     rounds_for,
@@ -156,7 +157,9 @@ def plan_dithered(sites: int, alpha: float, eta: float) -> DitheredPlan:
         rounds,
         key=lambda r: messages_per_efold(sites, alpha, r[0], sum(phase.length for phase in r[1]), len(r[1])),
     )
-    return DitheredPlan(sites, alpha, eta, allowance, phases, _reasons(allowance, phases, sites, alpha, eta))
+    plan = DitheredPlan(sites, alpha, eta, allowance, phases, _reasons(allowance, phases, sites, alpha, eta))
+    check_dithered(plan)
+    return plan
 
 
 def _reasons(allowance: float, phases: tuple[Phase, ...], sites: int, alpha: float, eta: float) -> tuple[Reason, ...]:
@@ -184,7 +187,3 @@ def _reasons(allowance: float, phases: tuple[Phase, ...], sites: int, alpha: flo
         ),
         Reason("risk", sum(phase.risk for phase in phases), f"sum over the phases <= eta = {eta:g}"),
     )
-
-
-# Shape is part of the public vocabulary of this module: a plan is a settled shape.
-__all__ = ["DitheredPlan", "Phase", "Shape", "plan_dithered"]

@@ -10,9 +10,13 @@ phase and the numbers.
 from fractions import Fraction
 from itertools import pairwise
 from math import exp, expm1, factorial, inf, isfinite, log, sinh
+from typing import TYPE_CHECKING
 
 from countless.errors import PlanError
-from countless.planning.dithered import DitheredPlan, Phase
+from countless.planning.dithered_schedule import Phase
+
+if TYPE_CHECKING:  # the planner checks what it has made, so it imports this file
+    from countless.planning.dithered import DitheredPlan
 
 # What our own rounding may have lost, added to every recomputed probability; see "Rounding" in the docs.
 _ROUNDING = 1e-8
@@ -22,7 +26,7 @@ _SAME = 1e-9
 Window = tuple[float, float]
 
 
-def check_dithered(plan: DitheredPlan) -> None:
+def check_dithered(plan: "DitheredPlan") -> None:
     """Recompute every inequality of the theorem from the plan; raise PlanError at the first that fails."""
     _check_numbers(plan)
     _check_geometry(plan.phases)
@@ -36,7 +40,7 @@ def _refuse(condition: str, phase: int | None, numbers: str) -> PlanError:
     return PlanError(f"dithered plan refused{where}: {condition} does not hold: {numbers}")
 
 
-def _check_numbers(plan: DitheredPlan) -> None:
+def _check_numbers(plan: "DitheredPlan") -> None:
     if plan.sites < 1 or not 0 < plan.alpha < 0.5 or not 0 < plan.eta < 1:
         request = f"sites={plan.sites}, alpha={plan.alpha}, eta={plan.eta}"
         raise _refuse("sites >= 1, 0 < alpha < 1/2, 0 < eta < 1", None, request)
@@ -88,7 +92,7 @@ def _latest(phases: tuple[Phase, ...]) -> list[float]:
     return [phase.position + phase.length + phase.dither / 2 + phase.slack_late for phase in phases]
 
 
-def _check_bounds(plan: DitheredPlan) -> None:
+def _check_bounds(plan: "DitheredPlan") -> None:
     """Condition 4: the total is where the plan says it is while a phase's answer is public."""
     lows = [0.0, *_earliest(plan.phases)]
     highs = _latest(plan.phases)
@@ -99,7 +103,7 @@ def _check_bounds(plan: DitheredPlan) -> None:
             raise _refuse("high >= b_j", index, f"{phase.high} < {highs[index]}")
 
 
-def _check_accuracy(plan: DitheredPlan) -> None:
+def _check_accuracy(plan: "DitheredPlan") -> None:
     """Condition 5, exactly: one answer is within 1 ± alpha of both ends."""
     alpha = Fraction(repr(float(plan.alpha)))
     start = Fraction(plan.allowance) / alpha
@@ -111,7 +115,7 @@ def _check_accuracy(plan: DitheredPlan) -> None:
             raise _refuse("(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)", index, numbers)
 
 
-def _check_risk(plan: DitheredPlan) -> None:
+def _check_risk(plan: "DitheredPlan") -> None:
     """Condition 6: the chances that phase j is the first to end outside its window sum to at most eta."""
     phases = plan.phases
     sure = all(min(phase.slack_early, phase.slack_late) >= plan.sites / 2 for phase in phases)
@@ -128,7 +132,7 @@ def _check_risk(plan: DitheredPlan) -> None:
         raise _refuse("sum of the risks <= eta", None, f"{float(total):.17g} > {plan.eta:.17g}")
 
 
-def _risks(plan: DitheredPlan) -> list[float]:
+def _risks(plan: "DitheredPlan") -> list[float]:
     """For each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
     phases, k = plan.phases, plan.sites
     whole = 1 / plan.least_step  # an update happens at a whole event: windows are wider by one event at both ends

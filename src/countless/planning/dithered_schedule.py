@@ -20,10 +20,10 @@ _SAFETY = 1e-9
 # Nats added to every union bound: a thousand times what the volumes and tails can lose by rounding.
 _MARGIN = 1e-6
 _SHORTEST = 1.05
+# More phases make planning slow; what they would save at very many sites, where `sampled` wins, is not measured.
 MOST_PHASES = 800
-"""More phases make planning slow; what they would save at very many sites, where `sampled` wins, is not measured."""
+# Messages a phase costs beyond its length: the redraw, and the half step by which it lowers the estimate.
 REPORTS_AND_REDRAW = 1.5
-"""Messages a phase costs beyond its length: the redraw, and the half step by which it lowers the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class Phase:
     risk: float
 
 
-Round = tuple[float, "tuple[Phase, ...]"]
-"""An allowance and the phases it carries."""
+Round = tuple[float, "tuple[Phase, ...]"]  # an allowance and the phases it carries
 
 
 def messages_per_round(sites: int, reach: float, phases: int) -> float:

@@ -7,11 +7,11 @@ g and the end effects were fitted to exact volumes (largest error 0.006 nats for
 <= 32).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
 from countless.planning.dithered_schedule import MOST_PHASES, Shape, messages_per_efold
+from countless.planning.search import simplex
 from countless.planning.tails import quick_slack
 
 _BLOCKS = 40
@@ -123,40 +123,9 @@ def find_shape(sites: int, alpha: float, eta: float) -> Shape | None:
     )
     if cost(first) == inf:
         return None
-    best = _simplex(cost, first, [0.1, 0.3, 0.3, 0.3], 60)
+    best = simplex(cost, first, [0.1, 0.3, 0.3, 0.3], 60)
     shape = sketch(sites, alpha, eta, guess_at(best))[1]
     return _smooth(shape)
-
-
-def _simplex(cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int) -> list[float]:
-    """Nelder and Mead's downhill simplex, with a fixed number of steps so that planning time is bounded."""
-    corners = [(cost(first), first)]
-    for axis, shift in enumerate(size):
-        corner = [x + shift * (axis == other) for other, x in enumerate(first)]
-        corners.append((cost(corner), corner))
-
-    def along(worst: list[float], centre: list[float], by: float) -> tuple[float, list[float]]:
-        point = [c + by * (c - w) for c, w in zip(centre, worst, strict=True)]
-        return cost(point), point
-
-    for _ in range(steps):
-        corners.sort(key=lambda corner: corner[0])
-        worst = corners[-1]
-        centre = [sum(axis) / len(first) for axis in zip(*(point for _, point in corners[:-1]), strict=True)]
-        reflected = along(worst[1], centre, 1.0)
-        if reflected[0] < corners[0][0]:
-            corners[-1] = min(reflected, along(worst[1], centre, 2.0))
-        elif reflected[0] < corners[-2][0]:
-            corners[-1] = reflected
-        else:
-            inside = along(worst[1], centre, -0.5)
-            if inside[0] < worst[0]:
-                corners[-1] = inside
-            else:
-                best = corners[0][1]
-                halves = [[(x + b) / 2 for x, b in zip(point, best, strict=True)] for _, point in corners[1:]]
-                corners[1:] = [(cost(point), point) for point in halves]
-    return min(corners)[1]
 
 
 def _smooth(shape: list[tuple[float, float]]) -> Shape:

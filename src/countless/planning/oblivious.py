@@ -120,7 +120,7 @@ def _allowance_at(tilt: float, log_moment: float, alpha: float, eta: float, hori
     beyond = ceil(log(1 / alpha) / tilt)
     above = (1 + alpha) / -expm1(-tilt * (1 + alpha) * beyond)
     below = (1 - alpha) * exp(tilt * alpha * beyond) / -expm1(-tilt * (1 - alpha) * beyond)
-    endless = (log_moment + log((above + below) / (alpha * eta))) / tilt
+    endless = (log_moment + log(above + below) - log(alpha) - log(eta)) / tilt
     if horizon.fixed == inf:
         return endless
     found = endless

@@ -19,11 +19,11 @@ from countless.planning.partial_dp_proven import (
     Bound,
     Noisy,
     best_noisy,
-    cost,
     reports_per_round,
     reports_quantile,
 )
 from countless.planning.plan import Reason, check_request, step_within
+from countless.planning.round_length import messages_per_efold
 from countless.privacy.binary_mechanism import tree_levels
 
 CALIBRATIONS = ("paper", "proven")
@@ -82,12 +82,12 @@ class PartialDPPlan:
     @property
     def messages_per_efold(self) -> float:
         """With our synchronisation of two messages for each site."""
-        return cost(self.sites, self.alpha, self.reports, self.allowance, sync=2)
+        return messages_per_efold(self.sites, self.alpha, self.allowance, self.reports)
 
     @property
     def paper_messages_per_efold(self) -> float:
         """With the paper's synchronisation of three messages for each site, for comparing with its table."""
-        return cost(self.sites, self.alpha, self.reports, self.allowance, sync=3)
+        return messages_per_efold(self.sites, self.alpha, self.allowance, self.reports, sync=3)
 
 
 def plan_partial_dp(sites: int, alpha: float, eta: float, calibration: str = "proven") -> PartialDPPlan:
@@ -223,7 +223,7 @@ def trivial_reports(sites: int, alpha: float) -> int:
     """The number of reports with the least `(m + 2k)/ln(1 + alpha m/k)`, which falls and then rises."""
 
     def price(reports: int) -> float:
-        return cost(sites, alpha, reports, float(sites))
+        return messages_per_efold(sites, alpha, float(sites), reports)
 
     low, high = 1, ceil(sites * (100 + 10 / sqrt(alpha)))
     while high - low > 2:

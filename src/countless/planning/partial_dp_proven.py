@@ -24,10 +24,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, inf, isfinite, log, sqrt, tanh
 
+from countless.planning.round_length import messages_per_efold
+from countless.planning.search import least_at, simplex
 from countless.privacy.binary_mechanism import pair_sensitivity
 from countless.privacy.tails import log_mgf, log_phase_sum, softplus
 
 _SAFETY = 1.0 + 1e-9  # far above the rounding of the few hundred operations behind each number
+_COARSE, _FINE = 1e-2, 1e-5  # how precisely the best s is looked for while the search is far from its end, and near
 _GRID = 2.0**-12  # noise scales are multiples of this: exact as doubles and as fractions
 
 
@@ -86,34 +89,19 @@ def _sides(sites: int, alpha: float, eta: float, round_: Noisy) -> tuple[Callabl
     return high, low
 
 
-def bound(sites: int, alpha: float, eta: float, round_: Noisy, effort: int = 45) -> Bound:
+def bound(sites: int, alpha: float, eta: float, round_: Noisy, precision: float = 1e-6) -> Bound:
     """The least allowance the claim gives to this round, and the whole offset that balances its two sides."""
     high, low = _sides(sites, alpha, eta, round_)
     widest = max(round_.threshold_scale, round_.tree_scale if round_.levels else 0.0)
-    up = _least(lambda u: high(exp(u)), log(1e-3 / widest), log(1 / widest), effort)
-    down = _least(lambda u: low(exp(u)), log(1e-3 / widest), log(1 / widest), effort)
+    up, down = _least(high, widest, precision), _least(low, widest, precision)
     offset = round((down - up) / 2)
     bias = sites * tanh(round_.epsilon / 4)
     return Bound(max(up + offset, down - offset) * _SAFETY, offset, bias)
 
 
-def _least(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
-    """The smallest value met by a golden-section search. Every argument is a valid s: no need to be exact."""
-    golden = (sqrt(5) - 1) / 2
-    left, right = high - golden * (high - low), low + golden * (high - low)
-    at_left, at_right = function(left), function(right)
-    best = min(at_left, at_right)
-    for _ in range(steps):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - golden * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + golden * (high - low)
-            at_right = function(right)
-        best = min(best, at_left, at_right)
-    return best
+def _least(function: Callable[[float], float], scale: float, precision: float = 1e-6) -> float:
+    """The least value found for an s up to 1/scale, where moments end. Every s is valid: no need to be exact."""
+    return function(least_at(function, 1e-3 / scale, 1 / scale, precision))
 
 
 def reports_per_round(round_: Noisy) -> float:
@@ -129,16 +117,10 @@ def reports_quantile(round_: Noisy, failure: float) -> float:
     """
     T, b1 = round_.threshold, round_.threshold_scale
 
-    def at(u: float) -> float:
-        s = exp(u)
+    def at(s: float) -> float:
         return (round_.phases * softplus(s * T + log_mgf(s, b1)) + log(1 / failure)) / s
 
-    return _least(at, log(1e-3 / b1), log(1 / b1), 45) * _SAFETY
-
-
-def cost(sites: int, alpha: float, reports: float, allowance: float, sync: int = 2) -> float:
-    """Messages per e-fold of the total: reports and a synchronisation, over the log of the round's growth."""
-    return (reports + sync * sites) / log(1 + alpha * reports / allowance)
+    return _least(at, b1) * _SAFETY
 
 
 def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
@@ -152,64 +134,32 @@ def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
         threshold, b1, b2 = (exp(value) for value in point)
         return Noisy(levels, max(1, ceil(threshold)), _on_grid(b1), _on_grid(b2))
 
-    def price(levels: int, point: Sequence[float], effort: int) -> float:
+    def price(levels: int, point: Sequence[float], precision: float) -> float:
         if max(point) > 30 or min(point) < -8:
             return inf
         threshold, b1, b2 = (exp(value) for value in point)
         smooth = Noisy(levels, threshold, b1, b2)  # a real T keeps the search smooth
-        found = bound(sites, alpha, eta, smooth, effort)
-        return cost(sites, alpha, smooth.phases * threshold, found.allowance) if isfinite(found.allowance) else inf
+        found = bound(sites, alpha, eta, smooth, precision)
+        if not isfinite(found.allowance):
+            return inf
+        return messages_per_efold(sites, alpha, found.allowance, smooth.phases * threshold)
 
     root = sqrt(sites)
     point = [log(8 * root + 2), log(0.4 * root + 1), log(0.4 * root + 1)]
-    best: tuple[float, int, Sequence[float]] = (inf, 1, point)
+    best: tuple[float, int, list[float]] = (inf, 1, point)
     worse = 0
     for levels in range(2, 15):
-        point = simplex(lambda at, p=levels: price(p, at, 14), point, 0.4, 45)  # type: ignore[misc]
-        value = price(levels, point, 14)
+        point = simplex(lambda at, p=levels: price(p, at, _COARSE), point, [0.4] * 3, 20)  # type: ignore[misc]
+        value = price(levels, point, _COARSE)
         worse = 0 if value < best[0] else worse + 1
         best = min(best, (value, levels, list(point)))
         if worse == 2:
             break
     levels = best[1]
-    point = simplex(lambda at: price(levels, at, 30), best[2], 0.15, 90)
+    point = simplex(lambda at: price(levels, at, _FINE), best[2], [0.15] * 3, 40)
     chosen = round_at(levels, point)
     return chosen, bound(sites, alpha, eta, chosen)
 
 
 def _on_grid(scale: float) -> float:
     return max(1, round(scale / _GRID)) * _GRID
-
-
-def simplex(
-    function: Callable[[Sequence[float]], float], start: Sequence[float], size: float, evaluations: int
-) -> list[float]:
-    """Nelder and Mead's downhill simplex: the best point met within the given number of evaluations."""
-    points = [list(start)] + [
-        [value + (size if axis == moved else 0.0) for axis, value in enumerate(start)] for moved in range(len(start))
-    ]
-    ranked = sorted((function(point), point) for point in points)
-    left = evaluations - len(points)
-    while left > 0:
-        worst_value, worst = ranked[-1]
-        centre = [sum(column) / (len(ranked) - 1) for column in zip(*(p for _, p in ranked[:-1]), strict=True)]
-
-        def along(distance: float, c: list[float] = centre, w: list[float] = worst) -> tuple[float, list[float]]:
-            point = [middle + distance * (middle - bad) for middle, bad in zip(c, w, strict=True)]
-            return function(point), point
-
-        trial = along(1.0)
-        left -= 2
-        if trial[0] < ranked[0][0]:
-            trial = min(trial, along(2.0))
-        elif trial[0] >= ranked[-2][0]:
-            trial = min(trial, along(0.5) if trial[0] < worst_value else along(-0.5))
-        if trial[0] < worst_value:
-            ranked[-1] = trial
-        else:
-            top = ranked[0][1]
-            shrunk = [[(a + b) / 2 for a, b in zip(top, point, strict=True)] for _, point in ranked[1:]]
-            ranked[1:] = [(function(point), point) for point in shrunk]
-            left -= len(shrunk)
-        ranked.sort()
-    return ranked[0][1]

@@ -14,9 +14,9 @@ from countless.planning.plan import Reason
 _PER_OCTAVE = 8
 
 
-def messages_per_efold(sites: int, alpha: float, allowance: float, reports: int) -> float:
-    """(m + 2k) / ln(1 + alpha m / E)."""
-    return (reports + 2 * sites) / log1p(alpha * reports / allowance)
+def messages_per_efold(sites: int, alpha: float, allowance: float, reports: float, sync: int = 2) -> float:
+    """(m + 2k) / ln(1 + alpha m / E); `sync` is 3 where the paper's own synchronisation is priced."""
+    return (reports + sync * sites) / log1p(alpha * reports / allowance)
 
 
 def reasons_for_length(reports: int, cost: float) -> tuple[Reason, Reason]:

@@ -1,7 +1,7 @@
-"""One-dimensional searches for the calibrations. Standard library only.
+"""Searches for the calibrations. Standard library only.
 
 No guarantee rests on how well they search: what they find is either valid for every argument (`least_at`),
-evaluated before it is returned (`least_safe`), or used only to compare (`about_safe`).
+evaluated before it is returned (`least_safe`), or used only to compare and to choose (`about_safe`, `simplex`).
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ def round_up(value: float) -> float:
     return ldexp(ceil(ldexp(value, shift)), -shift)
 
 
-def least_at(function: Callable[[float], float], low: float, high: float) -> float:
+def least_at(function: Callable[[float], float], low: float, high: float, precision: float = 1e-4) -> float:
     """About where a function that falls and then rises is least: golden section on a logarithmic scale."""
     ratio = (sqrt(5) - 1) / 2
     a, b = log(low), log(high)
     x, y = b - ratio * (b - a), a + ratio * (b - a)
     at_x, at_y = function(exp(x)), function(exp(y))
-    while b - a > 1e-4:
+    while b - a > precision:
         if at_x < at_y:
             b, y, at_y = y, x, at_x
             x = b - ratio * (b - a)
@@ -30,6 +30,37 @@ def least_at(function: Callable[[float], float], low: float, high: float) -> flo
             y = a + ratio * (b - a)
             at_y = function(exp(y))
     return exp((a + b) / 2)
+
+
+def simplex(cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int) -> list[float]:
+    """Nelder and Mead's downhill simplex, with a fixed number of steps so that planning time is bounded."""
+    corners = [(cost(first), first)]
+    for axis, shift in enumerate(size):
+        corner = [x + shift * (axis == other) for other, x in enumerate(first)]
+        corners.append((cost(corner), corner))
+
+    def along(worst: list[float], centre: list[float], by: float) -> tuple[float, list[float]]:
+        point = [c + by * (c - w) for c, w in zip(centre, worst, strict=True)]
+        return cost(point), point
+
+    for _ in range(steps):
+        corners.sort(key=lambda corner: corner[0])
+        worst = corners[-1]
+        centre = [sum(axis) / len(first) for axis in zip(*(point for _, point in corners[:-1]), strict=True)]
+        reflected = along(worst[1], centre, 1.0)
+        if reflected[0] < corners[0][0]:
+            corners[-1] = min(reflected, along(worst[1], centre, 2.0))
+        elif reflected[0] < corners[-2][0]:
+            corners[-1] = reflected
+        else:
+            inside = along(worst[1], centre, -0.5)
+            if inside[0] < worst[0]:
+                corners[-1] = inside
+            else:
+                best = corners[0][1]
+                halves = [[(x + b) / 2 for x, b in zip(point, best, strict=True)] for _, point in corners[1:]]
+                corners[1:] = [(cost(point), point) for point in halves]
+    return min(corners)[1]
 
 
 def about_safe(probability: Callable[[float], float], budget: float, safe: float) -> float:

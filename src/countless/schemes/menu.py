@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import exp, log
 
 from countless.planning.blocks import plan_blocks
@@ -13,7 +13,7 @@ from countless.planning.lattice import plan_lattice
 from countless.planning.partial_dp import plan_partial_dp
 from countless.planning.plan import Plan, check_request
 from countless.planning.sampled import plan_sampled
-from countless.schemes.registry import ADVERSARIES, SCHEMES, require_adversary
+from countless.schemes.registry import SCHEMES, require_adversary, stands_against
 
 Calibration = Callable[[int, float, float], Plan]
 
@@ -58,10 +58,9 @@ def menu(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -> d
     lines = []
     for name, (scheme, calibrate) in CALIBRATIONS.items():
         plan = calibrate(sites, alpha, eta)
-        safe = SCHEMES[scheme].safe_against
-        eligible = name not in NOT_PROVEN and ADVERSARIES.index(safe) >= ADVERSARIES.index(adversary)
-        ratio = plan.messages_per_efold / yardstick
-        lines.append(Candidate(name, plan.messages_per_efold, ratio, safe, eligible, plan))
+        eligible = name not in NOT_PROVEN and stands_against(scheme, adversary)
+        cost, safe = plan.messages_per_efold, SCHEMES[scheme].safe_against
+        lines.append(Candidate(name, cost, cost / yardstick, safe, eligible, plan))
     return {line.name: line for line in sorted(lines, key=lambda line: line.messages_per_efold)}
 
 
@@ -93,34 +92,42 @@ def messages_on_day(day: int, events_per_day: float, messages_per_efold: float) 
 def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000_000) -> list[tuple[int, str]]:
     """From how many sites on each scheme is the cheapest eligible one: [(1, "deterministic"), ...].
 
-    Costs are close to powers of the number of sites, so lines through two points of a log-log plot find where two of
-    them meet; the number returned is the first one, to within a few per cent, at which the newcomer is cheaper.
+    Walks along the cheapest from one site on. Each of the others undercuts it somewhere or nowhere; the first to do so
+    takes over. `blocks`, `hyz` and `partial_dp` are left out: they are the cheapest nowhere.
     """
-    names = [name for name in ("dithered", "sampled", "lattice") if _eligible(name, adversary)]
-    found = [(1, "deterministic")]
-    for name in names:
-        rival = found[-1][1]
-        start = _meeting_point(name, rival, alpha, eta, most_sites)
-        if start is not None:
-            found = [point for point in found if point[0] < start] + [(start, name)]
-    return found
+
+    @cache
+    def cost(name: str, sites: int) -> float:
+        return CALIBRATIONS[name][1](sites, alpha, eta).messages_per_efold
+
+    rivals = [name for name in ("deterministic", "dithered", "sampled", "lattice") if stands_against(name, adversary)]
+    found = [(1, min(rivals, key=lambda name: cost(name, 1)))]
+    while True:
+        start, best = found[-1]
+        rivals.remove(best)
+        meetings = [(_meeting_point(partial(_advantage, cost, name, best), start, most_sites), name) for name in rivals]
+        later = [(sites, name) for sites, name in meetings if sites is not None]
+        if not later:
+            return found
+        sites, name = min(later)
+        found = [point for point in found if point[0] < sites] + [(sites, name)]
 
 
-def _eligible(name: str, adversary: str) -> bool:
-    return ADVERSARIES.index(SCHEMES[CALIBRATIONS[name][0]].safe_against) >= ADVERSARIES.index(adversary)
+def _advantage(cost: Callable[[str, int], float], name: str, rival: str, sites: int) -> float:
+    return log(cost(rival, sites) / cost(name, sites))
 
 
-def _meeting_point(name: str, rival: str, alpha: float, eta: float, most_sites: int) -> int | None:
-    def advantage(sites: int) -> float:
-        mine, other = CALIBRATIONS[name][1], CALIBRATIONS[rival][1]
-        return log(other(sites, alpha, eta).messages_per_efold / mine(sites, alpha, eta).messages_per_efold)
+def _meeting_point(advantage: Callable[[int], float], low: int, high: int) -> int | None:
+    """The first number of sites, to within a few per cent, at which there is an advantage; None if there is none.
 
-    low, high = 1, most_sites
+    Costs are close to powers of the number of sites, so lines through two points of a log-log plot find where two of
+    them meet.
+    """
     at_low, at_high = advantage(low), advantage(high)
-    if at_low > 0:
-        return low
     if at_high <= 0:
         return None
+    if at_low > 0:
+        return low
     while high > low * 1.05 + 1:
         share = min(0.9, max(0.1, at_low / (at_low - at_high)))
         middle = round(exp(log(low) + share * (log(high) - log(low))))

@@ -2,6 +2,8 @@
 
 Everything here runs in the loop's thread except two things that take time: the disk and the planner have a thread each.
 An input goes to the core at once; what the core returns goes to the post, which saves before it sends.
+
+Here is what connections bring, and what time brings. The counters and the lives it is about are in `roster.py`.
 """
 
 import asyncio
@@ -10,17 +12,14 @@ from collections.abc import Callable, Iterator
 from sys import intern
 from time import monotonic, time
 
-from countless.core.coordinator import Outbox
-from countless.core.messages import Address, DownMessage, Report, Snapshot, StartRound
-from countless.errors import InvalidParameter, PlanError, ProtocolError, UnknownName
+from countless.core.messages import Address, DownMessage, Report, Snapshot
+from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.service.counter import Counter
-from countless.service.lives import HEARTBEAT, Life, Line, Lives
-from countless.service.overflow import Families, spoken
+from countless.service.lives import HEARTBEAT, Life, Line
 from countless.service.planner import Planner
-from countless.service.post import Post
-from countless.service.seats import Seats
-from countless.service.settings import Settings, require_config
-from countless.service.store import Config, Store
+from countless.service.roster import Roster
+from countless.service.settings import Settings
+from countless.service.store import Store
 from countless.transports.frames import (
     VERSION,
     Again,
@@ -35,7 +34,6 @@ from countless.transports.frames import (
     Synced,
     UpItem,
     Welcome,
-    require_name,
 )
 
 _LARGEST_INCARNATION = 1 << 63
@@ -44,8 +42,8 @@ _PRUNE_EVERY = 60.0  # seconds
 _AT_ONCE = 500  # sites looked at: a millisecond or two
 
 
-class Host:
-    """All counters, all sites."""
+class Host(Roster):
+    """Hears what connections bring, and watches the clock."""
 
     def __init__(
         self,
@@ -54,35 +52,14 @@ class Host:
         clock: Callable[[], float] = monotonic,
         wall_clock: Callable[[], float] = time,
     ) -> None:
-        self.settings = settings
-        self.counters: dict[str, Counter] = {}
-        self.families = Families()
-        self._seats = Seats(settings, self.counters, self.families)
-        self.lives = Lives()
+        super().__init__(store, settings, clock)
         self.dropped: Tally[str] = Tally()  # connections and counters refused, by reason
         self.frame_bytes: Tally[str] = Tally(up=0, down=0)
         self.connections = 0
         self.draining = False
-        self._store = store
-        self._clock = clock
         self._wall_clock = wall_clock
         self._pruned_at = clock()
-        self._post = Post(store, self.counters)
         self.planner = Planner()
-        self._load()
-
-    def _load(self) -> None:
-        now = self._clock()
-        for name, (config, memory) in self._store.load().items():
-            counter = self.counters[name] = Counter(name, config, memory)
-            self.families.add(name)
-            for address, _ in memory.known:
-                said, home = spoken(name, address)
-                life = self.lives.enter(home, now)
-                life.counters[said] = life.address if home == address else address
-            self._do(counter, counter.wake())
-        for life in self.lives:
-            life.left.update(name for name, _ in self._store.buried(life.address))
 
     # Time
 
@@ -199,15 +176,6 @@ class Host:
             if isinstance(item, DownMessage) and item.counter in self.counters:
                 self.counters[item.counter].traffic.down_bytes += size / len(items)
 
-    def lost(self, life: Life, line: Line) -> None:
-        """A connection has gone; the life may come back on another."""
-        self._post.lost(line)
-        if life.line is line:
-            life.heard = life.last_heard() if life.silent else self._clock()  # hanging up is a sign of life too
-            life.line = life.asked = None
-            if not life.counters:
-                self.lives.remove(life)
-
     def _join(self, life: Life, line: Line, join: Join, size: float) -> None:
         if join.counter in life.left:  # it did not hear that its last word had arrived
             self._ignore(line, join.counter)
@@ -274,101 +242,3 @@ class Host:
         traffic.up += 1
         traffic.up_bytes += size
         self._post.heard(counter.name, address)
-
-    # Silence, and the end of a life
-
-    def _silence(self, life: Life) -> None:
-        life.silent = True
-        if life.line is not None:
-            life.line.close(1001, "no sign of life")
-            self.lost(life, life.line)
-        for _, counter, address in self._seats.all(life):
-            self._do(counter, counter.coordinator.silence(address))
-
-    def _bury(self, life: Life) -> None:
-        for name, counter, address in self._seats.all(life):
-            known = counter.coordinator.known_of(address)
-            outbox = counter.coordinator.leave(address, Snapshot(name, counter.coordinator.round, known))
-            self._gone(counter, life, name, known)
-            self._do(counter, outbox)
-        self.lives.remove(life)
-
-    def _gone(self, counter: Counter, life: Life, name: str, known: int) -> None:
-        address = life.counters.pop(name)
-        counter.departed += known
-        self._post.gone((counter.name, address), (name, life.address), known)
-
-    # What operators ask for
-
-    def counter(self, name: str) -> Counter:
-        """The counter of this name."""
-        try:
-            return self.counters[name]
-        except KeyError:
-            raise UnknownName("counter", name, self.counters) from None
-
-    def create(self, name: str, config: Config) -> Counter:
-        """A new counter."""
-        try:
-            require_name(name, "counter")
-        except ProtocolError as error:
-            raise InvalidParameter("counter", name, str(error)) from None
-        require_config(config)
-        if name in self.counters:
-            raise InvalidParameter("counter", name, "a name that is not taken")
-        self._seats.require_room(name)
-        counter = self.counters[name] = Counter(name, config)
-        self.families.add(name)
-        self._post.configured(name, config)
-        return counter
-
-    def configure(self, name: str, config: Config) -> Counter:
-        """Other rules for a counter that exists. Its alpha may only grow: what was published cannot be taken back."""
-        before = self.counter(name)
-        require_config(config)
-        if config.alpha < before.config.alpha:
-            raise InvalidParameter("alpha", config.alpha, f"at least {before.config.alpha}, which it has had so far")
-        if config == before.config:
-            return before
-        counter = self.counters[name] = before.reconfigured(config)
-        self._post.configured(name, config)
-        self._do(counter, counter.wake())
-        for life in self.lives:
-            for said in self._seats.names(life, counter) if life.silent else ():
-                self._do(counter, counter.coordinator.silence(life.counters[said]))
-        return counter
-
-    def delete(self, name: str) -> None:
-        """Forget a counter. Sites that are connected begin again from nothing."""
-        counter = self.counter(name)
-        for life in self.lives:
-            for said in self._seats.names(life, counter):
-                del life.counters[said]
-                if life.line is not None:
-                    life.line.void.add(said)
-                    self._post.send(life.line, Again(said, keep=False))
-            life.left.discard(name)
-        del self.counters[name]
-        self.families.remove(name)
-        self._post.deleted(name)
-        counter.news.set()
-
-    def forget(self, site: str) -> int:
-        """Give up the lives of a site that are not connected; how many there were."""
-        lives = [life for life in self.lives.named(site) if life.line is None]
-        for life in lives:
-            self._bury(life)
-        return len(lives)
-
-    # To be saved, then sent
-
-    def _do(self, counter: Counter, outbox: Outbox) -> None:
-        self._post.touched(counter.name)
-        for address, message in outbox:
-            name, home = spoken(counter.name, address)
-            life = self.lives.get(home)
-            if life is not None and life.line is not None and name not in life.line.void:
-                counter.traffic.down += 1
-                if isinstance(message, StartRound) and life.asked is None:
-                    life.asked = self._clock()
-                self._post.send(life.line, message if name == counter.name else message._replace(counter=name))

@@ -7,7 +7,7 @@ from itertools import islice
 from time import time
 from typing import Any, Protocol
 
-from countless.core.answer import Answer
+from countless.core.answer import Answer, bounds
 from countless.errors import InvalidParameter
 from countless.service.counter import Counter
 from countless.service.history import STATES, History, Recorder
@@ -41,8 +41,7 @@ def public_answer(answer: Answer) -> dict[str, Any]:
 def _points(history: History) -> list[list[float | str]]:
     rows: list[list[float | str]] = []
     for moment, estimate, alpha, state in history.points:
-        lower, upper = estimate / (1 + alpha), estimate / (1 - alpha)
-        rows.append([round(moment, 1), estimate, lower, upper, STATES[int(state)]])
+        rows.append([round(moment, 1), estimate, *bounds(estimate, alpha), STATES[int(state)]])
     return rows
 
 

@@ -1,0 +1,48 @@
+"""What every calibration does at the edges of what it may be asked (SPEC 3)."""
+
+from itertools import product
+
+import pytest
+
+from countless.errors import InvalidParameter
+from countless.planning.dithered import DitheredPlan
+from countless.planning.dithered_check import check_dithered
+from countless.planning.plan import LEAST_ALPHA, LEAST_ETA, MOST_SITES, check_request
+from countless.schemes.menu import CALIBRATIONS
+
+NEARLY_HALF, NEARLY_ONE = 0.49999999999999994, 0.9999999999999999
+
+
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_the_smallest_and_the_largest_requests_have_a_plan(name: str) -> None:
+    _, calibrate = CALIBRATIONS[name]
+    for sites, alpha, eta in product((1, 12), (LEAST_ALPHA, NEARLY_HALF), (LEAST_ETA, NEARLY_ONE)):
+        plan = calibrate(sites, alpha, eta)
+        assert 0 < plan.messages_per_efold < float("inf"), (sites, alpha, eta)
+        assert plan.step(0) <= plan.step(10**400), (sites, alpha, eta)
+        if isinstance(plan, DitheredPlan):
+            check_dithered(plan)
+
+
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_a_small_alpha_costs_what_the_limit_says(name: str) -> None:
+    """A constant over alpha; only the bound of the oblivious schemes has a logarithm of alpha in it."""
+    _, calibrate = CALIBRATIONS[name]
+    costs = [calibrate(30, alpha, 1e-3).messages_per_efold * alpha for alpha in (1e-7, 1e-14)]
+    assert costs[1] == pytest.approx(costs[0], rel=0.08)
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        ((0, 0.1, 0.1), "sites = 0"),
+        ((MOST_SITES + 1, 0.1, 0.1), "sites = 10000001"),
+        ((1, LEAST_ALPHA / 2, 0.1), "alpha = 5e-301"),
+        ((1, 0.5, 0.1), "alpha = 0.5"),
+        ((1, 0.1, LEAST_ETA / 2), "at least 9.33e-302"),
+        ((1, 0.1, float("nan")), "eta = nan"),
+    ],
+)
+def test_what_cannot_be_planned_for_is_refused(request_: tuple[int, float, float], named: str) -> None:
+    with pytest.raises(InvalidParameter, match=named):
+        check_request(*request_)
