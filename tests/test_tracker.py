@@ -1,6 +1,7 @@
 """The library face: what a person types, what a person reads, and what happens to bad input."""
 
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -166,12 +167,26 @@ def test_without_a_seed_runs_differ_and_with_one_they_do_not() -> None:
 
 
 NOT_ALLOWED: dict[tuple[str, str], list[Any]] = {
-    ("alpha", "between 0 and 1/2"): [0, 0.5, 1, -0.1, float("nan"), float("inf"), 10**400, "0.1", None, True, [0.1]],
+    ("alpha", "a number (int or float) between 0 and 1/2"): [
+        Fraction(1, 100),
+        0,
+        0.5,
+        1,
+        -0.1,
+        float("nan"),
+        float("inf"),
+        10**400,
+        "0.1",
+        None,
+        True,
+        [0.1],
+    ],
     ("delta", "between 0 and 1"): [0, 1, -1, float("nan"), 10**400, "0.1", None, True],
     ("scheme", "one of: auto, exact"): ["fast", "", None, 3, []],
     ("adversary", "one of: oblivious"): ["nice", "", None, 3, []],
+    ("counter", "a string"): [None, 3, b"hits"],
     ("seed", "an integer"): [1.5, "7", True],
-    ("sites", "a number of sites"): [None, 2.5, "abc", True],
+    ("sites", "a number of sites"): [None, 2.5, "abc", b"ab", True],
     ("sites", "at least 0"): [-1],
     ("sites", "all differ"): [["a", "b", "a"]],
 }
@@ -203,6 +218,8 @@ REFUSED: dict[str, Callable[[Tracker], object]] = {
     "a fraction of an event": lambda tracker: tracker.site(0).add(0.5),  # type: ignore[arg-type]
     "a batch that is a boolean": lambda tracker: tracker.site(0).add(True),
     "a batch that is text": lambda tracker: tracker.site(0).add("1"),  # type: ignore[arg-type]
+    "a batch beyond all numbers": lambda tracker: tracker.site(0).add(10**400),
+    "a listener that is none": lambda tracker: tracker.on_change(None),  # type: ignore[arg-type]
     "an unknown site": lambda tracker: tracker.site("nobody"),
     "an unhashable site": lambda tracker: tracker.site([]),  # type: ignore[arg-type]
     "removing an unknown site": lambda tracker: tracker.remove_site("nobody"),

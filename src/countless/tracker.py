@@ -53,6 +53,8 @@ class Tracker:
         _require_between("alpha", alpha, 0.5, "between 0 and 1/2, both excluded")
         _require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
         require_adversary(adversary)
+        if not isinstance(counter, str):
+            raise InvalidParameter("counter", counter, "a string")
         self._lock = RLock()
         self._dice: SystemDice | SeededDice = SystemDice() if seed is None else SeededDice(seed)
         self._meters: dict[SiteName, Meter] = {}
@@ -171,6 +173,8 @@ class Tracker:
 
         A listener may add events: that is what reacting traffic is. It is called in the thread that caused the change.
         """
+        if not callable(listener):
+            raise InvalidParameter("listener", listener, "a function of the answer")
         with self._lock:
             self._listeners.append(listener)
         return listener
@@ -207,7 +211,7 @@ class Tracker:
 
 
 def _site_names(sites: int | Iterable[SiteName]) -> list[SiteName]:
-    if isinstance(sites, bool | str) or not isinstance(sites, int | Iterable):
+    if isinstance(sites, bool | str | bytes) or not isinstance(sites, int | Iterable):
         raise InvalidParameter("sites", sites, "a number of sites or a collection of their names")
     if isinstance(sites, int):
         if sites < 0:
@@ -228,4 +232,4 @@ def _require_name(name: object) -> None:
 
 def _require_between(parameter: str, value: object, top: float, allowed: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < top:
-        raise InvalidParameter(parameter, value, allowed)
+        raise InvalidParameter(parameter, value, f"a number (int or float) {allowed}")

@@ -19,7 +19,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from countless.core.messages import DownMessage, Snapshot, UpMessage
-from countless.core.site import Site, require_increment
+from countless.core.site import MOST_AT_ONCE, Site, require_increment
 from countless.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Meter:
 
     def _advance(self, batch: int) -> None:
         """Count a batch, and say what is due."""
-        if type(batch) is not int or batch < 0:
+        if type(batch) is not int or not 0 <= batch <= MOST_AT_ONCE:
             require_increment(batch)
         lock = self._lock
         lock.acquire()  # quicker than `with`

@@ -13,6 +13,8 @@ from countless.core.messages import Address, DownMessage, Repace, Report, Snapsh
 from countless.core.paces import Every, Pace
 from countless.errors import InvalidParameter, ProtocolError
 
+MOST_AT_ONCE = 1 << 128  # no count can then outgrow the wire (255 bits) or a float, however often it is added
+
 _SILENCE: tuple[UpMessage, ...] = ()
 _new = tuple.__new__  # makes a message in half the time of the constructor that Python wrote for it
 
@@ -23,6 +25,8 @@ def require_increment(n: object) -> None:
         raise InvalidParameter("n", n, "an integer")
     if n < 0:
         raise InvalidParameter("n", n, "at least 0 (a total never falls)")
+    if n > MOST_AT_ONCE:
+        raise InvalidParameter("n", n, f"at most 2**128 = {MOST_AT_ONCE}")
 
 
 class Site:
