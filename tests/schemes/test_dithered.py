@@ -25,7 +25,7 @@ class Reference:
 
     def __init__(self, plan: DitheredPlan, step: int, dice: SeededDice) -> None:
         offsets, thresholds = dice.split("offsets"), dice.split("thresholds")
-        self.plan, self.step, self.dice = plan, step, offsets
+        self.plan, self.step = plan, step
         self.offsets = [offsets.below(step) for _ in range(plan.sites)]
         self.thetas = plan.thresholds([thresholds.fraction() for _ in plan.phases])
         self.bases = [0] * plan.sites
@@ -53,10 +53,16 @@ class Reference:
         self.counts[slot] += 1
         if self.counts[slot] % self.step != self.offsets[slot] or self.over:
             return
-        if self.B() >= Fraction(self.thetas[self.phase]):
-            self.phase += 1
-            if not self.over:
-                self.offsets[slot] = self.dice.below(self.step)
+        if self.B() >= self.theta:
+            lowest = self.counts[slot] - self.step + 1
+            while self.offsets[slot] != lowest % self.step and self.B() - Fraction(1, self.step) >= self.theta:
+                self.offsets[slot] = (self.offsets[slot] - 1) % self.step  # one event down, B with it
+            while not self.over and self.B() >= self.theta:
+                self.phase += 1
+
+    @property
+    def theta(self) -> Fraction:
+        return Fraction(self.thetas[self.phase])
 
     @property
     def over(self) -> bool:

@@ -1,10 +1,10 @@
 """The plan of the `dithered` scheme (SPEC 3.3): secret lattices, secret thresholds.
 
 The round has phases. Phase j ends when the estimate reaches a secret threshold; inside a phase the public
-answer does not move. The thresholds are uniform on the ordered lists that keep each of them in its window and
-neighbours at least one step apart. What has to hold for the answer to stay within 1 ± alpha with probability
-1 - eta, and why, is in docs/theory/dithered.md; `dithered_check` verifies a finished plan without using
-anything from here but the dataclass.
+answer does not move. The thresholds are uniform on the ordered lists that keep each of them in its window. What
+has to hold for the answer to stay within 1 ± alpha with probability 1 - eta, and why, is in
+docs/theory/dithered.md; `dithered_check` verifies a finished plan without using anything from here but the
+dataclass.
 
     dithered.py           the plan, and how to ask for one
     dithered_schedule.py  exact numbers for a given shape (lengths and dithers of the phases)
@@ -21,6 +21,7 @@ from math import inf, log1p
 from countless.core.answer import midpoint
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.dithered_schedule import (
+    GRAIN,
     LEAST_STEP,
     Phase,
     Shape,
@@ -63,6 +64,11 @@ class DitheredPlan:
     def least_step(self) -> int:
         """Smallest step the proof covers."""
         return LEAST_STEP
+
+    @property
+    def grain(self) -> float:
+        """How far outside its window, in steps, a threshold may lie once its finest digits are drawn."""
+        return GRAIN if self.phases[0].dither else 0.0
 
     @cached_property
     def reach(self) -> float:
@@ -131,12 +137,12 @@ class DitheredPlan:
         for index in reversed(range(len(self.phases))):
             law = self._threshold_law[index]
             ceiling = min(law.quantile(dice[index] * law.fraction_below(ceiling)), ceiling)
-            thresholds.append(ceiling + index)
+            thresholds.append(ceiling)
         return tuple(reversed(thresholds))
 
     @cached_property
     def _threshold_law(self) -> tuple[OrderedVolume, ...]:
-        """For each j, the volume of the first j+1 thresholds as a function of the last, moved down by j."""
+        """For each j, the volume of the first j+1 thresholds as a function of the last."""
         law = [OrderedVolume()]
         lengths = tuple(phase.length for phase in self.phases)
         for low, high in threshold_windows(lengths, tuple(phase.dither for phase in self.phases)):
