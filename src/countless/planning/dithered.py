@@ -77,7 +77,7 @@ class DitheredPlan:
 
     @property
     def messages_per_round(self) -> float:
-        """Expected messages of a round: reports, redraws, and two per site to synchronise."""
+        """Expected messages of a round: reports, moved lattices, and two per site to synchronise."""
         return messages_per_round(self.sites, self.reach, len(self.phases))
 
     @property

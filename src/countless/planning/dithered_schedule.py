@@ -27,8 +27,8 @@ _SHORTEST = 1.05
 _EVENING = 0.5
 MOST_PHASES = 800
 """More phases make planning slow; what they would save at very many sites, where `sampled` wins, is not measured."""
-REPORTS_AND_REDRAW = 1.5
-"""Messages a phase costs beyond its length: the redraw, and the half step by which it lowers the estimate."""
+REPORTS_AND_MOVE = 1.5
+"""Messages a phase costs beyond its length: to move a lattice, and the half step by which that lowers the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ Round = tuple[float, "tuple[Phase, ...]"]
 
 
 def messages_per_round(sites: int, reach: float, phases: int) -> float:
-    """Reports, redraws, and a synchronisation of two messages per site."""
-    return reach + REPORTS_AND_REDRAW * phases + 2 * sites
+    """Reports, moved lattices, and a synchronisation of two messages per site."""
+    return reach + REPORTS_AND_MOVE * phases + 2 * sites
 
 
 def messages_per_efold(sites: int, alpha: float, allowance: float, reach: float, phases: int) -> float:
