@@ -163,7 +163,7 @@ def _least_allowance(alpha: float, phases: Sequence[Phase]) -> float:
 def rounds_for(sites: int, alpha: float, eta: float, shape: Shape) -> list[Round]:
     """Settle the shape, then even out what its phases need by changing their lengths, and settle again.
 
-    A phase that gets longer also tells less, so going all the way to equal needs would go too far.
+    Lengths also change what transcripts weigh, so going all the way to equal needs would go too far.
     """
     rounds: list[Round] = []
     count = len(shape.lengths)
