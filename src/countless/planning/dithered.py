@@ -42,9 +42,9 @@ class DitheredPlan:
 
     >>> plan = plan_dithered(1000, 0.01, 1e-4)
     >>> plan.step(10_000_000)
-    1049
-    >>> lowest, highest, unit = plan.answer_range(10_000_000, 1049, 0)
-    >>> lowest < plan.answer(10_000_000, 1049, 0) * unit < highest
+    1245
+    >>> lowest, highest, unit = plan.answer_range(10_000_000, 1245, 0)
+    >>> lowest < plan.answer(10_000_000, 1245, 0) * unit < highest
     True
     """
 

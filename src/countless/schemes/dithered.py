@@ -147,7 +147,7 @@ class Dithered(Calibrated[DitheredPlan]):
         return [BOOK]
 
     def eta(self, case: Case) -> float:
-        """Half a second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
+        """A second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
         return coarser(super().eta(case))
 
     def publisher(self, plan: DitheredPlan, step: int, case: Case, dice: Dice) -> Publisher:
