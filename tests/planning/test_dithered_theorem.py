@@ -3,19 +3,19 @@
 Two phases, a few sites, a small step. The adversary chooses, event by event, which site counts next, and sees
 only when the answer moves. What it knows is then fully described by where the counters stand, and where they
 stood when the answer last moved, so its best play is found by dynamic programming over these, with exact
-probabilities (up to floating point) over offsets, redraws and thresholds.
+probabilities (up to floating point) over offsets and thresholds, which also move the lattices.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from math import ceil, exp, floor
+from math import ceil, exp, floor, inf
 
 import pytest
 
 from countless.planning.dithered import DitheredPlan
-from countless.planning.dithered_check import _log_densities, _log_volumes, _risks
+from countless.planning.dithered_check import _log_volumes, _risks
 from countless.planning.dithered_schedule import Phase
 
 Counts = tuple[int, ...]
@@ -45,21 +45,40 @@ class Game:
         return sum(_risks(self.plan()))
 
     def sharp_bound(self) -> float:
-        """The same with the exact tail for Chernoff's: only the count of transcripts stays generous."""
+        """The same with exact tails and weights: only the count of transcripts stays generous."""
         errors = [Fraction(0)]
         for _ in range(self.sites):
             errors = [x + Fraction(2 * i - self.step + 1, 2 * self.step) for x in errors for i in range(self.step)]
         phases = self.plan().phases
         windows = [(phases[1].low - 0.5, phases[0].high + 0.5), (phases[1].low, phases[1].high + 0.5)]
         second_early = phases[1].position + phases[1].length - phases[1].dither / 2 - self.slack
-        volumes, below = _log_volumes(windows, [0.0, second_early])
-        densities = _log_densities(phases)
+        volumes, below, _ = _log_volumes(windows, [0.0, second_early])
+        thresholds = Thresholds(self.lengths, self.dithers)
         total = 0.0
-        for j, phase in enumerate(phases):
-            # the integral over 0 < u < w of Pr[X >= slack + u] is the mean of X - slack, cut to [0, w]
-            beyond = sum(min(phase.dither, max(0.0, float(x) - self.slack)) for x in errors) / len(errors)
-            total += (exp(volumes[j]) + exp(below[j])) * exp(densities[j + 1]) * beyond
-        return total
+        for error in errors:
+            over = float(error) - self.slack  # so far the estimate is beyond the slack: above it, or below it
+            if over > 0:
+                total += exp(below[0]) * min(over, self.dithers[0]) * self.dithers[1]
+                total += exp(volumes[0]) * thresholds.area(thresholds.windows[0][1] - over, inf, -inf)
+                total += (exp(below[1]) + exp(volumes[1])) * min(over, self.dithers[1])
+        return total / len(errors) / thresholds.area(-inf, inf, -inf)
+
+
+class Thresholds:
+    """Two thresholds, uniform on the pairs in order, each in its window."""
+
+    def __init__(self, lengths: tuple[float, float], dithers: tuple[float, float]) -> None:
+        (t0, t1), (w0, w1) = lengths, dithers
+        self.windows = ((t0 - w0 / 2, t0 + w0 / 2), (t0 + t1 - w1 / 2, t0 + t1 + w1 / 2))
+
+    def area(self, left: float, right: float, above: float) -> float:
+        """Area of { left < theta_0 <= right, theta_1 > above, theta_1 >= theta_0 } in both windows."""
+        (low, high), (bottom, top) = self.windows
+        left, right, bottom = max(left, low), min(right, high, top), max(bottom, above)
+        if right <= left or top <= bottom:
+            return 0.0
+        bend = min(max(bottom, left), right)  # from here on theta_0 is the floor of theta_1
+        return (bend - left) * (top - bottom) + (right - bend) * (top - (bend + right) / 2)
 
 
 class Adversary:
@@ -67,28 +86,18 @@ class Adversary:
 
     def __init__(self, game: Game) -> None:
         self.sites, self.step = game.sites, game.step
-        (t0, t1), (w0, w1) = game.lengths, game.dithers
-        self.windows = ((t0 - w0 / 2, t0 + w0 / 2), (t0 + t1 - w1 / 2, t0 + t1 + w1 / 2))
-        self.early = [floor((low - game.slack) * game.step) for low, _ in self.windows]
-        self.late = [ceil((high + game.slack) * game.step) for _, high in self.windows]
+        self.thresholds = Thresholds(game.lengths, game.dithers)
+        windows = self.thresholds.windows
+        self.early = [floor((low - game.slack) * game.step) for low, _ in windows]
+        self.late = [ceil((high + game.slack) * game.step) for _, high in windows]
         self.offsets = list(product(range(self.step), repeat=self.sites))
         self.mass = cache(self._mass)
-        self.area = self._area(self.windows[0][0], self.windows[0][1], self.windows[1][0])
-
-    def _area(self, left: float, right: float, above: float) -> float:
-        """Area of { left < theta_0 <= right, theta_1 > above, theta_1 >= theta_0 + 1 } in both windows."""
-        (low, high), (bottom, top) = self.windows
-        left, right, bottom = max(left, low), min(right, high), max(bottom, above)
-        right = min(right, top - 1)
-        if right <= left or top <= bottom:
-            return 0.0
-        bend = min(max(bottom - 1, left), right)  # from here on theta_0 + 1 is the floor of theta_1
-        return (bend - left) * (top - bottom) + (right - bend) * (top - 1 - (bend + right) / 2)
+        self.area = self.thresholds.area(-inf, inf, -inf)
 
     def _mass(self, left: int, right: int, above: int) -> float:
-        """The probability of the same; arguments in units of 1/(2 step), where the estimate always is."""
+        """Pr[left < theta_0 <= right, theta_1 > above], in units of 1/(2 step), where the estimate always is."""
         unit = 2 * self.step
-        return self._area(left / unit, right / unit, above / unit) / self.area
+        return self.thresholds.area(left / unit, right / unit, above / unit) / self.area
 
     def estimate(self, counts: Counts, offsets: Counts) -> int:
         """B in units of 1/(2 step)."""
@@ -108,29 +117,27 @@ class Adversary:
     @cache  # noqa: B019 - one adversary per test, gone with it
     def second_phase(self, counts: Counts, site: int) -> float:
         """The answer has just moved because of `site`: the best chance to make the second phase fail."""
-        unit = 2 * self.step
         worlds = []
         for offsets in self.offsets:
             if (counts[site] - offsets[site]) % self.step:
                 continue  # it was on its lattice
             reached = self.estimate(counts, offsets)
-            for redrawn in range(self.step):
-                fresh = tuple(redrawn if s == site else r for s, r in enumerate(offsets))
-                worlds.append((reached, fresh))
-        weight = 1 / (len(self.offsets) * self.step)
-        floor_ = -(10**6)
+            for drop in range(self.step):  # theta_0 is in this event's part of the step just crossed
+                moved = tuple((r - drop) % self.step if s == site else r for s, r in enumerate(offsets))
+                worlds.append((reached - 2 * drop, moved))
+        weight = 1 / len(self.offsets)
 
         def open_at(state: Counts) -> float:
-            return weight * sum(self.mass(b - unit, b, self.estimate(state, r)) for b, r in worlds)
+            return weight * sum(self.mass(b - 2, b, self.estimate(state, r)) for b, r in worlds)
 
-        everything = weight * sum(self.mass(b - unit, b, floor_) for b, _ in worlds)
+        if sum(counts) > self.early[1]:
+            return max(open_at(end) for end in self.reachable(counts, self.late[1]))
+        everything = weight * sum(self.mass(b - 2, b, -(10**6)) for b, _ in worlds)
         best = 0.0
-        if sum(counts) < self.early[1]:
-            for state in self.reachable(counts, self.early[1]):
-                late = max(open_at(end) for end in self.reachable(state, self.late[1]))
-                best = max(best, everything - open_at(state) + late)
-            return best
-        return max(open_at(end) for end in self.reachable(counts, self.late[1]))
+        for state in self.reachable(counts, self.early[1]):
+            late = max(open_at(end) for end in self.reachable(state, self.late[1]))
+            best = max(best, everything - open_at(state) + late)
+        return best
 
     @cache  # noqa: B019
     def first_phase(self, counts: Counts) -> float:
@@ -156,6 +163,8 @@ GAMES = [
     Game(2, 3, (4.0, 2.0), (3.0, 3.0), 0.45),  # windows overlap: the thresholds are not independent
     Game(2, 3, (4.0, 2.5), (4.0, 3.0), 0.25),
     Game(3, 2, (3.0, 2.0), (2.0, 2.0), 0.45),
+    Game(2, 3, (3.0, 0.5), (3.0, 3.0), 0.25),  # phases shorter than a step: both may end at once
+    Game(3, 2, (3.0, 0.25), (2.0, 2.0), 0.3),
 ]
 
 

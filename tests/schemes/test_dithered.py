@@ -25,7 +25,7 @@ class Reference:
 
     def __init__(self, plan: DitheredPlan, step: int, dice: SeededDice) -> None:
         offsets, thresholds = dice.split("offsets"), dice.split("thresholds")
-        self.plan, self.step, self.dice = plan, step, offsets
+        self.plan, self.step = plan, step
         self.offsets = [offsets.below(step) for _ in range(plan.sites)]
         self.thetas = plan.thresholds([thresholds.fraction() for _ in plan.phases])
         self.bases = [0] * plan.sites
@@ -53,10 +53,16 @@ class Reference:
         self.counts[slot] += 1
         if self.counts[slot] % self.step != self.offsets[slot] or self.over:
             return
-        if self.B() >= Fraction(self.thetas[self.phase]):
-            self.phase += 1
-            if not self.over:
-                self.offsets[slot] = self.dice.below(self.step)
+        if self.B() >= self.theta:
+            lowest = self.counts[slot] - self.step + 1
+            while self.offsets[slot] != lowest % self.step and self.B() - Fraction(1, self.step) >= self.theta:
+                self.offsets[slot] = (self.offsets[slot] - 1) % self.step  # one event down, B with it
+            while not self.over and self.B() >= self.theta:
+                self.phase += 1
+
+    @property
+    def theta(self) -> Fraction:
+        return Fraction(self.thetas[self.phase])
 
     @property
     def over(self) -> bool:
@@ -222,8 +228,8 @@ def test_the_answer_is_constant_inside_a_phase_and_grows_from_one_to_the_next() 
     assert len(estimates) == 30
 
 
-def test_each_offset_that_the_public_learns_is_redrawn_at_once() -> None:
-    """With a step so large that a redraw rarely gives the same offset (pinned seed)."""
+def test_each_lattice_that_the_public_learns_moves_at_once() -> None:
+    """With a step so large that it rarely stays where it was (pinned seed)."""
     step = 997
     played = Round(dithered_plan(SLOTS, phases=30), step, 3, [0, 0])
     known = [played.publisher.pace(slot) for slot in range(2)]
@@ -237,6 +243,34 @@ def test_each_offset_that_the_public_learns_is_redrawn_at_once() -> None:
         assert played.sites[slot].pace == played.publisher.pace(slot)
         known[slot] = played.publisher.pace(slot)
     assert played.repaces > 5
+
+
+def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
+    """A float knows a threshold to a few events of such a step, and an offset must not show it."""
+    step, plan = 10**12, dithered_plan(SLOTS, phases=30)
+    publisher, dice = Phases(plan, step, SeededDice(4)), SeededDice(4).split("thresholds")
+    goals = publisher._goals
+    thresholds = plan.thresholds([dice.fraction() for _ in plan.phases])
+    exact = [Fraction(theta) * step - Fraction(SLOTS * (step - 1), 2) for theta in thresholds]
+    moves = [goal - place for goal, place in zip(goals, exact, strict=True)]
+    assert goals == sorted(goals)
+    assert all(abs(move) <= plan.grain * step for move in moves)
+    assert min(moves) < -plan.grain * step / 4
+    assert max(moves) > plan.grain * step / 4
+
+
+def test_thresholds_in_one_place_end_their_phases_at_once() -> None:
+    plan = dithered_plan(SLOTS, phases=40, length=0.2, dither=1.5)
+    played = Round(plan, 3, 6, [0, 0])
+    skipped = 0
+    for event in range(60):
+        phase = played.publisher._phase
+        played.add(event % 2, 1)
+        if played.over:
+            break
+        played.check()
+        skipped += played.publisher._phase > phase + 1
+    assert skipped > 3
 
 
 def test_the_round_of_a_tracker_follows_a_checked_plan() -> None:

@@ -17,7 +17,7 @@ class Redrawn(LatticePoints):
 
     def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
         super().hear(entry, before, crossings)
-        self._lattices.redraw(entry.slot)
+        self._lattices.place(entry.slot, entry.known + 2)
         return Consequence(repace=self._lattices[entry.slot])
 
 

@@ -1,10 +1,10 @@
 """The plan of the `dithered` scheme (SPEC 3.3): secret lattices, secret thresholds.
 
 The round has phases. Phase j ends when the estimate reaches a secret threshold; inside a phase the public
-answer does not move. The thresholds are uniform on the ordered lists that keep each of them in its window and
-neighbours at least one step apart. What has to hold for the answer to stay within 1 ± alpha with probability
-1 - eta, and why, is in docs/theory/dithered.md; no plan leaves here that `dithered_check` has not verified
-without using anything of this but the dataclasses.
+answer does not move. The thresholds are uniform on the ordered lists that keep each of them in its window. What
+has to hold for the answer to stay within 1 ± alpha with probability 1 - eta, and why, is in
+docs/theory/dithered.md; no plan leaves here that `dithered_check` has not verified without using anything of
+this but the dataclasses.
 
     dithered.py           the plan, and how to ask for one
     dithered_schedule.py  exact numbers for a given shape (lengths and dithers of the phases)
@@ -23,6 +23,7 @@ from countless.core.answer import midpoint
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.dithered_check import check_dithered
 from countless.planning.dithered_schedule import (
+    GRAIN,
     LEAST_STEP,
     Phase,
     messages_per_efold,
@@ -42,9 +43,9 @@ class DitheredPlan:
 
     >>> plan = plan_dithered(1000, 0.01, 1e-4)
     >>> plan.step(10_000_000)
-    1049
-    >>> lowest, highest, unit = plan.answer_range(10_000_000, 1049, 0)
-    >>> lowest < plan.answer(10_000_000, 1049, 0) * unit < highest
+    1245
+    >>> lowest, highest, unit = plan.answer_range(10_000_000, 1245, 0)
+    >>> lowest < plan.answer(10_000_000, 1245, 0) * unit < highest
     True
     """
 
@@ -65,6 +66,11 @@ class DitheredPlan:
         """Smallest step the proof covers."""
         return LEAST_STEP
 
+    @property
+    def grain(self) -> float:
+        """How far outside its window, in steps, a threshold may lie once its finest digits are drawn."""
+        return GRAIN if self.phases[0].dither else 0.0
+
     @cached_property
     def reach(self) -> float:
         """Sum of the phase lengths: about how far, in steps, the total grows in a round."""
@@ -72,7 +78,7 @@ class DitheredPlan:
 
     @property
     def messages_per_round(self) -> float:
-        """Expected messages of a round: reports, redraws, and two per site to synchronise."""
+        """Expected messages of a round: reports, moved lattices, and two per site to synchronise."""
         return messages_per_round(self.sites, self.reach, len(self.phases))
 
     @property
@@ -132,12 +138,12 @@ class DitheredPlan:
         for index in reversed(range(len(self.phases))):
             law = self._threshold_law[index]
             ceiling = min(law.quantile(dice[index] * law.fraction_below(ceiling)), ceiling)
-            thresholds.append(ceiling + index)
+            thresholds.append(ceiling)
         return tuple(reversed(thresholds))
 
     @cached_property
     def _threshold_law(self) -> tuple[OrderedVolume, ...]:
-        """For each j, the volume of the first j+1 thresholds as a function of the last, moved down by j."""
+        """For each j, the volume of the first j+1 thresholds as a function of the last."""
         law = [OrderedVolume()]
         lengths = tuple(phase.length for phase in self.phases)
         for low, high in threshold_windows(lengths, tuple(phase.dither for phase in self.phases)):

@@ -9,8 +9,8 @@ phase and the numbers.
 
 from fractions import Fraction
 from itertools import pairwise
-from math import exp, expm1, factorial, inf, isfinite, log, sinh
-from typing import TYPE_CHECKING
+from math import exp, factorial, inf, isfinite, log, pi, sinh, sqrt
+from typing import TYPE_CHECKING, NamedTuple
 
 from countless.errors import PlanError
 from countless.planning.dithered_schedule import Phase
@@ -18,8 +18,9 @@ from countless.planning.dithered_schedule import Phase
 if TYPE_CHECKING:  # the planner checks what it has made, so it imports this file
     from countless.planning.dithered import DitheredPlan
 
-# What our own rounding may have lost, added to every recomputed probability; see "Rounding" in the docs.
-_ROUNDING = 1e-8
+# What our own rounding may have lost, and the drawing of thresholds added: a part of every recomputed probability; see
+# "Rounding" in the docs.
+_ROUNDING = 0.01005
 # Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
 _SAME = 1e-9
 
@@ -66,9 +67,9 @@ def _check_geometry(phases: tuple[Phase, ...]) -> None:
             raise _refuse("position = sum of the lengths before", index, f"{phase.position} != {position}")
         position += phase.length
     for index, (before, phase) in enumerate(pairwise(phases), 1):
-        if abs(phase.dither - before.dither) / 2 > phase.length - 1:
-            numbers = f"|{phase.dither} - {before.dither}|/2 > {phase.length} - 1"
-            raise _refuse("|w_j - w_(j-1)|/2 <= T_j - 1 (threshold windows in order)", index, numbers)
+        if abs(phase.dither - before.dither) / 2 > phase.length:
+            numbers = f"|{phase.dither} - {before.dither}|/2 > {phase.length}"
+            raise _refuse("|w_j - w_(j-1)|/2 <= T_j (threshold windows in order)", index, numbers)
         if phase.slack_late < before.slack_late:
             numbers = f"{phase.slack_late} < {before.slack_late}"
             raise _refuse("slack_late does not decrease", index, numbers)
@@ -118,7 +119,8 @@ def _check_accuracy(plan: "DitheredPlan") -> None:
 def _check_risk(plan: "DitheredPlan") -> None:
     """Condition 6: the chances that phase j is the first to end outside its window sum to at most eta."""
     phases = plan.phases
-    sure = all(min(phase.slack_early, phase.slack_late) >= plan.sites / 2 for phase in phases)
+    certain = plan.sites / 2 + plan.grain
+    sure = all(min(phase.slack_early, phase.slack_late) >= certain for phase in phases)
     if not sure:
         for index, phase in enumerate(phases):
             if phase.dither <= 0:
@@ -138,33 +140,51 @@ def _risks(plan: "DitheredPlan") -> list[float]:
     whole = 1 / plan.least_step  # an update happens at a whole event: windows are wider by one event at both ends
     early_ends, late_ends = _earliest(phases), _latest(phases)
     windows = [(max(0.0, a - whole), b + whole) for a, b in zip(early_ends, late_ends, strict=True)]
-    all_before, below = _log_volumes(windows, early_ends)
-    densities = _log_densities(phases)
+    all_before, below, _ = _log_volumes(windows, early_ends)
     risks = []
-    for j, phase in enumerate(phases):
-        late = all_before[j] + densities[j + 1] + _log_tail(k, phase.slack_late, phase.dither)
-        early = below[j] + densities[j + 1] + _log_tail(k, phase.slack_early, phase.dither)
+    for j, (phase, weights) in enumerate(zip(phases, _log_weights(phases), strict=True)):
+        late = all_before[j] + weights.top + _log_tail(k, phase.slack_late - plan.grain, weights.slope)
+        early = below[j] + weights.most + _log_tail(k, phase.slack_early - plan.grain, 0.0)
         risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * (1 + _ROUNDING))
     return risks
 
 
-def _log_densities(phases: tuple[Phase, ...]) -> list[float]:
-    """ln of the largest density of the first j thresholds: volume of the others over that of all."""
+class _Weights(NamedTuple):
+    """Volume of the later thresholds over that of all, in nats: the most, and the tangent at the window's upper end."""
+
+    most: float
+    top: float
+    slope: float
+
+
+def _log_weights(phases: tuple[Phase, ...]) -> list[_Weights]:
+    """How the later thresholds weigh the place of this one, for each phase.
+
+    Mirrored, the later thresholds come first, and the upper end of a window is where it opens.
+    """
     mirrored: list[Window] = []
-    for index, phase in reversed(list(enumerate(phases))):
-        middle = phase.position + phase.length - index
+    for phase in reversed(phases):
+        middle = phase.position + phase.length
         mirrored.append((-middle - phase.dither / 2, -middle + phase.dither / 2))
     # rounding may push two equal ends past each other by an ulp: put them back
     for index in range(1, len(mirrored)):
         before, here = mirrored[index - 1], mirrored[index]
         mirrored[index] = (max(before[0], here[0]), max(before[1], here[1]))
-    last, _ = _log_volumes(mirrored, [])
-    count = len(phases)
-    return [last[count - j] - last[count] for j in range(count + 1)]
+    totals, above, fixed = _log_volumes(mirrored, [low for low, _ in mirrored])
+    weights = []
+    for later in reversed(range(len(phases))):
+        most = totals[later] - totals[-1]
+        if later == 0 or mirrored[later - 1][1] <= mirrored[later][0] or above[later] == -inf:
+            weights.append(_Weights(most, most, 0.0))
+        else:
+            weights.append(_Weights(most, above[later] - totals[-1], exp(fixed[later] - above[later])))
+    return weights
 
 
-def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float], list[float]]:
-    """ln V_j for j = 0 .. len(windows), and ln Phi_j(queries[j]): points in order, x_i in windows[i].
+def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float], list[float], list[float]]:
+    """ln V_j for j = 0 .. len(windows), ln Phi_j(queries[j]) and ln Phi_(j-1)(queries[j]).
+
+    Points in order, x_i in windows[i].
 
     Between two neighbouring marks every window is either open or shut, so m points that share a cell of width
     d have volume d^m/m!: exact, and every term is positive. `held[j]` is the volume with the first j points
@@ -177,7 +197,7 @@ def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[floa
     marks = sorted({end for window in windows for end in window} | {q for q in queries if q > windows[0][0]})
     held = [1.0] + [0.0] * count
     scale = 0.0
-    totals, below = [0.0] * (count + 1), [-inf] * len(queries)
+    totals, below, fewer = [0.0] * (count + 1), [-inf] * len(queries), [-inf] * len(queries)
     if queries:
         below[0] = 0.0  # no point is placed before phase 0, and Phi_0 = 1 everywhere
     first = last = asked = 0
@@ -191,12 +211,14 @@ def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[floa
         while asked < len(queries) and queries[asked] <= right:
             if queries[asked] == right and asked and held[asked] > 0:
                 below[asked] = log(held[asked]) + units[asked] + scale
+                done = asked - 1 <= first
+                fewer[asked] = totals[asked - 1] if done else log(held[asked - 1]) + units[asked - 1] + scale
             asked += 1
         top = max(held[first : last + 1])
         if not 1e-30 < top < 1e30:
             held[first : last + 1] = [value / top for value in held[first : last + 1]]
             scale += log(top)
-    return totals, below
+    return totals, below, fewer
 
 
 def _place(held: list[float], windows: list[Window], first: int, last: int, width: float) -> None:
@@ -210,8 +232,8 @@ def _place(held: list[float], windows: list[Window], first: int, last: int, widt
         held[j] = value
 
 
-def _log_tail(sites: int, slack: float, dither: float) -> float:
-    """ln of a bound on the integral over 0 < u < dither of Pr[X >= slack + u]: Chernoff with some s > 0."""
+def _log_tail(sites: int, slack: float, slope: float) -> float:
+    """ln of a bound on the integral over u > 0 of exp(slope u) Pr[X >= slack + u], with some s > slope."""
     if slack >= sites / 2:
         return -inf
     aim = slack / sites
@@ -222,7 +244,13 @@ def _log_tail(sites: int, slack: float, dither: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _mean(middle) < aim else (low, middle)
     s = max(high, 1e-6)
-    return sites * _cumulant(s) - s * slack + log(-expm1(-s * dither) / s)
+    if s <= slope:
+        return inf
+    chernoff = sites * _cumulant(s) - s * slack - log(s - slope)
+    if sites < 2:
+        return chernoff
+    spread = 1 / 12 - s**2 / 240 if s < 0.1 else 1 / s**2 - (0.25 / sinh(s / 2) ** 2 if s < 200 else 0.0)
+    return chernoff - max(0.0, log(s * sqrt(2 * pi * spread * (sites - 1.5))))
 
 
 def _cumulant(s: float) -> float:

@@ -7,7 +7,8 @@ with a proof. Which shape to give it is the business of `dithered_search`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, log, log1p
+from itertools import accumulate
+from math import exp, inf, log, log1p
 
 from countless.planning.tails import slack
 from countless.planning.transcripts import OrderedVolume
@@ -17,13 +18,17 @@ LEAST_STEP = 2
 # events.
 _ROUNDING = 1 / LEAST_STEP
 _SAFETY = 1e-9
-# Nats added to every union bound: a thousand times what the volumes and tails can lose by rounding.
-_MARGIN = 1e-6
+GRAIN = 2.0**-12
+"""Drawn thresholds are trusted to this part of a step. Finer digits are fresh dice: windows are so much wider."""
+# Nats added to every union bound: what rounding may add to the density of thresholds as drawn, and a thousand times
+# what the volumes and tails can lose by it.
+_MARGIN = 0.01 + 1e-6
 _SHORTEST = 1.05
+_EVENING = 0.5
 # More phases make planning slow; what they would save at very many sites, where `sampled` wins, is not measured.
 MOST_PHASES = 800
-# Messages a phase costs beyond its length: the redraw, and the half step by which it lowers the estimate.
-REPORTS_AND_REDRAW = 1.5
+# Messages a phase costs beyond its length: to move a lattice, and the half step by which that lowers the estimate.
+REPORTS_AND_MOVE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,8 @@ Round = tuple[float, "tuple[Phase, ...]"]  # an allowance and the phases it carr
 
 
 def messages_per_round(sites: int, reach: float, phases: int) -> float:
-    """Reports, redraws, and a synchronisation of two messages per site."""
-    return reach + REPORTS_AND_REDRAW * phases + 2 * sites
+    """Reports, moved lattices, and a synchronisation of two messages per site."""
+    return reach + REPORTS_AND_MOVE * phases + 2 * sites
 
 
 def messages_per_efold(sites: int, alpha: float, allowance: float, reach: float, phases: int) -> float:
@@ -67,52 +72,67 @@ class Shape:
 
 
 def threshold_windows(lengths: tuple[float, ...], dithers: tuple[float, ...]) -> list[tuple[float, float]]:
-    """Windows of theta_j - j: thresholds at least 1 apart are ordered points once moved down by index."""
-    windows = []
-    end = 0.0
-    for index, (length, dither) in enumerate(zip(lengths, dithers, strict=True)):
-        end += length
-        windows.append((end - dither / 2 - index, end + dither / 2 - index))
-    return windows
+    """Where each threshold may lie: around the end of its phase."""
+    ends = accumulate(lengths)
+    return [(end - dither / 2, end + dither / 2) for end, dither in zip(ends, dithers, strict=True)]
 
 
-def log_densities(windows: list[tuple[float, float]]) -> list[float]:
-    """For each j, ln of the largest density of (theta_0 .. theta_(j-1)), all uniform on their polytope.
+class LaterThresholds:
+    """Z_j: the volume of the ordered lists of thresholds j, j+1, .. - all, or those above a given point."""
 
-    It is reached where the first j leave all the others free: volume of the later ones / volume of all.
-    """
-    volume = OrderedVolume()
-    suffixes = [0.0]
-    for low, high in reversed(windows):
-        volume = volume.then(-high, -low)
-        suffixes.append(volume.log_total)
-    suffixes.reverse()
-    return [suffix - suffixes[0] for suffix in suffixes]
+    def __init__(self, windows: list[tuple[float, float]]) -> None:
+        volumes = [OrderedVolume()]  # mirrored, so that the last threshold comes first
+        for low, high in reversed(windows):
+            volumes.append(volumes[-1].then(-high, -low))
+        self._volumes = volumes[::-1]
+        self.log_volume = self._volumes[0].log_total
+
+    def log_share(self, first: int) -> float:
+        """ln(Z_first / Z_0): the largest density of the thresholds before `first`."""
+        return self._volumes[first].log_total - self.log_volume
+
+    def tangent(self, first: int, point: float) -> tuple[float, float]:
+        """Two numbers a, c with Z_first(above point - u) / Z_0 <= exp(a + c u) for every u.
+
+        The volume is log-concave in the point: ln of it lies below its tangent. Its derivative is the volume of
+        one threshold less, as the first one is then fixed.
+        """
+        volume = self._volumes[first]
+        if not volume.edges[0] < -point < volume.edges[-1]:
+            return self.log_share(first), 0.0
+        here = volume.log_below(-point)
+        slope = exp(self._volumes[first + 1].log_below(-point) - here)
+        return here - self.log_volume, slope
 
 
 def settle(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
     """Allowance and phases for this shape, every inequality of the theorem met."""
-    densities = log_densities(threshold_windows(shape.lengths, shape.dithers))
+    later = LaterThresholds(threshold_windows(shape.lengths, shape.dithers))
     risk = eta * (1 - _SAFETY) / len(shape.lengths)
+    share = log(2 / risk) + _MARGIN
+    early, tilt_early = slack(sites, 0.0, _constant(share + later.log_share(1)))
+    early += GRAIN
+    # No phase may end before the first event. A longer first phase moves all windows alike: no volume changes.
+    moved = max(0.0, (shape.dithers[0] / 2 + early) * (1 + _SAFETY) - shape.lengths[0])
+    lengths = (shape.lengths[0] + moved, *shape.lengths[1:])
+    windows = threshold_windows(lengths, shape.dithers)
     volume = OrderedVolume()
     phases: list[Phase] = []
     position = low = late = 0.0
-    tilt_early = tilt_late = 1.0
-    for index, (length, dither) in enumerate(zip(shape.lengths, shape.dithers, strict=True)):
-        share = densities[index + 1] + log(2 / risk) + _MARGIN
+    tilt_late = 1.0
+    for index, (length, dither) in enumerate(zip(lengths, shape.dithers, strict=True)):
+        first, last = windows[index]
         least = late
-        late, tilt_late = slack(sites, dither, _constant(share + volume.log_total), tilt_late)
-        late = max(late, least)
-        if index == 0:
-            early = late
-            length = max(length, (dither / 2 + early) * (1 + _SAFETY))
-        else:
-            nats = _below(volume, position + length - dither / 2, low, share)
-            early, tilt_early = slack(sites, dither, nats, tilt_early)
-        end = position + length
-        high = end + dither / 2 + late
+        weight, slope = later.tangent(index + 1, last - moved)
+        late, tilt_late = slack(sites, slope, _constant(share + weight + volume.log_total), tilt_late)
+        late = max(late + GRAIN, least)
+        if index:
+            nats = _below(volume, first, low, share + later.log_share(index + 1))
+            early, tilt_early = slack(sites, 0.0, nats, tilt_early)
+            early += GRAIN
+        high = last + late
         phases.append(Phase(length, dither, position, early, late, low, high, risk))
-        position, low = end, max(low, end - dither / 2 - early)
+        position, low = position + length, max(low, first - early)
         volume = volume.then(max(0.0, low - _ROUNDING), high + _ROUNDING)
     return _least_allowance(alpha, phases), tuple(phases)
 
@@ -140,15 +160,20 @@ def _least_allowance(alpha: float, phases: Sequence[Phase]) -> float:
 
 
 def rounds_for(sites: int, alpha: float, eta: float, shape: Shape) -> list[Round]:
-    """Settle the shape, then even out what its phases need by changing their lengths, and settle again."""
+    """Settle the shape, then even out what its phases need by changing their lengths, and settle again.
+
+    Lengths also change what transcripts weigh, so going all the way to equal needs would go too far.
+    """
     rounds: list[Round] = []
-    for _ in range(3 if len(shape.lengths) < 400 else 2):  # long rounds take long to settle and are even already
+    count = len(shape.lengths)
+    for _ in range(4 if count < 300 else 3 if count < 600 else 2):  # long rounds take long to settle
         shape = _orderly(shape)
         allowance, phases = settle(sites, alpha, eta, shape)
         rounds.append((allowance, phases))
         needs = _needs(alpha, phases)
         target = sum(needs) / len(needs)
-        lengths = (p.length + 2 / (1 - alpha) * (target - need) for p, need in zip(phases, needs, strict=True))
+        pull = 2 * _EVENING / (1 - alpha)
+        lengths = (p.length + pull * (target - need) for p, need in zip(phases, needs, strict=True))
         shape = Shape(tuple(max(_SHORTEST, length) for length in lengths), shape.dithers)
     return rounds
 
@@ -158,7 +183,7 @@ def _orderly(shape: Shape) -> Shape:
     dithers: list[float] = []
     for length, dither in zip(shape.lengths, shape.dithers, strict=True):
         if dithers:
-            room = 1.99 * (length - 1)
+            room = 1.9 * length
             dither = min(max(dither, dithers[-1] - room), dithers[-1] + room)
         dithers.append(dither)
     return Shape(shape.lengths, tuple(dithers))

@@ -43,9 +43,16 @@ class _Block:
 
     @property
     def threshold_nats(self) -> float:
-        """ln of the volume that one more threshold adds to the polytope; they are at least 1 apart."""
-        gap = max(self.length - 1, 0.1)
-        return log(gap) + _growth(self.dither / gap)
+        """ln of the volume that one more threshold adds to the polytope."""
+        return log(self.length) + _growth(self.dither / self.length)
+
+    @property
+    def top_nats(self) -> float:
+        """ln of the volume of all later thresholds over that of those above the end of a window.
+
+        That is 1.1 less than the quotient. Counting it in full makes the model too fond of wide dithers.
+        """
+        return 0.4 * max(0.0, self.dither / self.length - 1.1)
 
     @property
     def price(self) -> float:
@@ -76,7 +83,7 @@ def sketch(sites: int, alpha: float, eta: float, guess: Guess) -> tuple[float, l
         done = len(shape)
         settled = min(1.0, done / block.overlap)
         nats = share + price - block.threshold_nats + settled * _end_effect(block.overlap)
-        late, tilt = quick_slack(sites, nats, tilts[0])
+        late, tilt = quick_slack(sites, nats - min(block.top_nats, guess.phases - done), tilts[0])
         early, tilt_early = quick_slack(sites, nats - settled * (block.overlap - 1), tilts[1])
         tilts = (tilt, tilt_early)
         behind = block.dither / 2 + early if done else 0.0

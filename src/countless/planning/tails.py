@@ -1,18 +1,21 @@
 """Tails of a sum of `sites` independent uniforms on ±1/2 (SPEC 3.3): how far the lattice estimate can be off.
 
-A site's lattice error, in steps, is uniform on `step` points of (-1/2, 1/2) and has a smaller moment
-generating function than the continuous uniform, so for every s > 0
+A site's lattice error, in steps, is uniform on `step` points of (-1/2, 1/2): the mean of a continuous uniform over each
+of `step` cells. So a convex function of the sum has at most the mean it has for continuous uniforms. For those, with
+K(s) = ln( sinh(s/2) / (s/2) ) and any s > c >= 0,
 
-    Pr[X >= x] <= exp(sites K(s) - s x),    K(s) = ln( sinh(s/2) / (s/2) ),
+    integral over u > 0 of exp(c u) Pr[X >= x + u] du  <=  exp(sites K(s) - s x) / (s - c) * min(1, 1/(s sqrt(2 pi D)))
 
-and the best s for x is the one with sites K'(s) = x. Everything here is parametrised by that s (the *tilt*),
-because then the exponent, the slack x and the slope all come without solving anything.
+with D = K''(s) (sites - 3/2): the first factor is Chernoff's, the second says that the tilted sum has no density above
+a normal one's (docs/theory/dithered.md, section 3.7). The best s is near the one with sites K'(s) = x. Everything here
+is parametrised by that s (the *tilt*), because then the exponent, the slack x and the slope all come without solving
+anything.
 
 Rounding: the slack returned is inflated, so that it is never below the true root.
 """
 
 from collections.abc import Callable
-from math import exp, expm1, inf, isfinite, log, log1p, sinh, tanh
+from math import exp, inf, isfinite, log, log1p, pi, sinh, tanh
 
 # Relative inflation of every slack: far above the rounding of the sums here, far below what costs a message.
 _SAFETY = 1e-9
@@ -33,19 +36,27 @@ def cumulant(tilt: float) -> tuple[float, float]:
     return tilt / 2 + log1p(-exp(-tilt)) - log(tilt), 0.5 / tanh(tilt / 2) - 1 / tilt
 
 
-def exponent(sites: int, tilt: float, width: float) -> float:
-    """-ln of the tail at the slack of `tilt`, integrated over a threshold up to `width` further out.
+def variance(tilt: float) -> float:
+    """K''(s), the variance of one tilted uniform, rounded down."""
+    if tilt < 0.1:  # the closed form cancels here; the series alternates, so this is below, by 2e-8 at most
+        return 1 / 12 - tilt**2 / 240
+    return 1 / tilt**2 - (0.25 / sinh(tilt / 2) ** 2 if tilt < 100 else 0.0)
 
-    By convexity Pr[X >= x + u] <= exp(-sites I(x/sites) - s u), so the integral over 0 < u < width is at most
-    exp(-sites I(x/sites)) (1 - exp(-s width)) / s.
-    """
+
+def exponent(sites: int, tilt: float, slope: float = 0.0) -> float:
+    """-ln of the integral's bound at the slack of `tilt`; the weight of u grows like exp(slope u)."""
+    if tilt <= slope:
+        return -inf
     value, mean = cumulant(tilt)
-    reach = tilt * width
-    spread = -expm1(-reach) / tilt if reach > 1e-9 else width
-    return sites * (tilt * mean - value) - log(spread)
+    return sites * (tilt * mean - value) + log(tilt - slope) + _density_gain(sites, tilt)
 
 
-def slack(sites: int, width: float, nats: Callable[[float], float], start: float = 1.0) -> tuple[float, float]:
+def _density_gain(sites: int, tilt: float) -> float:
+    """Nats that Chernoff gives away by not knowing that the tilted sum is spread out."""
+    return max(0.0, log(tilt) + 0.5 * log(2 * pi * variance(tilt) * (sites - 1.5))) if sites > 1 else 0.0
+
+
+def slack(sites: int, slope: float, nats: Callable[[float], float], start: float = 1.0) -> tuple[float, float]:
     """Smallest x with exponent(x) >= nats(x), and its tilt, to start the next search from.
 
     `nats` must not increase with x: it is what a union bound over transcripts asks for. Where the answer
@@ -53,7 +64,7 @@ def slack(sites: int, width: float, nats: Callable[[float], float], start: float
     """
 
     def missing(tilt: float) -> float:
-        return nats(sites * cumulant(tilt)[1]) - exponent(sites, tilt, width)
+        return nats(sites * cumulant(tilt)[1]) - exponent(sites, tilt, slope)
 
     certain = sites / 2
     low, high = 0.98 * start, 1.02 * start  # from one phase to the next the tilt moves little
@@ -90,15 +101,13 @@ def _shrink(missing: Callable[[float], float], low: float, high: float) -> tuple
 
 
 def quick_slack(sites: int, nats: float, tilt: float) -> tuple[float, float]:
-    """About the x with sites I(x/sites) + ln s = nats, and its tilt: for searching, nothing rests on it."""
+    """About the x whose exponent is `nats`, and its tilt: for searching, nothing rests on it."""
     nats = max(nats, 0.5)
     for _ in range(40):
-        value, mean = cumulant(tilt)
-        over = sites * (tilt * mean - value) + log(tilt) - nats
+        over = exponent(sites, tilt) - nats
         if abs(over) < 1e-3:
             break
-        curvature = 1 / 12 if tilt < 0.05 else 1 / tilt**2 - (0.25 / sinh(tilt / 2) ** 2 if tilt < 60 else 0.0)
-        tilt = max(tilt / 3, min(3 * tilt, tilt - over / (sites * tilt * curvature + 1 / tilt)))
+        tilt = max(tilt / 3, min(3 * tilt, tilt - over / (sites * tilt * variance(tilt) + 2 / tilt)))
         if tilt > _LARGEST_TILT:
             return sites / 2, 1.0
     return sites * cumulant(tilt)[1], tilt

@@ -24,8 +24,7 @@ class Phases(Publisher):
     def __init__(self, plan: DitheredPlan, step: int, dice: Dice) -> None:
         self._plan = plan
         self._lattices = Lattices(step, plan.sites, dice.split("offsets"))
-        secrets = dice.split("thresholds")
-        self._thresholds = plan.thresholds([secrets.fraction() for _ in plan.phases])
+        self._goals = _goals(plan, step, dice.split("thresholds"))
         self._total = 0  # at the start of the round; what joiners bring is added
         self._lead = 0
         self._phase = -1
@@ -69,10 +68,12 @@ class Phases(Publisher):
     def _replay(self, entry: Entry, before: int) -> Consequence | None:
         """The same, one crossing after the other: a batch must equal its events.
 
-        At the very point that ends a phase the public learns that this site stood on its lattice there, so the offset
-        is redrawn there, before the rest of the batch is looked at. (Redrawing after the batch would let B rise.)
+        At the very point that ends a phase the public learns that this site stood on its lattice there. So the lattice
+        moves there, before the rest of the batch is looked at: down, until the hidden sum is the threshold itself.
+        Where in the last step the threshold lay is a secret like any offset. (Moving it after the batch would let B
+        rise.) Two thresholds at the same place end two phases at once.
         """
-        lattices, slot, at, redrawn = self._lattices, entry.slot, before, False
+        lattices, slot, at, moved = self._lattices, entry.slot, before, False
         step = lattices.step
         while (point := lattices.floor(slot, at) + step) <= entry.known:
             passed = (entry.known - point) // step + 1
@@ -82,22 +83,21 @@ class Phases(Publisher):
                 break
             at = point + (needed - 1) * step
             self._lead += needed * step
-            if not self._next_phase():
-                return OVER
-            lattices.redraw(slot)
-            redrawn = True
-            self._lead += lattices.floor(slot, at) - at
-        return Consequence(repace=lattices[slot]) if redrawn else None
+            drop = min(self._lead - self._goal, step - 1)
+            self._lead -= drop
+            while self._lead >= self._goal:
+                if not self._next_phase():
+                    return OVER
+            lattices.place(slot, at - drop)
+            moved = True
+        return Consequence(repace=lattices[slot]) if moved else None
 
     def _next_phase(self) -> bool:
         """Announce the next answer and turn to the threshold that will end it; False if the round is over."""
         self._phase += 1
         if self._phase >= len(self._plan.phases):
             return False
-        step, slots = self._lattices.step, len(self._lattices)
-        over, unit = self._thresholds[self._phase].as_integer_ratio()
-        # In events: the threshold, in steps, less the half step that each slot's estimate lies above its lattice point.
-        self._goal = -((slots * (step - 1) * unit - 2 * over * step) // (2 * unit))
+        self._goal = self._goals[self._phase]
         self._announce()
         return True
 
@@ -105,11 +105,27 @@ class Phases(Publisher):
         self.estimate = self._plan.answer(self._total, self._lattices.step, self._phase)
 
 
+def _goals(plan: DitheredPlan, step: int, dice: Dice) -> list[int]:
+    """For each phase, the hidden sum in events from which on it is over: the threshold, rounded up to an event.
+
+    The sum lies half a step for each slot below B. Where a step has more events than a threshold has trusted digits,
+    the rest are drawn afresh.
+    """
+    goals = []
+    grain = max(1, int(step * plan.grain))
+    for threshold in plan.thresholds([dice.fraction() for _ in plan.phases]):
+        over, unit = threshold.as_integer_ratio()
+        goal = -((plan.sites * (step - 1) * unit - 2 * over * step) // (2 * unit))
+        goals.append(goal - goal % grain + dice.below(grain))
+    return sorted(goals)
+
+
 class Dithered(Calibrated[DitheredPlan]):
     """Sites speak on secret lattices; the public answer moves only when their hidden sum passes a secret threshold.
 
-    What the public can learn is when the answer moves: that one site was on its lattice just then (its offset is
-    redrawn at once), and that a threshold lay in one unit interval. The proof counts all transcripts this allows.
+    What the public can learn is when the answer moves: that one site was on its lattice just then (its lattice moves at
+    once, by a secret part of a step), and that a threshold lay in the step before. The proof counts all transcripts
+    this allows.
 
     Formal guarantees: with probability 1 - delta the answer is within 1 ± alpha of the total at every moment, against
     every adaptive adversary that sees the answers and nothing else - not message counts, report times or rounds.
@@ -131,7 +147,7 @@ class Dithered(Calibrated[DitheredPlan]):
         return [BOOK]
 
     def eta(self, case: Case) -> float:
-        """Half a second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
+        """A second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
         return coarser(super().eta(case))
 
     def publisher(self, plan: DitheredPlan, step: int, case: Case, dice: Dice) -> Publisher:

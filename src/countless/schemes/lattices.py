@@ -12,11 +12,10 @@ from countless.core.paces import Lattice
 class Lattices:
     """The lattices of one round, kept as their offsets."""
 
-    __slots__ = ("_dice", "_offsets", "step")
+    __slots__ = ("_offsets", "step")
 
     def __init__(self, step: int, slots: int, dice: Dice) -> None:
         self.step = step
-        self._dice = dice
         self._offsets = dice.many_below(step, slots)
 
     def __len__(self) -> int:
@@ -39,6 +38,6 @@ class Lattices:
         """Move a free slot's lattice so that it lies around `count` as it lay around 0."""
         self._offsets[slot] = (self._offsets[slot] + count) % self.step
 
-    def redraw(self, slot: int) -> None:
-        """A fresh secret for a slot whose old one the public has just learnt."""
-        self._offsets[slot] = self._dice.below(self.step)
+    def place(self, slot: int, point: int) -> None:
+        """Move a slot's lattice so that this is one of its points: the public has just learnt where it was."""
+        self._offsets[slot] = point % self.step

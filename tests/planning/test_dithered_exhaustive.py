@@ -1,0 +1,153 @@
+"""The theorem of docs/theory/dithered.md against every adversary, by brute force, on rounds of up to three phases.
+
+A world is what is secret: the offsets, and for each threshold the cell of width 1/step that it lies in. Windows end
+where cells end, so the thresholds in given cells have probability 1/(m_1! m_2! ..), up to a factor, with m_i of them in
+the same cell. The adversary's tree is searched whole: it chooses a site, the worlds part by what the public then sees.
+All places are counted in events.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations_with_replacement, pairwise, product
+from math import ceil, exp, factorial, floor, prod
+
+import pytest
+
+from countless.planning.transcripts import OrderedVolume
+
+Counts = tuple[int, ...]
+World = tuple[Counts, Counts]
+"""Offsets, and the cells of the thresholds, each named by its upper end: a value that the estimate can take."""
+
+
+@dataclass(frozen=True)
+class Game:
+    """A round; windows, slacks and the estimate are in events, less the half step of each site's estimate."""
+
+    sites: int
+    step: int
+    windows: tuple[tuple[int, int], ...]
+    early: Fraction
+    late: Fraction
+
+    @property
+    def half_steps(self) -> Fraction:
+        return Fraction(self.sites * (self.step - 1), 2)
+
+    @cached_property
+    def ends(self) -> list[tuple[Fraction, Fraction]]:
+        """Where the update that ends each phase may be: (a_j, b_j]."""
+        ends: list[tuple[Fraction, Fraction]] = []
+        for low, high in self.windows:
+            start = low + self.half_steps - self.early
+            ends.append((max(start, ends[-1][0] if ends else Fraction(0)), high + self.half_steps + self.late))
+        return ends
+
+    def worlds(self) -> dict[World, float]:
+        cells = range(self.windows[0][0] + 1, self.windows[-1][1] + 1)
+        lists = {
+            chosen: 1 / prod(factorial(m) for m in Counter(chosen).values())
+            for chosen in combinations_with_replacement(cells, len(self.windows))
+            if all(low < cell <= high for cell, (low, high) in zip(chosen, self.windows, strict=True))
+        }
+        total = sum(lists.values()) * self.step**self.sites
+        offsets = list(product(range(self.step), repeat=self.sites))
+        return {(o, thetas): weight / total for o in offsets for thetas, weight in lists.items()}
+
+    def points(self, counts: Counts, offsets: Counts) -> int:
+        """The estimate: the sum of the last lattice points."""
+        return sum(c - (c - r) % self.step for c, r in zip(counts, offsets, strict=True))
+
+    def best(self) -> float:
+        """The largest probability that some phase ends early or late."""
+        start = (0,) * self.sites
+        worlds = self.worlds()
+        sound = {world: w for world, w in worlds.items() if self.points(start, world[0]) < world[1][0]}
+        return 1 - sum(sound.values()) + self._search(sound, start, 0)
+
+    def _search(self, worlds: dict[World, float], counts: Counts, phase: int) -> float:
+        if not worlds:
+            return 0.0
+        if sum(counts) >= ceil(self.ends[phase][1]):
+            return sum(worlds.values())  # late
+        return max(self._feed(worlds, counts, phase, site) for site in range(self.sites))
+
+    def _feed(self, worlds: dict[World, float], counts: Counts, phase: int, site: int) -> float:
+        counts = tuple(c + (site == other) for other, c in enumerate(counts))
+        seen: dict[int, dict[World, float]] = {}
+        failed = 0.0
+        for (offsets, thetas), weight in worlds.items():
+            offsets, after = self._hear(offsets, thetas, counts, phase, site)
+            if any(sum(counts) <= floor(self.ends[j][0]) for j in range(phase, after)):
+                failed += weight  # early
+            elif after < len(thetas):
+                same = seen.setdefault(after, {})
+                same[offsets, thetas] = same.get((offsets, thetas), 0.0) + weight
+        return failed + sum(self._search(same, counts, after) for after, same in seen.items())
+
+    def _hear(self, offsets: Counts, thetas: Counts, counts: Counts, phase: int, site: int) -> tuple[Counts, int]:
+        reached = self.points(counts, offsets)
+        if (counts[site] - offsets[site]) % self.step or reached < thetas[phase]:
+            return offsets, phase
+        drop = reached - thetas[phase]
+        assert 0 <= drop < self.step
+        offsets = tuple((r - drop) % self.step if s == site else r for s, r in enumerate(offsets))
+        assert self.points(counts, offsets) == thetas[phase]
+        return offsets, phase + sum(theta == thetas[phase] for theta in thetas[phase:])
+
+    def bound(self) -> float:
+        """Section 3.8, with exact tails and exact weights of the later thresholds."""
+        later = [OrderedVolume()]
+        for low, high in reversed(self.windows):
+            later.append(later[-1].then(-high, -low))
+        later.reverse()
+        law = {Fraction(0): Fraction(1)}
+        for _ in range(self.sites):
+            moved: dict[Fraction, Fraction] = {}
+            for (x, weight), i in product(law.items(), range(self.step)):
+                place = x + i - Fraction(self.step - 1, 2)
+                moved[place] = moved.get(place, Fraction(0)) + weight / self.step
+            law = moved
+        before, total = OrderedVolume(), 0.0
+        for j, ((low, high), (a, b)) in enumerate(zip(self.windows, self.ends, strict=True)):
+            for x, weight in law.items():
+                over = min(float(x - self.late), high - low)
+                if over > 0:
+                    total += float(weight) * exp(before.log_total + later[j].log_below(over - high))
+                over = min(float(x - self.early), high - low)
+                if over > 0:
+                    total += (
+                        float(weight) * over * exp((before.log_below(float(a)) if j else 0) + later[j + 1].log_total)
+                    )
+            before = before.then(max(0.0, float(a) - 1), float(b) + 1)
+        return total / exp(later[0].log_total)
+
+
+def random_game(dice: random.Random) -> Game:
+    sites, step, phases, most = dice.choice([(1, 3, 3, 20), (2, 2, 3, 10), (2, 3, 2, 9), (3, 2, 2, 7)])
+    while True:
+        start = dice.randint(1, 2 * step) - ceil(sites * (step - 1) / 2)
+        lows = [start + sum(dice.randint(0, step + 1) for _ in range(j)) for j in range(phases)]
+        windows = [(lows[0], lows[0] + dice.randint(1, 2 * step))]
+        for low in sorted(lows[1:]):
+            windows.append((low, max(windows[-1][1] + dice.randint(0, step + 1), low + 1)))
+        slacks = [Fraction(dice.randint(0, sites * (step - 1)), 2) for _ in range(2)]
+        game = Game(sites, step, tuple(windows), slacks[0], slacks[1])
+        in_order = all(before[0] <= after[0] for before, after in pairwise(windows))
+        if in_order and windows[0][0] + game.half_steps >= game.early and game.ends[-1][1] <= most:
+            return game
+
+
+@pytest.mark.slow
+def test_no_adversary_does_better_than_the_bound() -> None:
+    dice = random.Random(35)  # noqa: S311
+    ratios = []
+    for _ in range(50):
+        game = random_game(dice)
+        best, bound = game.best(), game.bound()
+        assert best <= bound + 1e-12
+        ratios.append(best / bound if bound else 0.0)
+    assert max(ratios) > 0.6  # and the bound is not empty
