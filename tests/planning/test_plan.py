@@ -13,6 +13,7 @@ from countless.schemes.menu import CALIBRATIONS
 NEARLY_HALF, NEARLY_ONE = 0.49999999999999994, 0.9999999999999999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_the_smallest_and_the_largest_requests_have_a_plan(name: str) -> None:
     _, calibrate = CALIBRATIONS[name]

@@ -228,6 +228,7 @@ def test_the_answer_is_constant_inside_a_phase_and_grows_from_one_to_the_next() 
     assert len(estimates) == 30
 
 
+@pytest.mark.slow
 def test_each_lattice_that_the_public_learns_moves_at_once() -> None:
     """With a step so large that it rarely stays where it was (pinned seed)."""
     step = 997

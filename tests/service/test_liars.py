@@ -92,6 +92,7 @@ async def step(table: Any, lines: Lines, kind: str, name: str, argument: Any) ->
         table.host.lost(*lines[name])
 
 
+@pytest.mark.slow
 @given(st.lists(steps, max_size=25))
 def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple[str, str, Any]]) -> None:
     async def run() -> None:
