@@ -14,7 +14,7 @@ from countless.planning.plan import RoundPlan
 from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Dithered
-from countless.schemes.forecast import WINDOW, Watched, deterministic_cost, speaking_sites
+from countless.schemes.forecast import WINDOW, Watched, deterministic_cost, sites_beyond, speaking_sites
 from countless.schemes.lattice import Lattice
 from countless.schemes.sampled import Sampled
 
@@ -186,11 +186,11 @@ def _leaves(case: Case, counts: Counter[int], running: Watched, best: Offer) -> 
     wait = next_start(best.plans, case.total) - case.total
     if _saves(case, counts, running, best, wait):
         return True
-    late = case.total + wait > heard * (Growth(case.alpha).loud - UNHURRIED)
-    burst = heard > SMALL * (case.messages + running.forecast(case, counts, wait))
+    late = sites_beyond(counts, wait, Growth(case.alpha).loud - UNHURRIED)
+    burst = late > SMALL * (case.messages + running.forecast(case, counts, wait))
     gradual = case.unsure <= SMALL * heard
     ripe = best.step * case.total >= case.total + best.events
-    return late and burst and gradual and ripe and _saves(case, counts, running, best, best.events)
+    return burst and gradual and ripe and _saves(case, counts, running, best, best.events)
 
 
 def _saves(case: Case, counts: Counter[int], running: Watched, best: Offer, events: float) -> bool:

@@ -22,6 +22,12 @@ def speaking_sites(counts: Counter[int], events: float) -> float:
     return sum(sites * -expm1(-events * (count + 1) / shown) for count, sites in counts.items())
 
 
+def sites_beyond(counts: Counter[int], events: float, limit: float) -> int:
+    """How many sites will have counted more than `limit` when `events` have happened, in the same shares."""
+    shown = sum((count + 1) * sites for count, sites in counts.items())
+    return sum(sites for count, sites in counts.items() if count + events * (count + 1) / shown > limit)
+
+
 def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> float:
     """Messages of deterministic sites while `events` happen, in the same shares.
 
