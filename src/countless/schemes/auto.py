@@ -141,7 +141,7 @@ class Auto(Scheme):
         if best is None or not (_pays(case, counts, best) if running is None else _leaves(case, counts, running, best)):
             return _stay_deterministic(case, [plans for _, plans in menu], self._asks)
         publisher = best.scheme.publisher(best.plan, best.step, case, dice)
-        slots, budget = best.scheme.slots(best.plan), _budget(case, counts, running)
+        slots, budget = best.scheme.slots(best.plan), _budget(case, counts, running, [plans for _, plans in menu])
         return Opening(best.scheme.name, publisher, slots, best.plan, best.asks, budget)
 
 
@@ -201,16 +201,28 @@ def _saves(case: Case, counts: Counter[int], running: Watched, best: Offer, even
     return saved > 2 * speaking and (burst <= SMALL * case.messages or saved > 2 * SMALL * case.messages)
 
 
-def _budget(case: Case, counts: Counter[int], running: Watched | None) -> Budget:
-    """A little more than deterministic reporting would have had: that much may be spent on telling sites of a round."""
+def _budget(case: Case, counts: Counter[int], running: Watched | None, menu: list[list[Any]]) -> Budget:
+    """A little more than the others would have had: that much may be spent on telling sites of a round."""
     if case.running is not None and case.running.budget is not None:
         return case.running.budget
-    share = COMPETITIVE - CAUTION * case.alpha
+    share, total = COMPETITIVE - CAUTION * case.alpha, max(1, case.total, case.estimate)
     if running is None:
-        return Budget(share * case.total, case.total, share)
-    events = max(1.0, (PATIENCE - 1) * case.total)
-    rate = min(1.0, running.surprise) * deterministic_cost(counts, case.alpha, events) / events
-    return Budget(share * case.messages, case.total, share * rate)
+        return Budget(share * total, total)
+    early = tuple(_early(total, counts, plans, share) for plans in menu)
+    return Budget(share * case.messages, total, running.power, also=early)
+
+
+def _early(total: float, counts: Counter[int], plans: Sequence[RoundPlan], share: float) -> Budget:
+    """The same beside a counter that has run these plans from its first event on, while that is in its first round.
+
+    Every site heard of has reported, been told, and perhaps had to report at once; since then it is at its step.
+    """
+    start = min(map(worth_having_from, plans))
+    step = min(plan.step(start) for plan in plans if worth_having(plan, plan.step(start)))
+    heard = sum(sites for count, sites in counts.items() if count)
+    messages = start + (2 + 1 / step) * heard + (total - start - heard) / step
+    until = _end(plans, start) if total >= start else 0
+    return Budget(share * messages, total, total / step / messages, until)
 
 
 def _stay_deterministic(case: Case, menu: list[list[Any]], asks: bool) -> Opening | Stay:
