@@ -16,7 +16,7 @@ def main(
     seed: int = 1,
 ) -> None:
     print(f"alpha {alpha:.0%}: messages of auto / best of exact, deterministic, dithered, sampled in hindsight,")
-    print(f"at the worst moment, seed {seed}; and the most messages an event that auto ever had (exact: 1)")
+    print(f"at the worst moment, seed {seed}; and the most that auto ever had for each message of exact")
     for sites in fleets:
         for stream in streams:
             start, events = process_time(), share * sites

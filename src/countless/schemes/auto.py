@@ -33,6 +33,7 @@ CAUTION = 0.3  # less this part of alpha: the total, and with it the bill of the
 SMALL = 0.1  # messages all at once are few if they are at most this part of all so far,
 LIGHT = 0.08  # and not worth keeping step with anybody for if one for each site is at most this part
 BURST = 1.1  # asking costs two messages a site at once, telling one: asking must be so much cheaper in the end
+LASTING = 5  # a round lasts for about so many windows of the forecast: so many times as many sites may come in it
 UNHURRIED = 2  # events of each site in which all can be told as the bill allows
 
 
@@ -146,9 +147,11 @@ class Auto(Scheme):
 
 
 def _with_reserve(case: Case) -> Case:
-    """As many sites as came lately may come again: then that needs no other round."""
+    """As many sites as came lately may come again, and again: then that needs no other round."""
     running = _watched(case)
-    return case if running is None else case._replace(sites=max(case.sites, len(case.counts) + 2 * running.newcomers))
+    if running is None:
+        return case
+    return case._replace(sites=max(case.sites, len(case.counts) + LASTING * running.newcomers))
 
 
 def _offers(case: Case, menu: list[tuple[Calibrated[Any], list[Any]]]) -> list[Offer]:
