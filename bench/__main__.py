@@ -21,6 +21,7 @@ LONG = {
     "auto-large": auto.large,
     "auto-coarse": auto.coarse,
     "auto-seeds": auto.seeds,
+    "auto-possible": auto.possible,
     "scaling": scaling.main,
     "frameworks": scaling.frameworks,
 }

@@ -34,7 +34,7 @@ class Thrifty(Plain):
 
     @cached_property
     def purse(self) -> Purse:
-        return Purse(0, 0, 0)
+        return Purse(0, 1)
 
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         opening = super().open(case, dice)
@@ -46,7 +46,7 @@ class Miser(PlainDithered):
 
     def open(self, case: Case, dice: Dice) -> Opening | Stay:
         opening = super().open(case, dice)
-        return replace(opening, budget=Budget(0, 0, 0)) if isinstance(opening, Opening) else opening
+        return replace(opening, budget=Budget(0, 1)) if isinstance(opening, Opening) else opening
 
 
 class Quiet(Thrifty):
@@ -124,13 +124,51 @@ def test_the_bill_that_the_budget_is_shown() -> None:
     scheme.purse.is_open = True
     made.receive(C, report(3, 3))
     made.receive(A, report(7, 7))
-    # Each time what was heard and sent, and two more: to tell the site, and for what it may have to say at once.
-    assert scheme.purse.asked == [(6, 10), (7, 11), (8, 12), (10, 12)]
+    # Each time what was heard and sent, and two more: to tell the site, and for what it may have to say at once. The
+    # last two are for those that had to wait; A has been told when it speaks again, so nobody asks.
+    assert scheme.purse.asked == [(6, 10), (7, 11), (8, 12), (9, 12), (10, 12)]
 
 
 def test_a_budget_grows_with_the_total() -> None:
-    budget = Budget(messages=100, total=80, rate=0.5)
-    assert [budget.allows(110, total) for total in (80, 99, 100)] == [False, False, True]
+    budget = Budget(messages=100, total=80, power=0.5)
+    assert [budget.allows(110, total) for total in (80, 96, 97)] == [False, False, True]
+
+
+def test_a_budget_may_end_and_be_one_of_several() -> None:
+    brief = Budget(messages=50, total=80, until=90)
+    assert [brief.allows(60, total) for total in (80, 89, 90)] == [False, False, True]
+    both = Budget(messages=100, total=80, also=(brief,))
+    assert [both.allows(60, total) for total in (80, 89, 90)] == [False, False, True]
+    assert not both.allows(120, 90)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "lattice", "blocks"])
+def test_who_spoke_when_there_was_no_money_is_told_when_there_is(kind: str) -> None:
+    scheme = Thrifty(kind, step=5)
+    made = in_round_one(scheme)
+    made.receive(A, report(6, 6))
+    made.receive(B, report(4, 4))
+    scheme.purse.is_open = True
+    outbox = made.receive(C, report(3, 3))
+    # From the count that is known of each: C has just said one more, which it looks at again with its new pace.
+    assert {(address, message.since) for address, message in outbox if isinstance(message, Repace)} == {
+        (C, 2),
+        (B, 4),
+        (A, 6),
+    }
+    assert made.receive(A, report(7, 7)) == []  # it was on its way: the new pace will say what of it counts
+    assert made.known_total == 12
+
+
+def test_who_has_left_or_is_silent_is_not_told() -> None:
+    scheme = Thrifty("sampled", step=5)
+    made = in_round_one(scheme)
+    made.receive(A, report(6, 6))
+    made.receive(B, report(4, 4))
+    made.leave(A, Snapshot(COUNTER, 0, 6))
+    made.silence(B)
+    scheme.purse.is_open = True
+    assert [address for address, _ in made.receive(C, report(3, 3))] == [C]
 
 
 def test_joins_departures_and_restarts_of_sites_that_were_not_told() -> None:

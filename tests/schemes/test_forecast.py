@@ -7,7 +7,7 @@ import pytest
 from countless.core.ledger import Entry
 from countless.core.messages import Address
 from countless.core.publisher import Case
-from countless.schemes.forecast import MOST_SURPRISE, Watched, deterministic_cost, speaking_sites
+from countless.schemes.forecast import MOST_SURPRISE, WINDOW, Watched, deterministic_cost, sites_beyond, speaking_sites
 
 
 def case(total: int, messages: int, sites: int = 10) -> Case:
@@ -41,9 +41,36 @@ def test_a_forecast_is_corrected_by_what_came(came: float, correction: float) ->
     watched.look(case(10, 10), Counter([1] * 10))
     counts = Counter([4] * 10)
     watched.look(case(40, 10 + round(came * 4) // 4), counts)
-    plain = deterministic_cost(counts, 0.1, 100)
-    expected = min(100.0, correction * plain)
-    assert watched.forecast(case(40, 0), counts, 100) == pytest.approx(expected, rel=0.05)
+    window = (WINDOW - 1) * 40
+    expected = min(window, correction * deterministic_cost(counts, 0.1, window))
+    assert watched.forecast(case(40, 0), counts, window) == pytest.approx(expected, rel=0.05)
+
+
+def test_who_is_surprised_expects_as_much_again_in_each_window() -> None:
+    watched = Watched(0.1, until=50)
+    watched.look(case(100, 100), Counter([10] * 10))
+    watched.look(case(200, 200), Counter([20] * 10))
+    counts, surprise = Counter([20] * 10), watched.surprise
+    watched.surprise = 1.1
+    for windows in (1, 2, 3):
+        events = (WINDOW**windows - 1) * 200
+        plain = deterministic_cost(counts, 0.1, events)
+        assert watched.forecast(case(200, 0), counts, events) == pytest.approx(1.1**windows * plain)
+    assert surprise > 1
+
+
+def test_by_which_power_of_the_total_the_messages_grow() -> None:
+    watched = Watched(0.1, until=50)
+    watched.look(case(100, 100), Counter([10] * 10))
+    watched.look(case(400, 200), Counter([40] * 10))
+    assert watched.power == pytest.approx(0.5)
+    watched.look(case(800, 800), Counter([80] * 10))
+    assert watched.power == 1.0  # never more than a message for each event
+
+
+def test_sites_that_will_have_counted_so_much() -> None:
+    counts = Counter({9: 2, 1: 5, 0: 5})  # shares of 10, 2 and 1, of 35
+    assert [sites_beyond(counts, 35, limit) for limit in (0.5, 1.0, 2.9, 3.0, 18.9, 19.0)] == [12, 7, 7, 2, 2, 0]
 
 
 def test_newcomers_are_those_of_the_last_look() -> None:

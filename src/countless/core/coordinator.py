@@ -245,13 +245,23 @@ class Coordinator(Rounds):
         if entry.told or not entry.present:
             return []
         if entry.assumed or message.count >= entry.loud or self._affords_telling():
-            return self._tell(entry)
+            return self._tell(entry) + self._tell_waiting()
+        self._waiting[entry] = None
         return self._overhear(entry, message.count)
 
     def _affords_telling(self) -> bool:
         # Two messages: the site may have to report at once. While others are still asked, nobody is told.
         budget = self._opening.budget
         return not self._pending and (budget is None or budget.allows(self._messages + 2, self._publisher.estimate))
+
+    def _tell_waiting(self) -> Outbox:
+        """Those who spoke when there was no money, as soon as there is: every event they report costs a message."""
+        outbox: Outbox = []
+        while self._waiting and self._affords_telling():
+            entry, _ = self._waiting.popitem()
+            if entry.present and not (entry.told or entry.silent):
+                outbox += self._tell(entry)
+        return outbox
 
     def _overhear(self, entry: Entry, count: int) -> Outbox:
         """A site that was not told of this round has counted: as before, its count is known to the last event."""

@@ -100,13 +100,17 @@ class Counting(Publisher):
 class Budget(NamedTuple):
     """How many messages there may be in all, as the total grows, before another site is told of the round."""
 
-    messages: float
+    messages: float  # when the total is `total`
     total: float
-    rate: float  # so many more for each event beyond `total`
+    power: float = 1.0  # of the total, by which they grow
+    until: float = inf  # the total from which on this is no limit any more
+    also: tuple["Budget", ...] = ()  # others to keep to
 
     def allows(self, messages: int, total: float) -> bool:
         """Whether `messages` in all are within it when the total is about `total`."""
-        return messages <= self.messages + self.rate * (total - self.total)
+        if total < self.until and messages > self.messages * (total / self.total) ** self.power:
+            return False
+        return all(budget.allows(messages, total) for budget in self.also)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Rounds:
         self._pending = 0  # sites that owe a Snapshot
         self._joined = 0  # sites that came during this round
         self._planned_for = 0  # the total that the round's plan counts on
+        self._waiting: dict[Entry, None] = {}  # sites that spoke when the budget did not allow to tell them
         self._messages = ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
 
     def _set(self, opening: Opening) -> None:
@@ -118,6 +119,7 @@ class Rounds:
         ask, loud = opening.asks or self._pending > 0, self._publisher.loud
         self.round += 1
         self._joined = 0
+        self._waiting.clear()
         self._set(opening)
         self._ledger.settle()
         counter, number, pace_of = self.counter, self.round, opening.publisher.pace

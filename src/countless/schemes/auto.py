@@ -14,7 +14,7 @@ from countless.planning.plan import RoundPlan
 from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Dithered
-from countless.schemes.forecast import WINDOW, Watched, deterministic_cost, speaking_sites
+from countless.schemes.forecast import WINDOW, Watched, deterministic_cost, sites_beyond, speaking_sites
 from countless.schemes.lattice import Lattice
 from countless.schemes.sampled import Sampled
 
@@ -33,6 +33,7 @@ CAUTION = 0.3  # less this part of alpha: the total, and with it the bill of the
 SMALL = 0.1  # messages all at once are few if they are at most this part of all so far,
 LIGHT = 0.08  # and not worth keeping step with anybody for if one for each site is at most this part
 BURST = 1.1  # asking costs two messages a site at once, telling one: asking must be so much cheaper in the end
+LASTING = 5  # a round lasts for about so many windows of the forecast: so many times as many sites may come in it
 UNHURRIED = 2  # events of each site in which all can be told as the bill allows
 
 
@@ -141,14 +142,16 @@ class Auto(Scheme):
         if best is None or not (_pays(case, counts, best) if running is None else _leaves(case, counts, running, best)):
             return _stay_deterministic(case, [plans for _, plans in menu], self._asks)
         publisher = best.scheme.publisher(best.plan, best.step, case, dice)
-        slots, budget = best.scheme.slots(best.plan), _budget(case, counts, running)
+        slots, budget = best.scheme.slots(best.plan), _budget(case, counts, running, [plans for _, plans in menu])
         return Opening(best.scheme.name, publisher, slots, best.plan, best.asks, budget)
 
 
 def _with_reserve(case: Case) -> Case:
-    """As many sites as came lately may come again: then that needs no other round."""
+    """As many sites as came lately may come again, and again: then that needs no other round."""
     running = _watched(case)
-    return case if running is None else case._replace(sites=max(case.sites, len(case.counts) + 2 * running.newcomers))
+    if running is None:
+        return case
+    return case._replace(sites=max(case.sites, len(case.counts) + LASTING * running.newcomers))
 
 
 def _offers(case: Case, menu: list[tuple[Calibrated[Any], list[Any]]]) -> list[Offer]:
@@ -186,11 +189,11 @@ def _leaves(case: Case, counts: Counter[int], running: Watched, best: Offer) -> 
     wait = next_start(best.plans, case.total) - case.total
     if _saves(case, counts, running, best, wait):
         return True
-    late = case.total + wait > heard * (Growth(case.alpha).loud - UNHURRIED)
-    burst = heard > SMALL * (case.messages + running.forecast(case, counts, wait))
+    late = sites_beyond(counts, wait, Growth(case.alpha).loud - UNHURRIED)
+    burst = late > SMALL * (case.messages + running.forecast(case, counts, wait))
     gradual = case.unsure <= SMALL * heard
     ripe = best.step * case.total >= case.total + best.events
-    return late and burst and gradual and ripe and _saves(case, counts, running, best, best.events)
+    return burst and gradual and ripe and _saves(case, counts, running, best, best.events)
 
 
 def _saves(case: Case, counts: Counter[int], running: Watched, best: Offer, events: float) -> bool:
@@ -201,16 +204,28 @@ def _saves(case: Case, counts: Counter[int], running: Watched, best: Offer, even
     return saved > 2 * speaking and (burst <= SMALL * case.messages or saved > 2 * SMALL * case.messages)
 
 
-def _budget(case: Case, counts: Counter[int], running: Watched | None) -> Budget:
-    """A little more than deterministic reporting would have had: that much may be spent on telling sites of a round."""
+def _budget(case: Case, counts: Counter[int], running: Watched | None, menu: list[list[Any]]) -> Budget:
+    """A little more than the others would have had: that much may be spent on telling sites of a round."""
     if case.running is not None and case.running.budget is not None:
         return case.running.budget
-    share = COMPETITIVE - CAUTION * case.alpha
+    share, total = COMPETITIVE - CAUTION * case.alpha, max(1, case.total, case.estimate)
     if running is None:
-        return Budget(share * case.total, case.total, share)
-    events = max(1.0, (PATIENCE - 1) * case.total)
-    rate = min(1.0, running.surprise) * deterministic_cost(counts, case.alpha, events) / events
-    return Budget(share * case.messages, case.total, share * rate)
+        return Budget(share * total, total)
+    early = tuple(_early(total, counts, plans, share) for plans in menu)
+    return Budget(share * case.messages, total, running.power, also=early)
+
+
+def _early(total: float, counts: Counter[int], plans: Sequence[RoundPlan], share: float) -> Budget:
+    """The same beside a counter that has run these plans from its first event on, while that is in its first round.
+
+    Every site heard of has reported, been told, and perhaps had to report at once; since then it is at its step.
+    """
+    start = min(map(worth_having_from, plans))
+    step = min(plan.step(start) for plan in plans if worth_having(plan, plan.step(start)))
+    heard = sum(sites for count, sites in counts.items() if count)
+    messages = start + (2 + 1 / step) * heard + (total - start - heard) / step
+    until = _end(plans, start) if total >= start else 0
+    return Budget(share * messages, total, total / step / messages, until)
 
 
 def _stay_deterministic(case: Case, menu: list[list[Any]], asks: bool) -> Opening | Stay:

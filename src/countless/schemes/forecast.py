@@ -5,7 +5,7 @@ spot wanders or sites wake up one after the other; so the forecast is compared w
 """
 
 from collections import Counter
-from math import expm1, log, sqrt
+from math import expm1, log, log1p, sqrt
 
 from countless.core.ledger import Entry
 from countless.core.paces import Growth
@@ -20,6 +20,12 @@ def speaking_sites(counts: Counter[int], events: float) -> float:
     """How many sites will count something while `events` happen: a site's share is what it has shown, and one more."""
     shown = sum((count + 1) * sites for count, sites in counts.items())
     return sum(sites * -expm1(-events * (count + 1) / shown) for count, sites in counts.items())
+
+
+def sites_beyond(counts: Counter[int], events: float, limit: float) -> int:
+    """How many sites will have counted more than `limit` when `events` have happened, in the same shares."""
+    shown = sum((count + 1) * sites for count, sites in counts.items())
+    return sum(sites for count, sites in counts.items() if count + events * (count + 1) / shown > limit)
 
 
 def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> float:
@@ -45,6 +51,7 @@ class Watched(Growing):
         self._last: tuple[int, int, float] | None = None  # total, messages and forecast per event at the last look
         self._joins = 0
         self.surprise = 1.0  # messages that came lately, for each that was forecast
+        self.power = 1.0  # of the total, by which the messages grew lately
         self.newcomers = 0  # sites that came lately
 
     def join(self, entry: Entry) -> None:
@@ -60,6 +67,7 @@ class Watched(Growing):
                 return
             expected = forecast * (case.total - total)
             self.surprise = (case.messages - messages) / expected if expected else 1.0  # none where no site was left
+            self.power = min(1.0, log(case.messages / messages) / log(case.total / total))
             self.newcomers = self._joins
         self._joins = 0
         events = max(1.0, (WINDOW - 1) * case.total)
@@ -68,7 +76,9 @@ class Watched(Growing):
     def forecast(self, case: Case, counts: Counter[int], events: float) -> float:
         """Messages while `events` happen: what the counts say, corrected.
 
-        More than was forecast is believed, within limits. Less is believed by half: sites may be about to wake up.
+        More than was forecast is believed, within limits, and as much again for each window ahead: other sites are busy
+        every time. Less is believed by half: sites may be about to wake up.
         """
-        correction = min(MOST_SURPRISE, self.surprise) if self.surprise > 1 else sqrt(self.surprise)
+        windows = log1p(events / case.total) / log(WINDOW)
+        correction = min(MOST_SURPRISE, self.surprise**windows) if self.surprise > 1 else sqrt(self.surprise)
         return min(events, correction * deterministic_cost(counts, case.alpha, events))
