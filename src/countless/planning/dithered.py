@@ -56,6 +56,10 @@ class DitheredPlan:
     phases: tuple[Phase, ...]
     reasons: tuple[Reason, ...]
 
+    def __hash__(self) -> int:
+        """Of what tells plans apart: hashing hundreds of phases each time one is looked up would take long."""
+        return hash((self.sites, self.alpha, self.eta, self.allowance))
+
     @property
     def scheme(self) -> str:
         """Name of the scheme this plan is for."""
