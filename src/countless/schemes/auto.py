@@ -199,12 +199,15 @@ def _leaves(case: Case, counts: Counter[int], running: Watched, best: Offer) -> 
 def _saves(case: Case, counts: Counter[int], running: Watched, best: Offer, events: float) -> bool:
     """Whether such a round saves messages over so many events, with two more for each site that speaks, for its end.
 
-    And whether its start, which comes all at once, is little beside the bill so far.
+    And whether its start, which comes all at once, is little beside the bill so far, or the bill would double without
+    it. Told sites reply if there is a point behind them; a deterministic site is, on average, alpha of its count ahead.
     """
-    speaking, burst = speaking_sites(counts, events), (1 + best.asks) * case.unsure
+    speaking = speaking_sites(counts, events)
+    replies = case.unsure if best.asks else min(case.unsure, case.alpha * case.total / best.step)
+    burst = case.unsure + replies
     cost = burst + (1 + 1 / best.step) * max(0.0, speaking - case.unsure) + events / best.step
     saved = running.forecast(case, counts, events) - cost
-    return saved > 2 * speaking and burst <= SMALL * case.messages
+    return saved > 2 * speaking and (burst <= SMALL * case.messages or saved > case.messages)
 
 
 def _budget(case: Case, counts: Counter[int], running: Watched | None, menu: list[list[Any]]) -> Budget:
