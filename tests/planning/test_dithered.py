@@ -171,12 +171,13 @@ def test_extreme_dice_give_the_corners() -> None:
 
 
 def test_thresholds_are_uniform_on_the_polytope() -> None:
-    """Against rejection from the box, on a shape where a third of the box is rejected.
+    """Against rejection from the box, on a shape where half of the box is rejected: sorting it would not do.
 
-    4,000 draws; the three means are compared to 7 standard errors: false alarm below 1e-10.
+    4,000 draws; the four means are compared to 7 standard errors: false alarm below 1e-10. Independent thresholds, sorted,
+    are 12 standard errors off.
     """
     dice = random.Random(34)  # noqa: S311
-    shape = Shape((30.0, 5.0, 6.0), (9.0, 8.0, 7.0))
+    shape = Shape((30.0, 2.0, 2.0), (9.0, 8.0, 7.0))
     allowance, phases = settle(50, 0.1, 0.1, shape)
     plan = DitheredPlan(50, 0.1, 0.1, allowance, phases, ())
     ends = [phase.position + phase.length for phase in phases]
@@ -190,7 +191,7 @@ def test_thresholds_are_uniform_on_the_polytope() -> None:
     functions: tuple[Callable[[Sequence[float]], float], ...] = (
         lambda t: t[0] - ends[0],
         lambda t: t[1] - t[0],
-        lambda t: (t[2] - t[1] - 6) ** 2,
+        lambda t: (t[2] - t[1] - 2) ** 2,
         lambda t: (t[0] - ends[0]) * (t[2] - ends[2]),
     )
     for function in functions:

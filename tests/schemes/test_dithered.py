@@ -13,7 +13,8 @@ from countless.core.messages import Address, Repace, Report
 from countless.core.site import Site
 from countless.planning.dithered import DitheredPlan
 from countless.randomness import SeededDice
-from countless.schemes.dithered import Phases
+from countless.schemes.dithered import Phases, _fraction
+from support.dice import ScriptedDice
 from support.plans import dithered_plan
 
 HITS = "hits"
@@ -27,7 +28,8 @@ class Reference:
         offsets, thresholds = dice.split("offsets"), dice.split("thresholds")
         self.plan, self.step = plan, step
         self.offsets = [offsets.below(step) for _ in range(plan.sites)]
-        self.thetas = plan.thresholds([thresholds.fraction() for _ in plan.phases])
+        finer = thresholds.split("finer")
+        self.thetas = plan.thresholds([thresholds.fraction() + finer.fraction() / 2**53 for _ in plan.phases])
         self.bases = [0] * plan.sites
         self.counts = [0] * plan.sites
         self.total = 0
@@ -246,8 +248,11 @@ def test_each_lattice_that_the_public_learns_moves_at_once() -> None:
 
 
 def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
-    """A float knows a threshold to a few events of such a step, and an offset must not show it."""
-    step, plan = 10**12, dithered_plan(SLOTS, phases=30)
+    """A float knows a threshold to a few events of such a step, and an offset must not show it.
+
+    The windows are but eight grains wide: many thresholds share one, and are in order all the same.
+    """
+    step, plan = 10**12, dithered_plan(SLOTS, phases=30, length=1e-4, dither=2e-3)
     publisher, dice = Phases(plan, step, SeededDice(4)), SeededDice(4).split("thresholds")
     goals = publisher._goals
     thresholds = plan.thresholds([dice.fraction() for _ in plan.phases])
@@ -257,6 +262,13 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
     assert all(abs(move) <= plan.grain * step for move in moves)
     assert min(moves) < -plan.grain * step / 4
     assert max(moves) > plan.grain * step / 4
+
+
+def test_a_small_die_has_as_many_digits_as_a_large_one() -> None:
+    """Where the law of a threshold is thin, the fractions below 2^-40 may decide about many grains."""
+    assert _fraction(ScriptedDice([250]), ScriptedDice([500])) == 0.25 + 2.0**-54
+    assert _fraction(ScriptedDice([0, 0, 250]), ScriptedDice([500])) == 2.0**-106 * (0.25 + 2.0**-54)
+    assert _fraction(ScriptedDice([1000]), ScriptedDice([999])) < 1
 
 
 def test_thresholds_in_one_place_end_their_phases_at_once() -> None:
