@@ -173,8 +173,8 @@ def test_extreme_dice_give_the_corners() -> None:
 def test_thresholds_are_uniform_on_the_polytope() -> None:
     """Against rejection from the box, on a shape where half of the box is rejected: sorting it would not do.
 
-    4,000 draws; the four means are compared to 7 standard errors: false alarm below 1e-10. Independent thresholds, sorted,
-    are 12 standard errors off.
+    4,000 draws; the four means are compared to 7 standard errors: false alarm below 1e-10. Independent ones,
+    sorted, are 12 standard errors off.
     """
     dice = random.Random(34)  # noqa: S311
     shape = Shape((30.0, 2.0, 2.0), (9.0, 8.0, 7.0))

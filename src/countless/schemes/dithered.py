@@ -126,7 +126,7 @@ def _goals(plan: DitheredPlan, step: int, dice: Dice) -> list[int]:
 def _fraction(dice: Dice, finer: Dice) -> float:
     """Uniform on [0, 1), with all the digits of a float however small it is.
 
-    The law of a threshold may be thin at its lower end. There the multiples of 2^-53 are many grains apart.
+    The law of a threshold may be thin at its lower end. There neighbouring multiples of 2^-53 may be many grains apart.
     """
     unit = 1.0
     while not (coarse := dice.fraction()):
