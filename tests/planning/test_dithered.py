@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import inf, isclose, log
+from math import exp, inf, isclose, log
 
 import pytest
 
@@ -221,6 +221,18 @@ def test_the_tangent_is_above_the_volume_of_later_thresholds() -> None:
             volume = LaterThresholds(above).log_volume - later.log_volume
             assert volume <= weight + slope * u + 1e-9
             assert u > 0.1 or isclose(volume, weight + slope * u, abs_tol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sites", "alpha"), [(64, 0.01), (300, 0.01), (979, 0.000314), (1000, 0.49)])
+def test_no_two_thresholds_crowd_into_a_grain(sites: int, alpha: float) -> None:
+    """Section 4, drawing thresholds: the next threshold's density, twice a grain of it, is well below 0.01 nats."""
+    plan = plan_dithered(sites, alpha, 1e-4)
+    windows = threshold_windows(tuple(p.length for p in plan.phases), tuple(p.dither for p in plan.phases))
+    later = LaterThresholds(windows)
+    densities = [later.tangent(j, windows[j - 1][1])[1] for j in range(1, len(windows))]
+    densities += [exp(later.log_share(j + 1) - later.log_share(j)) for j in range(1, len(windows))]
+    assert 2 * max(densities) * plan.grain < 0.004
 
 
 @pytest.mark.parametrize("dice", [[], [0.5] * 3, [1.0] * 64, [-0.1] * 64])
