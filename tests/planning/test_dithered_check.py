@@ -98,6 +98,15 @@ def test_all_slacks_smaller_are_refused() -> None:
     refused(rebuilt(GOOD, smaller), "transcripts x density x tails <= risk")
 
 
+@pytest.mark.parametrize("name", ["slack_early", "slack_late"])
+def test_slacks_without_their_grain_are_refused(name: str) -> None:
+    without: list[Phase] = []
+    for phase in GOOD.phases:
+        changes: dict[str, Any] = {name: getattr(phase, name) - 0.75 * GOOD.grain}
+        without.append(replace(phase, **changes))
+    refused(rebuilt(GOOD, without), "transcripts x density x tails <= risk")
+
+
 def test_a_wider_dither_is_refused() -> None:
     wider = [replace(phase, dither=phase.dither * (1 + NUDGE)) for phase in GOOD.phases]
     refused(rebuilt(GOOD, wider), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")

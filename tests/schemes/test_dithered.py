@@ -1,7 +1,8 @@
-"""`dithered` beside a slow reference: every event one at a time, B as a sum of fractions, straight from SPEC 3.3."""
+"""`dithered` beside a slow reference: one lattice point at a time, B as a sum of fractions, straight from SPEC 3.3."""
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import ceil, floor
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,8 @@ from countless.core.messages import Address, Repace, Report
 from countless.core.site import Site
 from countless.planning.dithered import DitheredPlan
 from countless.randomness import SeededDice
-from countless.schemes.dithered import Phases
+from countless.schemes.dithered import Phases, _fraction
+from support.dice import ScriptedDice
 from support.plans import dithered_plan
 
 HITS = "hits"
@@ -27,11 +29,22 @@ class Reference:
         offsets, thresholds = dice.split("offsets"), dice.split("thresholds")
         self.plan, self.step = plan, step
         self.offsets = [offsets.below(step) for _ in range(plan.sites)]
-        self.thetas = plan.thresholds([thresholds.fraction() for _ in plan.phases])
+        finer = thresholds.split("finer")
+        drawn = plan.thresholds([thresholds.fraction() + finer.fraction() / 2**53 for _ in plan.phases])
+        self.thetas = self.with_fresh_digits([Fraction(theta) for theta in drawn], thresholds)
         self.bases = [0] * plan.sites
         self.counts = [0] * plan.sites
         self.total = 0
         self.phase = 0
+
+    def with_fresh_digits(self, drawn: list[Fraction], dice: SeededDice) -> list[Fraction]:
+        """Where a grain has several values of B, another one of the same block of them."""
+        grain = int(self.step * self.plan.grain)
+        if grain < 2:
+            return drawn
+        lowest = Fraction(self.plan.sites * (self.step - 1), 2)  # B in events, when all last points add up to 0
+        blocks = [ceil(theta * self.step - lowest) // grain for theta in drawn]
+        return sorted((block * grain + dice.below(grain) + lowest) / self.step for block in blocks)
 
     def join(self, slot: int, count: int) -> None:
         """The slot's offset, shifted to the newcomer's count."""
@@ -40,29 +53,27 @@ class Reference:
         self.total += count
 
     def last_point(self, slot: int) -> int:
-        point = self.counts[slot]
-        while point % self.step != self.offsets[slot]:
-            point -= 1
-        return point
+        return self.counts[slot] - (self.counts[slot] - self.offsets[slot]) % self.step
 
     def B(self) -> Fraction:  # noqa: N802 - the letter of the proof
         estimates = [self.last_point(slot) + Fraction(self.step - 1, 2) for slot in range(self.plan.sites)]
         return (sum(estimates, Fraction(0)) - sum(self.bases)) / self.step
 
-    def event(self, slot: int) -> None:
-        self.counts[slot] += 1
-        if self.counts[slot] % self.step != self.offsets[slot] or self.over:
-            return
-        if self.B() >= self.theta:
-            lowest = self.counts[slot] - self.step + 1
-            while self.offsets[slot] != lowest % self.step and self.B() - Fraction(1, self.step) >= self.theta:
-                self.offsets[slot] = (self.offsets[slot] - 1) % self.step  # one event down, B with it
-            while not self.over and self.B() >= self.theta:
-                self.phase += 1
+    def add(self, slot: int, n: int) -> None:
+        """Event after event; those between two lattice points do nothing, and are skipped."""
+        end = self.counts[slot] + n
+        while not self.over and (point := self.last_point(slot) + self.step) <= end:
+            self.counts[slot] = point
+            if self.B() >= self.theta:
+                above = floor((self.B() - self.theta) * self.step)
+                self.offsets[slot] = (self.offsets[slot] - min(above, self.step - 1)) % self.step
+                while not self.over and self.B() >= self.theta:
+                    self.phase += 1
+        self.counts[slot] = end
 
     @property
     def theta(self) -> Fraction:
-        return Fraction(self.thetas[self.phase])
+        return self.thetas[self.phase]
 
     @property
     def over(self) -> bool:
@@ -113,8 +124,7 @@ class Round:
         assert self.publisher.leave(entry, before) is None
 
     def add(self, slot: int, n: int) -> None:
-        for _ in range(n):
-            self.reference.event(slot)
+        self.reference.add(slot, n)
         messages = self.sites[slot].add(n)
         while messages and not self.over:
             [report] = messages
@@ -157,12 +167,20 @@ moves = st.lists(
 )
 
 
-@given(moves, st.integers(1, 12), st.integers(0, 10**6), st.lists(st.integers(0, 30), min_size=1, max_size=3))
+@given(
+    moves,
+    st.one_of(st.integers(1, 12), st.sampled_from([8_192, 30_000, 2**60])),
+    st.sampled_from([(2.5, 1.2), (0.8, 3.0), (0.1, 0.2)]),  # apart; mixed; many in one place
+    st.integers(0, 10**6),
+    st.lists(st.integers(0, 30), min_size=1, max_size=3),
+)
 def test_the_clever_way_is_the_slow_way(
-    moves: list[tuple[str, int, int]], step: int, seed: int, bases: list[int]
+    moves: list[tuple[str, int, int]], step: int, shape: tuple[float, float], seed: int, bases: list[int]
 ) -> None:
     """Phases, offsets, B and answers agree after every batch, whoever joins and leaves."""
-    played = Round(dithered_plan(SLOTS, phases=8, length=2.5, dither=1.2), step, seed, bases)
+    length, dither = shape
+    played = Round(dithered_plan(SLOTS, phases=8, length=length, dither=dither), step, seed, bases)
+    unit = max(1, step // 12)  # for batches as long, in steps, as with small ones
     played.check()
     for move, number, n in moves:
         present = [slot for slot, entry in enumerate(played.entries) if entry.present]
@@ -171,7 +189,7 @@ def test_the_clever_way_is_the_slow_way(
         elif move == "leave" and len(present) > 1:
             played.leave(present[number % len(present)])
         elif move == "add":
-            played.add(present[number % len(present)], n)
+            played.add(present[number % len(present)], n * unit - number % unit)
         played.check()
         if played.over:
             break
@@ -247,8 +265,11 @@ def test_each_lattice_that_the_public_learns_moves_at_once() -> None:
 
 
 def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
-    """A float knows a threshold to a few events of such a step, and an offset must not show it."""
-    step, plan = 10**12, dithered_plan(SLOTS, phases=30)
+    """A float knows a threshold to a few events of such a step, and an offset must not show it.
+
+    The windows are but eight grains wide: many thresholds share one, and are in order all the same.
+    """
+    step, plan = 10**12, dithered_plan(SLOTS, phases=30, length=1e-4, dither=2e-3)
     publisher, dice = Phases(plan, step, SeededDice(4)), SeededDice(4).split("thresholds")
     goals = publisher._goals
     thresholds = plan.thresholds([dice.fraction() for _ in plan.phases])
@@ -258,6 +279,13 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
     assert all(abs(move) <= plan.grain * step for move in moves)
     assert min(moves) < -plan.grain * step / 4
     assert max(moves) > plan.grain * step / 4
+
+
+def test_a_small_die_has_as_many_digits_as_a_large_one() -> None:
+    """Where the law of a threshold is thin, the fractions below 2^-40 may decide about many grains."""
+    assert _fraction(ScriptedDice([250]), ScriptedDice([500])) == 0.25 + 2.0**-54
+    assert _fraction(ScriptedDice([0, 0, 250]), ScriptedDice([500])) == 2.0**-106 * (0.25 + 2.0**-54)
+    assert _fraction(ScriptedDice([1000]), ScriptedDice([999])) < 1
 
 
 def test_thresholds_in_one_place_end_their_phases_at_once() -> None:

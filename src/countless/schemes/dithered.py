@@ -12,6 +12,8 @@ from countless.planning.dithered import DitheredPlan, plan_dithered
 from countless.schemes.calibrated import Calibrated
 from countless.schemes.lattices import Lattices
 
+_UNIT = 2.0**-53  # of the dice's fractions
+
 
 class Phases(Publisher):
     """One public answer for each phase; a phase ends when the hidden sum passes its secret threshold.
@@ -113,11 +115,23 @@ def _goals(plan: DitheredPlan, step: int, dice: Dice) -> list[int]:
     """
     goals = []
     grain = max(1, int(step * plan.grain))
-    for threshold in plan.thresholds([dice.fraction() for _ in plan.phases]):
+    finer = dice.split("finer")
+    for threshold in plan.thresholds([_fraction(dice, finer) for _ in plan.phases]):
         over, unit = threshold.as_integer_ratio()
         goal = -((plan.sites * (step - 1) * unit - 2 * over * step) // (2 * unit))
         goals.append(goal - goal % grain + dice.below(grain))
     return sorted(goals)
+
+
+def _fraction(dice: Dice, finer: Dice) -> float:
+    """Uniform on [0, 1), with all the digits of a float however small it is.
+
+    The law of a threshold may be thin at its lower end. There neighbouring multiples of 2^-53 may be many grains apart.
+    """
+    unit = 1.0
+    while not (coarse := dice.fraction()):
+        unit *= _UNIT
+    return min(unit * (coarse + _UNIT * finer.fraction()), 1 - _UNIT)
 
 
 class Dithered(Calibrated[DitheredPlan]):
