@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from countless.core.messages import Report
+from countless.service.nats_store import Deposed
+from countless.service.post import Post
 from countless.service.store import Changes, Store
 from countless.transports.frames import DownItem, Hello, Join, Sync, Synced
 from support.service import Bench, FakeLine, bench
@@ -124,5 +126,24 @@ def test_a_newcomer_waits_for_the_disk_and_no_longer() -> None:
             await table.host.settled()
             told: list[DownItem] = second.got
             assert len(told) == 1
+
+    play(story())
+
+
+class TakenStore(Store):
+    """Another coordinator has taken over what is kept here."""
+
+    def save(self, changes: Changes) -> None:
+        raise Deposed("taken over")
+
+
+def test_who_was_deposed_is_told_so_by_its_name() -> None:
+    """A shard that goes to another coordinator is no fault of this one: its owner must recognise the error."""
+
+    async def story() -> None:
+        post = Post(TakenStore(None), {})
+        post.prune(0)
+        with pytest.raises(Deposed):
+            await post.run()
 
     play(story())

@@ -104,9 +104,12 @@ class Post:
 
     async def run(self) -> None:
         """Save and send, until cancelled. A round that starts is thousands of frames: the next save need not wait."""
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._save_all())
-            both.create_task(self._send_all())
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._save_all())
+                both.create_task(self._send_all())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # itself, not in a group: the owner tells a Deposed from a bug
 
     async def _save_all(self) -> None:
         loop, rested = asyncio.get_running_loop(), 0.0
