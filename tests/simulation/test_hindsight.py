@@ -3,9 +3,12 @@
 import pytest
 
 from countless.simulation.hindsight import regret
+from countless.simulation.world import World
+from support import streams as conformance
 
 pytestmark = pytest.mark.slow
 
+SINGLE = ("deterministic", "dithered", "sampled")
 STREAMS = ("uniform", "zipf", "single", "hot_spots", "bursts")
 
 
@@ -75,3 +78,17 @@ def test_a_forecast_that_is_wrong_is_corrected() -> None:
     found = regret("hot_spots", 1_000, 100_000, alpha=0.02)
     assert found.ratio <= 1.1
     assert found.messages["auto"] < 0.8 * found.messages["deterministic"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", conformance.STREAMS)
+@pytest.mark.parametrize(("sites", "events"), [(1, 2_000), (10, 4_000), (100, 20_000), (1_000, 25_000)])
+def test_the_streams_of_the_conformance_suite(sites: int, events: int, stream: str) -> None:
+    """Event by event through the real sites and the real coordinator, at every event."""
+    arrivals = list(conformance.stream_named(stream, sites, events, seed=1))
+    worlds = [World(name, range(sites), alpha=0.01, delta=0.05, seed=1) for name in ("auto", *SINGLE)]
+    for exact, (site, n) in enumerate(arrivals, 1):
+        for world in worlds:
+            world.add(site, n)
+        auto, *single = (world.messages.total for world in worlds)
+        assert auto <= 1.1 * min(exact, *single)
