@@ -303,3 +303,12 @@ def test_the_attack_is_played_stopped_and_searched(tab: Window, server: Server) 
     expect(ours).to_contain_text("Inside its band")
     page.get_by_role("button", name="Again").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_a_chart_that_has_not_followed_a_narrower_window_does_not_push_it_wide(tab: Window, server: Server) -> None:
+    page = tab.page
+    page.goto(f"{server.url}/#/counter/fleet")
+    expect(page.locator(".plot .main-svg").first).to_be_visible()
+    page.evaluate("window.setTimeout = () => 0")  # plotly never gets to it
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert tab.overflow() == 0
