@@ -141,10 +141,12 @@ class SeededDice:
 
     def gap(self, step: int) -> int:
         """Geometric with mean `step`."""
-        self._state = state = (self._state + _GOLDEN) & _MASK  # `word`, without the call
+        self._state = state = (self._state + _GOLDEN) & _MASK  # `fraction` and `geometric_gap`, without the calls
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
-        return geometric_gap(((state ^ (state >> 31)) >> 11) * _UNIT, step)
+        if step == 1:
+            return 1
+        return 1 + int(log(1.0 - ((state ^ (state >> 31)) >> 11) * _UNIT) / log1p(-1.0 / step))
 
     def split(self, *labels: str | int) -> "SeededDice":
         """An independent generator for this path of labels; drawing from one never moves another."""

@@ -182,8 +182,7 @@ class Tracker:
     # Under the lock
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self._network.send(site.address, messages)
-        if self._listeners or self._coordinator.round != self._prepared:
+        if self._network.send(site.address, messages) or self._listeners:
             self._afterwards()
 
     def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:

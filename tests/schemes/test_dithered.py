@@ -283,9 +283,10 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
 
 def test_a_small_die_has_as_many_digits_as_a_large_one() -> None:
     """Where the law of a threshold is thin, the fractions below 2^-40 may decide about many grains."""
-    assert _fraction(ScriptedDice([250]), ScriptedDice([500])) == 0.25 + 2.0**-54
-    assert _fraction(ScriptedDice([0, 0, 250]), ScriptedDice([500])) == 2.0**-106 * (0.25 + 2.0**-54)
-    assert _fraction(ScriptedDice([1000]), ScriptedDice([999])) < 1
+    quarter, half, last = 2**51, 2**52, 2**53 - 1
+    assert _fraction(quarter, half, ScriptedDice()) == 0.25 + 2.0**-54
+    assert _fraction(0, half, ScriptedDice([0, quarter])) == 2.0**-106 * (0.25 + 2.0**-54)
+    assert _fraction(last, last, ScriptedDice()) < 1
 
 
 def test_thresholds_in_one_place_end_their_phases_at_once() -> None:

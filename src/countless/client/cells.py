@@ -56,6 +56,10 @@ class Cells:
         cell = self._at + _SINGLES
         return filterfalse(partial(setitem, self._words, cell), count(self._words[cell] + 1))
 
+    def looks(self) -> Iterator[int]:
+        """The last ticket, as often as one looks."""
+        return iter(lambda: self.singles, None)
+
     def take(self) -> int:
         """The next ticket, for one thread at a time."""
         cell = self._at + _SINGLES

@@ -16,9 +16,9 @@ from countless.client.cells import Cells
 from countless.client.countfile import CountFile, StateError
 from countless.client.heirs import Heir
 from countless.client.link import Link
-from countless.client.meter import Meter
+from countless.client.meter import ONE, Meter
 from countless.core.messages import Address, DownMessage, Snapshot, UpMessage
-from countless.core.site import Site
+from countless.core.site import Site, require_increment
 
 if TYPE_CHECKING:
     from countless.client.meter import Deliver
@@ -30,6 +30,8 @@ class KeptMeter(Meter):
     """A meter that survives its process."""
 
     __slots__ = ("_cells", "_say")
+
+    _blank = 0  # the last ticket is in the file: to look at it takes none
 
     def __init__(self, site: Site, lock: RLock, deliver: "Deliver", cells: Cells) -> None:
         super().__init__(site, lock, self._note_and_say)
@@ -44,7 +46,21 @@ class KeptMeter(Meter):
         """From now on, and from nothing."""
         self._cells = cells
         self._tickets = cells.tickets(self._lock)
+        self._looks = cells.looks()
         self._surplus = 0
+
+    def add(self, n: int = ONE) -> None:
+        """`n` more events have happened here: they are written down before anybody hears of them."""
+        if n is not ONE:
+            require_increment(n)
+            with self._lock:
+                if self.open:
+                    self._cells.add(n)
+                super().add(n)
+        elif next(self._tickets) >= self._due:
+            super().add(0)
+
+    inc = add
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke; what the site answers is written down first."""
@@ -63,13 +79,6 @@ class KeptMeter(Meter):
             return super().close()
         finally:
             self._tickets = count(1)
-
-    def _observe(self, batch: int = 0) -> int:
-        if batch:
-            self._cells.add(batch)
-            self._surplus += batch
-        self._due = -1
-        return self._cells.singles + self._surplus
 
 
 class Keeper:

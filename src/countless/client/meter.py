@@ -25,32 +25,53 @@ from countless.errors import InvalidParameter
 if TYPE_CHECKING:
     Deliver = Callable[[Site, tuple[UpMessage, ...]], None]
 
-_ONE = 1  # CPython keeps small integers: `n is _ONE` is the fastest test, and missing it is slower, never wrong
+ONE = 1  # CPython keeps small integers: `n is ONE` is the fastest test, and missing it is slower, never wrong
 _AT_ONCE = -1
 
 
 class Meter:
     """The thread-safe face of one site of one counter. `add` is all that a program needs."""
 
-    __slots__ = ("_deliver", "_due", "_lock", "_site", "_surplus", "_tickets")
+    __slots__ = ("_deliver", "_due", "_lock", "_looks", "_site", "_surplus", "_tickets")
+
+    _blank = 1  # what a look at the count takes from the tickets
 
     def __init__(self, site: Site, lock: "RLock", deliver: "Deliver") -> None:
         self._site = site
         self._lock = lock
         self._deliver: Deliver | None = deliver  # called under the lock with what the site wants to say
         self._tickets: Iterator[int] = count(1)
+        self._looks: Iterator[int] = self._tickets
         self._surplus = site.count  # events that took no ticket, less the tickets that were no event
+        self._due = _AT_ONCE
         self._arm(site.count)
 
     def __repr__(self) -> str:
         return f"<Meter of site {self._site.address.site!r}: {self.count:,} counted, {self._site.pace!r}>"
 
-    def add(self, n: int = _ONE) -> None:
+    def add(self, n: int = ONE) -> None:
         """`n` more events have happened here."""
-        if n is not _ONE:
-            self._advance(n)
-        elif next(self._tickets) >= self._due:
-            self._advance(0)
+        if n is ONE:
+            if next(self._tickets) < self._due:
+                return
+            n = 0  # it is counted; now see what is due
+        elif type(n) is not int or not 0 <= n <= MOST_AT_ONCE:
+            require_increment(n)
+        lock = self._lock
+        lock.acquire()  # quicker than `with`
+        try:
+            deliver, site = self._deliver, self._site
+            if deliver is None:
+                raise InvalidParameter("site", site.address.site, "a site that has not been removed")
+            self._due = _AT_ONCE  # `_observe`, without the call
+            self._surplus = surplus = self._surplus + n - self._blank
+            now = next(self._looks) + surplus
+            messages = site.advance(now)
+            self._due = site.next_at - surplus  # `_arm`: what is next is always beyond the count
+            if messages:
+                deliver(site, messages)
+        finally:
+            lock.release()
 
     inc = add
 
@@ -74,12 +95,14 @@ class Meter:
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke; what the site answers."""
         site = self._site
-        site.count = now = self._observe()
+        self._due = _AT_ONCE  # `_observe`, without the call
+        self._surplus = surplus = self._surplus - self._blank
+        site.count = now = next(self._looks) + surplus
         try:
             return site.receive(message)
         finally:
             if now < site.next_at:  # `_arm`, without the call
-                self._due = site.next_at - self._surplus
+                self._due = site.next_at - surplus
 
     def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
         """What to say on a new connection: the exact count, and all that may have been lost with the last one."""
@@ -102,30 +125,11 @@ class Meter:
         self._deliver = None
         return self._site.exactly()
 
-    def _advance(self, batch: int) -> None:
-        """Count a batch, and say what is due."""
-        if type(batch) is not int or not 0 <= batch <= MOST_AT_ONCE:
-            require_increment(batch)
-        lock = self._lock
-        lock.acquire()  # quicker than `with`
-        try:
-            deliver, site = self._deliver, self._site
-            if deliver is None:
-                raise InvalidParameter("site", site.address.site, "a site that has not been removed")
-            now = self._observe(batch)
-            messages = site.advance(now)
-            if now < site.next_at:  # `_arm`, without the call
-                self._due = site.next_at - self._surplus
-            if messages:
-                deliver(site, messages)
-        finally:
-            lock.release()
-
-    def _observe(self, batch: int = 0) -> int:
-        """The count as it is now, with `batch` more events."""
+    def _observe(self) -> int:
+        """The count as it is now."""
         self._due = _AT_ONCE
-        self._surplus = surplus = self._surplus + batch - 1
-        return next(self._tickets) + surplus
+        self._surplus = surplus = self._surplus - self._blank
+        return next(self._looks) + surplus
 
     def _arm(self, now: int) -> None:
         if now < self._site.next_at:

@@ -183,7 +183,15 @@ class Coordinator(Rounds):
         entry.told = True
         if entry.silent:
             self._hear_from(entry)
-        return self._answered(entry, count) if entry.asked else self._answered_late(entry, count)
+        if not entry.asked:
+            return self._answered_late(entry, count)
+        if self._pending == 1:
+            return self._answered(entry, count)
+        entry.asked, entry.base = False, count  # `_answered`, without the call
+        if count > entry.known:
+            entry.known = count
+        self._pending -= 1
+        return []
 
     def silence(self, address: Address) -> Outbox:
         """A site has not been heard of for too long: stop waiting for it, keep its last known count, and say so."""

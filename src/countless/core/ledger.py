@@ -3,7 +3,7 @@
 Every number here is cumulative. A message that was repeated, delayed or overtaken can at worst bring no news.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from countless.core.messages import Address
 from countless.errors import InvariantBroken, ProtocolError
@@ -46,12 +46,15 @@ class Entry:
         facts += [] if self.present else ["gone"]
         return f"<Entry {self.address} known {self.known}, base {self.base}, {self.crossings} crossings {facts}>"
 
-    def is_certain(self, loud: float) -> bool:
-        """Whether its count is known to the last event: the pace in force makes it speak at its next one below `loud`.
 
-        (Or an earlier pace does, and it has not spoken since the present one was kept from it for that reason.)
-        """
-        return self.known < (loud if self.told else self.loud) and not (self.asked or self.assumed)
+def certain(entries: Iterable[Entry], loud: float) -> list[bool]:
+    """Of each, whether its count is known to the last event: below `loud` the pace in force makes it speak at its next.
+
+    (Or an earlier pace does, and it has not spoken since the present one was kept from it for that reason.)
+    """
+    return [
+        entry.known < (loud if entry.told else entry.loud) and not (entry.asked or entry.assumed) for entry in entries
+    ]
 
 
 class _Entries(dict[Address, Entry]):

@@ -139,9 +139,6 @@ class Lattice:
     offset: int
 
     def __post_init__(self) -> None:
-        step, offset = self.step, self.offset
-        if type(step) is type(offset) is int and 0 <= offset < step:
-            return  # one is made for every site of a round: the usual case comes first
         _require_step(self.step)
         if isinstance(self.offset, bool) or not isinstance(self.offset, int) or not 0 <= self.offset < self.step:
             raise InvalidParameter("offset", self.offset, f"an integer from 0 to step - 1 = {self.step - 1}")
@@ -160,6 +157,17 @@ class Lattice:
         step = self.step
         last = count - (count - self.offset) % step
         return last + step, last, (last - cue[0]) // step + 1, 0
+
+
+_set_step, _set_offset = Lattice.__dict__["step"].__set__, Lattice.__dict__["offset"].__set__
+
+
+def lattice_known_good(step: int, offset: int) -> Lattice:
+    """`Lattice(step, offset)` without asking whether 0 <= offset < step: a round makes one for every site."""
+    lattice = object.__new__(Lattice)
+    _set_step(lattice, step)
+    _set_offset(lattice, offset)
+    return lattice
 
 
 Pace = Every | Growth | Sampled | Blocks | Lattice

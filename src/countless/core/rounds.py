@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil
 
 from countless.core.dice import Dice
-from countless.core.ledger import Entry, Ledger
+from countless.core.ledger import Entry, Ledger, certain
 from countless.core.messages import Address, DownMessage, Repace, StartRound
 from countless.core.paces import Pace
 from countless.core.publisher import Case, Consequence, Opening, Publisher, Scheme, Stay
@@ -87,8 +87,7 @@ class Rounds:
         known = self._ledger.known_total
         if total is None:
             total = max(known, ceil(Fraction(self.published) / self._up))
-        loud = self._publisher.loud
-        unsure = sum([not entry.is_certain(loud) for entry in present])
+        unsure = len(present) - sum(certain(present, self._publisher.loud))
         facts = known, self.published, self._messages, unsure
         return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running, *facts)
 
@@ -125,23 +124,27 @@ class Rounds:
         counter, number, pace_of = self.counter, self.round, opening.publisher.pace
         new = tuple.__new__  # makes a message in half the time of the constructor that Python wrote for it
         outbox: Outbox = []
-        for slot, entry in enumerate(self._ledger):
+        pace: Pace | None = None
+        for slot, (entry, sure) in enumerate(zip(self._ledger, certain(self._ledger, loud), strict=True)):
             # A site whose count is known to the last event need not be asked, and need not even be told before it
             # next speaks: until then its old pace would make it speak at its very next event.
-            sure = entry.is_certain(loud)
+            known = entry.known
             if entry.told:
                 entry.loud = loud
             entry.slot = slot
-            entry.base = entry.known
+            entry.base = known
             entry.crossings = 0
             entry.repaced = False
             entry.assumed = entry.silent and not sure
             entry.told = told = not (sure or entry.silent)
             entry.asked = ask and told
             if entry.asked:  # what is its count?
-                outbox.append((entry.address, new(StartRound, (counter, number, pace_of(slot)))))
+                own = pace_of(slot)
+                if own is not pace:  # where all sites have the same pace they get the same message
+                    pace, start = own, new(StartRound, (counter, number, own))
+                outbox.append((entry.address, start))
             elif told:  # this is the count it is taken to have
-                outbox.append((entry.address, new(Repace, (counter, number, pace_of(slot), entry.base))))
+                outbox.append((entry.address, new(Repace, (counter, number, pace_of(slot), known))))
         self._pending = len(outbox) if ask else 0
         self._messages += len(outbox)
         return outbox if self._pending else outbox + self._begin()

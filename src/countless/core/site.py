@@ -9,7 +9,7 @@ returns the messages it causes. Rules that make it safe on a real network:
 """
 
 from countless.core.dice import Dice
-from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, StartRound, UpMessage
+from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, UpMessage
 from countless.core.paces import Every, Pace
 from countless.errors import InvalidParameter, ProtocolError
 
@@ -85,18 +85,16 @@ class Site:
         """The coordinator spoke."""
         if message.counter != self.counter:
             raise ProtocolError(f"a message for counter {message.counter!r} reached a site of {self.counter!r}")
-        if isinstance(message, StartRound):
-            return self._start_round(message)
-        return self._repace(message)
-
-    def _start_round(self, message: StartRound) -> tuple[UpMessage, ...]:
-        _, number, pace = message
-        count = self.count
+        if isinstance(message, Repace):
+            return self._repace(message)
+        counter, number, pace = message
         if number <= self.round:
             return self.resume() if number == self.round else _SILENCE
         self.round, self.crossings = number, 0
-        self._adopt(pace, count)
-        return (_new(Snapshot, (self.counter, number, count)),)
+        self.pace, self._adopted = pace, self.count  # `_adopt`, without the call
+        self._cue = cue = pace.first(self.count, self._dice)
+        self.next_at = cue[0]
+        return (_new(Snapshot, (counter, number, self.count)),)
 
     def _repace(self, message: Repace) -> tuple[UpMessage, ...]:
         outdated = message.round < self.round or (message.round == self.round and message.since < self._adopted)

@@ -12,7 +12,7 @@ from countless.planning.dithered import DitheredPlan, plan_dithered
 from countless.schemes.calibrated import Calibrated
 from countless.schemes.lattices import Lattices
 
-_UNIT = 2.0**-53  # of the dice's fractions
+_WHOLE = 1 << 53  # a float has so many different fractions, at least
 
 
 class Phases(Publisher):
@@ -114,24 +114,29 @@ def _goals(plan: DitheredPlan, step: int, dice: Dice) -> list[int]:
     the rest are drawn afresh.
     """
     goals = []
-    grain = max(1, int(step * plan.grain))
-    finer = dice.split("finer")
-    for threshold in plan.thresholds([_fraction(dice, finer) for _ in plan.phases]):
+    below, grain = plan.sites * (step - 1), max(1, int(step * plan.grain))
+    thresholds = plan.thresholds(_fractions(dice, len(plan.phases)))
+    for threshold, digits in zip(thresholds, dice.many_below(grain, len(thresholds)), strict=True):
         over, unit = threshold.as_integer_ratio()
-        goal = -((plan.sites * (step - 1) * unit - 2 * over * step) // (2 * unit))
-        goals.append(goal - goal % grain + dice.below(grain))
+        goal = -((below * unit - 2 * over * step) // (2 * unit))
+        goals.append(goal - goal % grain + digits)
     return sorted(goals)
 
 
-def _fraction(dice: Dice, finer: Dice) -> float:
-    """Uniform on [0, 1), with all the digits of a float however small it is.
+def _fractions(dice: Dice, times: int) -> list[float]:
+    """Uniform on [0, 1), with all the digits of a float however small they are.
 
     The law of a threshold may be thin at its lower end. There neighbouring multiples of 2^-53 may be many grains apart.
     """
-    unit = 1.0
-    while not (coarse := dice.fraction()):
-        unit *= _UNIT
-    return min(unit * (coarse + _UNIT * finer.fraction()), 1 - _UNIT)
+    coarse, finer = (source.many_below(_WHOLE, times) for source in (dice, dice.split("finer")))
+    return [_fraction(high, low, dice) for high, low in zip(coarse, finer, strict=True)]
+
+
+def _fraction(high: int, low: int, dice: Dice) -> float:
+    unit = 1 / _WHOLE
+    while not high:
+        high, unit = dice.below(_WHOLE), unit / _WHOLE
+    return min(unit * (high + low / _WHOLE), 1 - 1 / _WHOLE)
 
 
 class Dithered(Calibrated[DitheredPlan]):

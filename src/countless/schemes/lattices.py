@@ -6,7 +6,7 @@ it shifted to its count, so that nothing the coordinator adds up moves when it d
 """
 
 from countless.core.dice import Dice
-from countless.core.paces import Lattice
+from countless.core.paces import Lattice, lattice_known_good
 
 
 class Lattices:
@@ -23,7 +23,7 @@ class Lattices:
 
     def __getitem__(self, slot: int) -> Lattice:
         """The pace of the site in this slot."""
-        return Lattice(self.step, self._offsets[slot])
+        return lattice_known_good(self.step, self._offsets[slot])
 
     def floor(self, slot: int, count: int) -> int:
         """The last point of this slot's lattice at or below `count`; it may be negative."""
