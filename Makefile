@@ -24,7 +24,7 @@ lint: setup
 
 HEAVY := page race packaging  # a browser, servers, fresh environments: their imports alone take seconds
 fast: setup
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(HEAVY:%=--ignore=tests/%)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" --hypothesis-profile=quick $(HEAVY:%=--ignore=tests/%)
 
 check: lint fast
 

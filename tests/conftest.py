@@ -12,6 +12,7 @@ settings.register_profile(
     max_examples=100,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", settings.get_profile("countless"), max_examples=25)  # for `make check`
 settings.load_profile("countless")
 
 

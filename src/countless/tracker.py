@@ -182,7 +182,8 @@ class Tracker:
     # Under the lock
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        if self._network.send(site.address, messages) or self._listeners:
+        self._network.send(site.address, messages)
+        if self._listeners or self._coordinator.round != self._prepared:
             self._afterwards()
 
     def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:

@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from threading import Barrier, RLock, Thread
 
 import pytest
 
 from countless import Tracker
 from countless.client import cells
+from countless.client.cells import Cells
 from countless.client.countfile import CountFile
 from countless.client.keeper import KeptMeter
 from countless.client.meter import Meter
@@ -44,11 +47,12 @@ class Heard:
         self.said: list[UpMessage] = []
         self.site = Site(HITS, Address("s"), NO_DICE, pace=pace)
         self.lock = RLock()
+        self.file: Cells | None = None
         if kind == "plain":
             self.meter = Meter(self.site, self.lock, self._deliver)
         else:
-            notes = CountFile.in_memory(self.site.address).record(HITS)
-            self.meter = KeptMeter(self.site, self.lock, self._deliver, notes)
+            self.file = CountFile.in_memory(self.site.address).record(HITS)
+            self.meter = KeptMeter(self.site, self.lock, self._deliver, self.file)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self.said += messages
@@ -211,6 +215,76 @@ def test_the_event_that_should_speak_is_interrupted_before_it_looks(kind: str, w
     for _ in range(3):
         heard.meter.add()
     assert heard.said == [Report(HITS, 0, 3, 1)]
+
+
+class _Interrupted(BaseException):
+    """As Ctrl-C, or an alarm, whose handler raises."""
+
+
+def interrupted(job: Callable[[], object], at: int) -> bool:
+    """Run it until the `at`-th of the points at which CPython looks for signals; False if it has not so many."""
+    left = at
+
+    def count_down(frame: object, event: str, arg: object) -> None:
+        nonlocal left
+        if event in ("call", "c_return"):
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                raise _Interrupted
+
+    sys.setprofile(count_down)
+    try:
+        job()
+    except _Interrupted:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+def try_lock(lock: RLock, free: list[bool]) -> None:
+    free.append(lock.acquire(blocking=False))
+    if free[-1]:
+        lock.release()
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_an_interrupted_add_leaves_nothing_torn(kind: str, n: int) -> None:
+    """Wherever it was broken off, file and count agree, nobody is locked out, and what is said next is right."""
+    for point in count():
+        heard, free = Heard(kind, Every(3)), list[bool]()
+        heard.meter.add()
+        heard.meter.add()
+        if not interrupted(partial(heard.meter.add, n), point):
+            break
+        together(partial(try_lock, heard.lock, free))
+        assert free == [True]
+        counted = heard.meter.count
+        assert counted in (2, 2 + n)
+        assert heard.file is None or heard.file.count == counted
+        heard.meter.add(100)
+        assert heard.said[-1] == Report(HITS, 0, (counted + 100) // 3 * 3, (counted + 100) // 3)
+    assert point > 3
+
+
+def test_whoever_counts_in_the_middle_of_it_delays_nothing(kind: str) -> None:
+    """A signal handler, or a finaliser, that adds events while a report is on its way."""
+    heard = Heard(kind, Every(10))
+
+    class Restless(Site):
+        __slots__ = ()
+
+        def advance(self, count: int) -> tuple[UpMessage, ...]:
+            messages = super().advance(count)
+            if messages and count == 10:
+                heard.meter.add(100)
+            return messages
+
+    heard.site.__class__ = Restless
+    for _ in range(30):
+        heard.meter.add()
+    assert [report.count for report in heard.said] == [110, 10, 120, 130]
 
 
 def test_a_message_that_is_refused_changes_nothing(kind: str) -> None:

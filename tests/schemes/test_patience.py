@@ -2,9 +2,10 @@
 
 import pytest
 
+from countless import Tracker
 from countless.core.coordinator import Coordinator
 from countless.core.messages import Address, Report
-from countless.core.publisher import Scheme
+from countless.core.publisher import Case, Scheme
 from countless.planning.book import PlanBook
 from countless.planning.oblivious import ObliviousPlan
 from countless.randomness import SeededDice
@@ -47,6 +48,21 @@ def test_a_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPat
     feed(tracked, 2_000)
     assert tracked.round == 1
     assert tracked.answer.scheme == "dithered"
+
+
+def test_a_tracker_plans_ahead_of_a_round_that_nobody_was_told_of() -> None:
+    """It may start in silence: where every event is reported, nobody need be asked or told."""
+    prepared: list[int] = []
+
+    class Watched(Sampled):
+        def prepare(self, case: Case) -> None:
+            prepared.append(case.round)
+            super().prepare(case)
+
+    tracker = Tracker(sites=3, alpha=ALPHA, scheme=Watched(patient=False), seed=1)
+    tracker.site(0).add()
+    assert (tracker.answer.round, tracker.messages.down) == (1, 0)
+    assert prepared == [1, 2]
 
 
 def test_the_book_offers_only_what_is_safe_instead() -> None:

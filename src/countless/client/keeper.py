@@ -16,7 +16,7 @@ from countless.client.cells import Cells
 from countless.client.countfile import CountFile, StateError
 from countless.client.heirs import Heir
 from countless.client.link import Link
-from countless.client.meter import ONE, Meter
+from countless.client.meter import AT_ONCE, ONE, Meter
 from countless.core.messages import Address, DownMessage, Snapshot, UpMessage
 from countless.core.site import Site, require_increment
 
@@ -54,9 +54,11 @@ class KeptMeter(Meter):
         if n is not ONE:
             require_increment(n)
             with self._lock:
-                if self.open:
+                if n and self.open:  # file and count, with nothing between them: even Ctrl-C must find them agree
                     self._cells.add(n)
-                super().add(n)
+                    self._due = AT_ONCE
+                    self._surplus += n
+                super().add(0)
         elif next(self._tickets) >= self._due:
             super().add(0)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Deliver = Callable[[Site, tuple[UpMessage, ...]], None]
 
 ONE = 1  # CPython keeps small integers: `n is ONE` is the fastest test, and missing it is slower, never wrong
-_AT_ONCE = -1
+AT_ONCE = -1
 
 
 class Meter:
@@ -43,7 +43,7 @@ class Meter:
         self._tickets: Iterator[int] = count(1)
         self._looks: Iterator[int] = self._tickets
         self._surplus = site.count  # events that took no ticket, less the tickets that were no event
-        self._due = _AT_ONCE
+        self._due = AT_ONCE
         self._arm(site.count)
 
     def __repr__(self) -> str:
@@ -57,21 +57,16 @@ class Meter:
             n = 0  # it is counted; now see what is due
         elif type(n) is not int or not 0 <= n <= MOST_AT_ONCE:
             require_increment(n)
-        lock = self._lock
-        lock.acquire()  # quicker than `with`
-        try:
+        with self._lock:
             deliver, site = self._deliver, self._site
             if deliver is None:
                 raise InvalidParameter("site", site.address.site, "a site that has not been removed")
-            self._due = _AT_ONCE  # `_observe`, without the call
+            self._due = AT_ONCE  # `_observe`, without the call
             self._surplus = surplus = self._surplus + n - self._blank
-            now = next(self._looks) + surplus
-            messages = site.advance(now)
-            self._due = site.next_at - surplus  # `_arm`: what is next is always beyond the count
+            messages = site.advance(next(self._looks) + surplus)
+            self._due = site.next_at - self._surplus  # `_arm`: what is next is always beyond the count
             if messages:
                 deliver(site, messages)
-        finally:
-            lock.release()
 
     inc = add
 
@@ -95,14 +90,14 @@ class Meter:
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke; what the site answers."""
         site = self._site
-        self._due = _AT_ONCE  # `_observe`, without the call
+        self._due = AT_ONCE  # `_observe`, without the call
         self._surplus = surplus = self._surplus - self._blank
         site.count = now = next(self._looks) + surplus
         try:
             return site.receive(message)
         finally:
             if now < site.next_at:  # `_arm`, without the call
-                self._due = site.next_at - surplus
+                self._due = site.next_at - self._surplus
 
     def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
         """What to say on a new connection: the exact count, and all that may have been lost with the last one."""
@@ -127,7 +122,7 @@ class Meter:
 
     def _observe(self) -> int:
         """The count as it is now."""
-        self._due = _AT_ONCE
+        self._due = AT_ONCE
         self._surplus = surplus = self._surplus - self._blank
         return next(self._looks) + surplus
 

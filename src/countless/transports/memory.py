@@ -62,20 +62,18 @@ class MemoryNetwork:
         self._ups.clear()
         self._downs.clear()
 
-    def send(self, address: Address, messages: tuple[UpMessage, ...]) -> bool:
-        """A site speaks. Returns whether the coordinator had anything to say to anybody: hardly ever."""
-        ups, answered = self._ups, False
+    def send(self, address: Address, messages: tuple[UpMessage, ...]) -> None:
+        """A site speaks."""
+        ups = self._ups
         for message in messages:
             ups.append(message)
             if self._tap is not None:
                 self._tap(address, message)
             outbox = self._coordinator.receive(address, message)
-            if outbox:
+            if outbox:  # most of what is said has no consequences
                 self._settle(outbox)
-                answered = True
         if len(ups) >= GATHERED:
             self._add_up()
-        return answered
 
     def join(self, address: Address, hello: Snapshot) -> None:
         """A site comes."""
