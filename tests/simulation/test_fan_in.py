@@ -11,6 +11,7 @@ from countless.core.messages import Address, Message
 from countless.randomness import SeededDice
 from countless.schemes.registry import SCHEMES
 from countless.simulation.world import World
+from countless.transports.memory import MemoryNetwork
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,8 @@ def test_processes_behind_agents_are_one_site_each() -> None:
     for scheme in ("auto", *SCHEMES):
         theirs: list[Line] = []
         tracker = Tracker(AGENTS, ALPHA, 1e-9, scheme, seed=7)
-        tracker._network._tap = lambda address, message, lines=theirs: lines.append((address, message))
+        tap = lambda address, message, lines=theirs: lines.append((address, message))  # noqa: E731
+        tracker._network = MemoryNetwork(tracker._coordinator, tracker._receive, tap)
         ours: list[Line] = []
         tap = lambda address, message, lines=ours: lines.append((address, message))  # noqa: E731
         world = World(scheme, AGENTS, alpha=ALPHA, delta=1e-9, seed=7, tap=tap)

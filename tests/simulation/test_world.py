@@ -7,6 +7,7 @@ from countless.core.messages import Address, Message
 from countless.errors import InvalidParameter, UnknownName
 from countless.schemes.registry import SCHEMES
 from countless.simulation.world import World
+from countless.transports.memory import MemoryNetwork
 from support.streams import stream_named
 
 Line = tuple[Address, Message]
@@ -15,7 +16,8 @@ Line = tuple[Address, Message]
 def tapped_tracker(scheme: str, sites: int, seed: int) -> tuple[Tracker, list[Line]]:
     lines: list[Line] = []
     tracker = Tracker(sites=sites, alpha=0.2, delta=0.01, scheme=scheme, seed=seed)
-    tracker._network._tap = lambda address, message: lines.append((address, message))
+    tap = lambda address, message: lines.append((address, message))  # noqa: E731
+    tracker._network = MemoryNetwork(tracker._coordinator, tracker._receive, tap)
     return tracker, lines
 
 

@@ -6,6 +6,7 @@ plain `Site` objects in a simulation, meters shared by many threads in a `Tracke
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from countless.core.coordinator import Coordinator, Outbox
 from countless.core.messages import Address, DownMessage, Message, Snapshot, UpMessage
@@ -13,6 +14,8 @@ from countless.transports.codec import size
 
 Receive = Callable[[Address, DownMessage], tuple[UpMessage, ...]]
 Tap = Callable[[Address, Message], None]
+M = TypeVar("M", UpMessage, DownMessage)
+R = TypeVar("R")
 
 GATHERED = 500  # messages are put on the bill so many at a time
 
@@ -39,12 +42,13 @@ class Messages:
 class MemoryNetwork:
     """Delivers until nobody has anything more to say. `tap`, if given, sees every message in order."""
 
-    __slots__ = ("_bytes", "_coordinator", "_down", "_downs", "_receive", "_tap", "_up", "_ups")
+    __slots__ = ("_bytes", "_coordinator", "_down", "_downs", "_hear", "_receive", "_tap", "_up", "_ups")
 
     def __init__(self, coordinator: Coordinator, receive: Receive, tap: Tap | None = None) -> None:
         self._coordinator = coordinator
-        self._receive = receive
         self._tap = tap
+        self._hear = coordinator.receive if tap is None else _tapped(coordinator.receive, tap)
+        self._receive = receive if tap is None else _tapped(receive, tap)
         self._up = self._down = self._bytes = 0
         self._ups: list[UpMessage] = []  # not on the bill yet
         self._downs: list[DownMessage] = []
@@ -65,11 +69,9 @@ class MemoryNetwork:
     def send(self, address: Address, messages: tuple[UpMessage, ...]) -> None:
         """A site speaks."""
         ups = self._ups
+        ups += messages
         for message in messages:
-            ups.append(message)
-            if self._tap is not None:
-                self._tap(address, message)
-            outbox = self._coordinator.receive(address, message)
+            outbox = self._hear(address, message)
             if outbox:  # most of what is said has no consequences
                 self._settle(outbox)
         if len(ups) >= GATHERED:
@@ -92,15 +94,19 @@ class MemoryNetwork:
             self._tap(address, message)
 
     def _settle(self, outbox: Outbox) -> None:
-        hear, receive, tap, ups, downs = self._coordinator.receive, self._receive, self._tap, self._ups, self._downs
+        hear, receive, ups, downs = self._hear, self._receive, self._ups, self._downs
         for address, message in outbox:
             downs.append(message)
-            if tap is not None:
-                tap(address, message)
             for reply in receive(address, message):
                 ups.append(reply)
-                if tap is not None:
-                    tap(address, reply)
                 more = hear(address, reply)
                 if more:
                     outbox += more  # the list grows while it is read: first said, first heard
+
+
+def _tapped(hear: Callable[[Address, M], R], tap: Tap) -> Callable[[Address, M], R]:
+    def tapped(address: Address, message: M) -> R:
+        tap(address, message)
+        return hear(address, message)
+
+    return tapped
