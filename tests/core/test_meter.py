@@ -268,6 +268,25 @@ def test_an_interrupted_add_leaves_nothing_torn(kind: str, n: int) -> None:
     assert point > 3
 
 
+class ContestedLock:
+    """Whoever waits for it is interrupted."""
+
+    def acquire(self) -> None:
+        raise _Interrupted
+
+    def release(self) -> None:
+        raise RuntimeError("cannot release un-acquired lock")
+
+
+def test_an_add_that_is_interrupted_while_it_waits_is_told_so_and_not_counted() -> None:
+    heard = Heard("plain", Every(1))
+    heard.meter._lock = ContestedLock()  # type: ignore[assignment]
+    with pytest.raises(_Interrupted):
+        heard.meter.add(3)
+    heard.meter._lock = heard.lock
+    assert (heard.meter.count, heard.said) == (0, [])
+
+
 def test_whoever_counts_in_the_middle_of_it_delays_nothing(kind: str) -> None:
     """A signal handler, or a finaliser, that adds events while a report is on its way."""
     heard = Heard(kind, Every(10))

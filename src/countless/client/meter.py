@@ -57,7 +57,9 @@ class Meter:
             n = 0  # it is counted; now see what is due
         elif type(n) is not int or not 0 <= n <= MOST_AT_ONCE:
             require_increment(n)
-        with self._lock:
+        lock = self._lock
+        try:  # `with lock` takes a tenth of the time that a report takes; this is as safe from interrupts
+            lock.acquire()
             deliver, site = self._deliver, self._site
             if deliver is None:
                 raise InvalidParameter("site", site.address.site, "a site that has not been removed")
@@ -67,6 +69,11 @@ class Meter:
             self._due = site.next_at - self._surplus  # `_arm`: what is next is always beyond the count
             if messages:
                 deliver(site, messages)
+        finally:
+            try:  # noqa: SIM105 - a context manager is what this is not
+                lock.release()
+            except RuntimeError:  # it was interrupted while it waited for the lock
+                pass
 
     inc = add
 
