@@ -59,7 +59,7 @@ def test_a_tracker_plans_ahead_of_a_round_that_nobody_was_told_of() -> None:
             prepared.append(case.round)
             super().prepare(case)
 
-    tracker = Tracker(sites=3, alpha=ALPHA, scheme=Watched(patient=False), seed=1)
+    tracker = Tracker(sites=3, alpha=0.1937, scheme=Watched(patient=False), seed=1)  # an alpha nobody else plans for
     tracker.site(0).add()
     assert (tracker.answer.round, tracker.messages.down) == (1, 0)
     assert prepared == [1, 2]

@@ -31,8 +31,6 @@ class KeptMeter(Meter):
 
     __slots__ = ("_cells", "_say")
 
-    _blank = 0  # the last ticket is in the file: to look at it takes none
-
     def __init__(self, site: Site, lock: RLock, deliver: "Deliver", cells: Cells) -> None:
         super().__init__(site, lock, self._note_and_say)
         self._say = deliver
@@ -47,6 +45,7 @@ class KeptMeter(Meter):
         self._cells = cells
         self._tickets = cells.tickets(self._lock)
         self._looks = cells.looks()
+        self._blank = 0  # the last ticket is in the file: to look at it takes none
         self._surplus = 0
 
     def add(self, n: int = ONE) -> None:

@@ -32,9 +32,7 @@ AT_ONCE = -1
 class Meter:
     """The thread-safe face of one site of one counter. `add` is all that a program needs."""
 
-    __slots__ = ("_deliver", "_due", "_lock", "_looks", "_site", "_surplus", "_tickets")
-
-    _blank = 1  # what a look at the count takes from the tickets
+    __slots__ = ("_blank", "_deliver", "_due", "_lock", "_looks", "_site", "_surplus", "_tickets")
 
     def __init__(self, site: Site, lock: "RLock", deliver: "Deliver") -> None:
         self._site = site
@@ -42,6 +40,7 @@ class Meter:
         self._deliver: Deliver | None = deliver  # called under the lock with what the site wants to say
         self._tickets: Iterator[int] = count(1)
         self._looks: Iterator[int] = self._tickets
+        self._blank = 1  # what a look takes from the tickets
         self._surplus = site.count  # events that took no ticket, less the tickets that were no event
         self._due = AT_ONCE
         self._arm(site.count)

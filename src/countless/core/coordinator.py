@@ -147,7 +147,7 @@ class Coordinator(Rounds):
 
     def receive(self, address: Address, message: UpMessage) -> Outbox:
         """A site spoke. Nearly always it is a report, and nearly always without consequences: this is the short way."""
-        entry = self._ledger.entry_of(address)
+        entry = self._ledger.entries[address]
         self._messages += 1
         if isinstance(message, Snapshot):
             return self._receive_snapshot(entry, message)

@@ -12,8 +12,11 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate
 from math import inf, log
+from operator import itemgetter
 
 from countless.errors import PlanError
+
+_CLOSE = 1e-9  # of a step: the error after it is its square, times less than the degree
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +50,27 @@ class OrderedVolume:
     def quantile(self, fraction: float) -> float:
         """The x with Phi_n(x) = fraction * V_n.
 
-        Coefficients are positive, so a cell's polynomial is convex and Newton's steps from its right end
-        never overshoot the root.
+        By Newton's steps from where the chord of the cell's polynomial has that value. Its coefficients are
+        positive, so it is convex: the first step leads to the right of the root, and no later one leads beyond it.
         """
-        cell = max(0, bisect_left(self.cells, fraction, key=lambda coefficients: coefficients[0]) - 1)
-        coefficients = self.cells[cell]
-        t = 1.0
+        cells = self.cells
+        cell = max(0, bisect_left(cells, fraction, key=itemgetter(0)) - 1)
+        low, high = cells[cell][0], cells[cell + 1][0] if cell + 1 < len(cells) else 1.0
+        coefficients = cells[cell][::-1]
+        t = (fraction - low) / (high - low) if low < fraction < high else 1.0
         for _ in range(100):
             value = slope = 0.0
-            for c in reversed(coefficients):
+            for c in coefficients:
                 slope = slope * t + value
                 value = value * t + c
-            if value <= fraction or slope <= 0:
+            if slope <= 0:
                 break
-            closer = t - (value - fraction) / slope
-            if closer >= t:
+            step = (value - fraction) / slope
+            t -= step
+            if not 0 <= t <= 1:
+                t = 0.0 if t < 0 else 1.0
+            elif -_CLOSE * t <= step <= _CLOSE * t:  # the next would be less than a unit in the last place
                 break
-            t = max(closer, 0.0)
         return self.edges[cell] + t * (self.edges[cell + 1] - self.edges[cell])
 
     def then(self, low: float, high: float) -> "OrderedVolume":

@@ -68,10 +68,10 @@ class MemoryNetwork:
 
     def send(self, address: Address, messages: tuple[UpMessage, ...]) -> None:
         """A site speaks."""
-        ups = self._ups
-        ups += messages
+        ups, hear = self._ups, self._hear
         for message in messages:
-            outbox = self._hear(address, message)
+            ups.append(message)
+            outbox = hear(address, message)
             if outbox:  # most of what is said has no consequences
                 self._settle(outbox)
         if len(ups) >= GATHERED:
