@@ -32,7 +32,7 @@ def nanoseconds(call: Callable[[], object], number: int = 200_000, repeats: int 
     return best / number * 1e9
 
 
-def side_by_side(calls: dict[str, tuple[Callable[[], object], int]], turns: int = 7) -> dict[str, float]:
+def side_by_side(calls: dict[str, tuple[Callable[[], object], int]], turns: int = 15) -> dict[str, float]:
     """Nanoseconds of each in the best of several turns: the machine is not equally fast from one turn to the next."""
     times = [[nanoseconds(call, number, 1) for call, number in calls.values()] for _ in range(turns)]
     return dict(zip(calls, min(times, key=sum), strict=True))
@@ -73,7 +73,7 @@ def throughput() -> None:
     """
     schemes = ("exact", "deterministic", "lattice", "sampled", "dithered", "auto")
     # By turns, and the best of each: plans are kept after the first, and the machine is not equally fast all the time.
-    runs = [[drive(scheme) for scheme in schemes] for _ in range(6)]
+    runs = [[drive(scheme) for scheme in schemes] for _ in range(15)]
     for scheme, own in zip(schemes, zip(*runs, strict=True), strict=True):
         sent, seconds, reports = min(own, key=lambda run: run[1])
         rates = f"{sent / seconds:10,.0f} messages a second, {reports / seconds:10,.0f} of them reports"

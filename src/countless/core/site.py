@@ -83,20 +83,25 @@ class Site:
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """The coordinator spoke."""
-        if message.counter != self.counter:
-            raise ProtocolError(f"a message for counter {message.counter!r} reached a site of {self.counter!r}")
         if isinstance(message, Repace):
             return self._repace(message)
         counter, number, pace = message
+        if counter != self.counter:
+            raise self._not_for_me(counter)
         if number <= self.round:
             return self.resume() if number == self.round else _SILENCE
-        self.round, self.crossings = number, 0
-        self.pace, self._adopted = pace, self.count  # `_adopt`, without the call
-        self._cue = cue = pace.first(self.count, self._dice)
+        self.round, self.crossings, count = number, 0, self.count
+        self.pace, self._adopted = pace, count  # `_adopt`, without the call
+        self._cue = cue = pace.first(count, self._dice)
         self.next_at = cue[0]
-        return (_new(Snapshot, (counter, number, self.count)),)
+        return (_new(Snapshot, (counter, number, count)),)
+
+    def _not_for_me(self, counter: str) -> ProtocolError:
+        return ProtocolError(f"a message for counter {counter!r} reached a site of {self.counter!r}")
 
     def _repace(self, message: Repace) -> tuple[UpMessage, ...]:
+        if message.counter != self.counter:
+            raise self._not_for_me(message.counter)
         outdated = message.round < self.round or (message.round == self.round and message.since < self._adopted)
         repeated = (message.round, message.since, message.pace) == (self.round, self._adopted, self.pace)
         if outdated or repeated:
