@@ -250,7 +250,7 @@ def machine_for(recipe: str) -> type[FaultyWorld]:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_faults_then_healing(recipe: str) -> None:
-    run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=60, stateful_step_count=40))
+    run_state_machine_as_test(machine_for(recipe), settings=settings(stateful_step_count=40))
 
 
 @pytest.mark.slow
