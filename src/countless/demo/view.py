@@ -53,8 +53,8 @@ class View:
         self._console.print(table(lines))
         self._console.print(
             f"\nPromised: an error of at most 1 x alpha = {self._alpha:.0%}. Under traffic that reacts to the answers "
-            f"the classical tracker was wrong by {scene.theirs.worst:.1f} x alpha, "
-            f"countless by {scene.ours.worst:.1f} x alpha."
+            f"the classical tracker was wrong by {scene.theirs.worst:.2f} x alpha, "
+            f"countless by {scene.ours.worst:.2f} x alpha."
         )
 
     def _picture(self, scene: Scene, lines: list[Line]) -> RenderableType:
