@@ -1,10 +1,18 @@
-"""A meter nobody listens to."""
+"""Meters nobody listens to, meters somebody does, and threads for them."""
 
-from threading import RLock
+from collections.abc import Callable
+from threading import Barrier, RLock, Thread
 
+from countless.client.cells import Cells
+from countless.client.countfile import CountFile
+from countless.client.keeper import KeptMeter
 from countless.client.meter import Meter
-from countless.core.messages import UpMessage
+from countless.core.messages import Address, UpMessage
+from countless.core.paces import Pace
 from countless.core.site import Site
+from support.dice import NO_DICE
+
+HITS = "hits"
 
 
 def _forget(site: Site, messages: tuple[UpMessage, ...]) -> None:
@@ -13,3 +21,41 @@ def _forget(site: Site, messages: tuple[UpMessage, ...]) -> None:
 
 def unheard(site: Site) -> Meter:
     return Meter(site, RLock(), _forget)
+
+
+class Heard:
+    """A meter and what it has said."""
+
+    def __init__(self, kind: str, pace: Pace | None = None) -> None:
+        self.said: list[UpMessage] = []
+        self.site = Site(HITS, Address("s"), NO_DICE, pace=pace)
+        self.lock = RLock()
+        self.file: Cells | None = None
+        if kind == "plain":
+            self.meter = Meter(self.site, self.lock, self._deliver)
+        else:
+            self.file = CountFile.in_memory(self.site.address).record(HITS)
+            self.meter = KeptMeter(self.site, self.lock, self._deliver, self.file)
+
+    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
+        self.said += messages
+
+
+def together(*jobs: Callable[[], None]) -> None:
+    """Run the jobs in one thread each, all at the same time; a job's exception is the test's."""
+    barrier, failures = Barrier(len(jobs)), list[BaseException]()
+
+    def run(job: Callable[[], None]) -> None:
+        barrier.wait()
+        try:
+            job()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [Thread(target=run, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
