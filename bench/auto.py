@@ -3,9 +3,9 @@
 from math import ceil
 from time import process_time
 
-from countless.simulation.hindsight import regret
-from countless.simulation.streams import independent
-from countless.simulation.world import World
+from countless.lab.simulation.competitive import regret
+from countless.lab.simulation.registry import independent
+from countless.lab.simulation.world import World
 
 ALPHA = 0.01
 STREAMS = ("uniform", "zipf", "single", "hot_spots", "bursts", "joining")

@@ -14,10 +14,10 @@ from typing import Any
 from zlib import crc32
 
 from countless.core.messages import Address, Repace, StartRound
-from countless.core.paces import Every
 from countless.core.site import Site
+from countless.core.triggers import Every
 from countless.randomness import SeededDice
-from countless.transports.frames import Hello, Join, Sync, Synced, UpItem, Welcome, decode_down, encode_frames
+from countless.wire.frames import Hello, Join, Sync, Synced, UpItem, Welcome, decode_down, encode_frames
 
 COUNTERS_EACH = 10
 ALREADY = (

@@ -11,14 +11,14 @@ from time import process_time
 
 from prometheus_client import CollectorRegistry, Counter
 
-from countless.client.countfile import CountFile
-from countless.client.keeper import KeptMeter
-from countless.client.meter import Meter
+from countless.client.durable.count_file import CountFile
+from countless.client.durable.state import KeptMeter
+from countless.client.local_counter import Meter
 from countless.core.messages import Address
-from countless.core.paces import Every, Lattice
 from countless.core.site import Site
+from countless.core.triggers import Every, Lattice
+from countless.inprocess.tracker import Tracker
 from countless.randomness import SystemDice
-from countless.tracker import Tracker
 
 
 def nanoseconds(call: Callable[[], object], number: int = 200_000, repeats: int = 7) -> float:

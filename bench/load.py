@@ -21,10 +21,10 @@ from time import perf_counter, sleep
 from typing import Any
 
 from bench import adds, fleet
-from countless.client.link import Link, Place
-from countless.client.reader import Reader
+from countless.client.api import Reader
+from countless.client.transport.websocket import Link, Place
 from countless.core.messages import Report
-from countless.transports.frames import Hello, Join, encode_frames
+from countless.wire.frames import Hello, Join, encode_frames
 
 SITES, COUNTERS, PROCESSES = 10_000, 1_000, 2
 SECONDS = 10.0

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from math import log
 
-from countless.arena.frameworks.table import CLAIMS, measure
-from countless.arena.scaling import line, messages_at, messages_per_efold, power
+from countless.lab.arena.frameworks.table import CLAIMS, measure
+from countless.lab.arena.scaling import line, messages_at, messages_per_efold, power
 
 SCHEMES = ("sampled", "dithered", "auto", "deterministic")
 SITES = (256, 512, 1024, 2048)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 HEAVY = {"numpy", "scipy", "numba", "opendp", "typer", "rich", "asyncio", "plotly", "hypothesis"}
-HEAVY |= {"starlette", "uvicorn", "prometheus_client", "countless.schemes", "countless.planning", "countless.service"}
+HEAVY |= {"starlette", "uvicorn", "prometheus_client", "countless.schemes", "countless.planning", "countless.server"}
 LIBRARY = "from countless import Tracker; Tracker(sites=3).site(0).add()"  # plans for itself: that room it does need
 
 
@@ -25,8 +25,8 @@ def modules_after(statement: str) -> set[str]:
     "statement",
     [
         "import countless",
-        "import countless.client.meter",
-        "import countless.transports.codec",
+        "import countless.client.local_counter",
+        "import countless.wire.codec",
         "import countless; countless.connect('http://127.0.0.1:9').counter('hits').labels(route='/a')",
         LIBRARY,
     ],
@@ -42,7 +42,7 @@ def test_the_package_alone_imports_none_of_its_rooms() -> None:
 
 
 def test_a_site_needs_no_scheme_and_no_plan() -> None:
-    loaded = modules_after("import countless.client.meter")
+    loaded = modules_after("import countless.client.local_counter")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("countless.")}
     assert rooms == {"client", "core", "errors"}
 

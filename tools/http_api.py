@@ -2,8 +2,8 @@
 
 import inspect
 
-from countless.service.api import OPERATIONS
-from countless.service.app import PROBES
+from countless.server.app import PROBES
+from countless.server.http.routes import OPERATIONS
 
 HEAD = """# HTTP API
 

@@ -5,11 +5,11 @@ from types import FunctionType
 
 from countless.client.asgi import CountRequests
 from countless.client.client import Client, connect
-from countless.client.series import Series
+from countless.client.counter import Series
 from countless.client.watch import Watch
 from countless.core.answer import Answer
-from countless.tracker import Tracker
-from countless.transports.memory import Messages
+from countless.inprocess.network import Messages
+from countless.inprocess.tracker import Tracker
 
 HEAD = """# Python API
 

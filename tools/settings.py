@@ -3,11 +3,11 @@
 import inspect
 from dataclasses import fields
 
-from countless.service.settings import Settings
+from countless.server.settings import Settings
 
 HEAD = """# Configuration
 
-*Written by `python -m tools.reference` from `service/settings.py`.*
+*Written by `python -m tools.reference` from `server/settings.py`.*
 
 A setting comes from its flag, where `countless serve` has one (`--port 2686`), else from the environment
 (`COUNTLESS_SILENT_AFTER=5s`), else from the TOML file of `--config FILE` (`silent_after = "5s"`), else it is the

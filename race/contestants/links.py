@@ -10,13 +10,13 @@ import select
 from collections import Counter as Tally
 from threading import RLock
 
-from countless.client.link import Link, Place
-from countless.client.meter import Meter
+from countless.client.local_counter import Meter
+from countless.client.transport.websocket import Link, Place
 from countless.core.messages import Address, DownMessage, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemDice
-from countless.service.lives import HEARTBEAT
-from countless.transports.frames import (
+from countless.server.sessions.session_table import HEARTBEAT
+from countless.wire.frames import (
     VERSION,
     DownItem,
     Hello,

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from countless.client.client import Client, connect
     from countless.core.answer import Answer
     from countless.errors import CountlessError, InvalidParameter
-    from countless.tracker import Tracker
+    from countless.inprocess.tracker import Tracker
 
 _HOMES = {
     "Answer": "countless.core.answer",
     "Client": "countless.client.client",
     "CountlessError": "countless.errors",
     "InvalidParameter": "countless.errors",
-    "Tracker": "countless.tracker",
+    "Tracker": "countless.inprocess.tracker",
     "connect": "countless.client.client",
 }
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import countless
 from countless.agent.intake import Intake
-from countless.agent.lines import Reason
-from countless.client.series import LABEL_CAP
+from countless.agent.statsd import Reason
+from countless.client.counter import LABEL_CAP
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,8 +11,8 @@ import pytest
 import countless
 from countless.agent import sockets
 from countless.agent.intake import Intake
-from countless.agent.lines import Reason
 from countless.agent.sockets import CannotListen, Receiver
+from countless.agent.statsd import Reason
 from countless.errors import InvalidParameter
 
 

@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.arena.league import ADVERSARY_NAMES, SCHEME_NAMES
 from countless.cli.attack import EXAMPLE, attack
 from countless.errors import InvalidParameter, UnknownName
+from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_a_broken_promise_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countless.arena.league.claimed", lambda setting: True)
+    monkeypatch.setattr("countless.lab.arena.tournament.claimed", lambda setting: True)
     assert invoke("--scheme", "lattice").exit_code == 1
 
 

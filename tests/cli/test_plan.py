@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countless.schemes.menu import choice, crossovers, menu, messages_on_day, messages_until
+from countless.schemes.compare import choice, crossovers, menu, messages_on_day, messages_until
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.arena import survey as surveys
-from countless.arena.page import render
-from countless.arena.survey import Attacked, Effort, Survey
 from countless.cli.report import report
+from countless.lab.arena import report_data as surveys
+from countless.lab.arena.page import render
+from countless.lab.arena.report_data import Attacked, Effort, Survey
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same report over fewer plans and shorter games."""
     monkeypatch.setattr(surveys, "MAP_SITES", (16, 256))
     monkeypatch.setattr(surveys, "MAP_ALPHAS", (0.05, 0.1))
-    monkeypatch.setattr("countless.arena.figures.MAP_SITES", (16, 256))
-    monkeypatch.setattr("countless.arena.figures.MAP_ALPHAS", (0.05, 0.1))
-    for module in ("survey", "figures"):
-        monkeypatch.setattr(f"countless.arena.{module}.SITES", (16, 256))
-        monkeypatch.setattr(f"countless.arena.{module}.ALPHAS", (0.01, 0.1))
+    monkeypatch.setattr("countless.lab.arena.figures.MAP_SITES", (16, 256))
+    monkeypatch.setattr("countless.lab.arena.figures.MAP_ALPHAS", (0.05, 0.1))
+    for module in ("report_data", "figures"):
+        monkeypatch.setattr(f"countless.lab.arena.{module}.SITES", (16, 256))
+        monkeypatch.setattr(f"countless.lab.arena.{module}.ALPHAS", (0.01, 0.1))
     monkeypatch.setattr(surveys, "TYPICAL_SITES", 256)
     monkeypatch.setattr(surveys, "ADVERSARY_NAMES", ("uniform", "stop-after-jump"))
     monkeypatch.setattr("countless.cli.report.Effort", _small_effort)

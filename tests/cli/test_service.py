@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import countless
-from countless.client.link import Link, Place
+from countless.client.transport.websocket import Link, Place
 from countless.core.messages import Report
-from countless.service.store import SCHEMA
-from countless.transports.frames import Hello, Join, UpItem, encode_frames
+from countless.server.storage.sqlite_store import SCHEMA
+from countless.wire.frames import Hello, Join, UpItem, encode_frames
 from support.service import PATIENCE, Server, environment
 
 pytestmark = pytest.mark.slow

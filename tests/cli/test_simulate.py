@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from countless.cli.simulate import EXAMPLE, simulate
 from countless.errors import InvalidParameter, UnknownName
-from countless.simulation.streams import STREAMS
+from countless.lab.simulation.registry import STREAMS
 
 pytestmark = pytest.mark.slow
 

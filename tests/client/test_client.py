@@ -10,10 +10,10 @@ from time import monotonic
 import pytest
 
 import countless
-from countless.client.countfile import CountFile
+from countless.client.durable.count_file import CountFile
 from countless.core.messages import Address, Repace
-from countless.core.paces import Every
 from countless.core.site import Site
+from countless.core.triggers import Every
 from countless.errors import InvalidParameter
 from countless.randomness import SeededDice
 from support.meters import unheard

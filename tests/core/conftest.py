@@ -2,7 +2,7 @@
 
 import pytest
 
-from countless.client import cells
+from countless.client.durable import record as cells
 
 
 @pytest.fixture(params=["plain", "kept", "guarded"])

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from countless.core.coordinator import Coordinator, Memory
+from countless.core.estimator import Scheme
 from countless.core.messages import Address, DownMessage, UpMessage
-from countless.core.paces import Blocks
-from countless.core.publisher import Scheme
 from countless.core.site import Site
+from countless.core.triggers import Blocks
 from countless.errors import ProtocolError
 from countless.randomness import SeededDice
-from countless.schemes.crossings import Crossings
+from countless.schemes.crossing_estimator import Crossings
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Phases
 from countless.schemes.exact import Exact

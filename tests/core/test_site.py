@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, StartRound
-from countless.core.paces import Every, Growth, Lattice, Pace
 from countless.core.site import Site
+from countless.core.triggers import Every, Growth, Lattice, Pace
 from countless.errors import InvalidParameter, ProtocolError
 from countless.randomness import SeededDice
 from support.dice import NO_DICE

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from countless.core.answer import State
-from countless.core.dice import Dice
+from countless.core.estimator import Case, Opening, Scheme, Stay
 from countless.core.messages import Address, Repace, Report, StartRound
-from countless.core.publisher import Case, Opening, Scheme, Stay
+from countless.core.random_source import Dice
+from countless.lab.simulation.faults import WEATHERS
+from countless.lab.simulation.faulty import FaultyWorld
+from countless.lab.simulation.trial import DELTA, Trial
 from countless.randomness import SeededDice
 from countless.schemes.deterministic import Growing
 from countless.schemes.lattice import Lattice
-from countless.simulation.faulty import FaultyWorld
-from countless.simulation.trial import DELTA, Trial
-from countless.simulation.weather import WEATHERS
 from support.schemes import Plain, PlainDithered
 from support.worlds import World
 

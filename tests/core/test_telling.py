@@ -6,10 +6,10 @@ from functools import cached_property
 import pytest
 
 from countless.core.coordinator import Coordinator
-from countless.core.dice import Dice
+from countless.core.estimator import Budget, Case, Opening, Scheme, Stay
 from countless.core.messages import Repace, Snapshot
-from countless.core.paces import Growth
-from countless.core.publisher import Budget, Case, Opening, Scheme, Stay
+from countless.core.random_source import Dice
+from countless.core.triggers import Growth
 from countless.randomness import SeededDice
 from countless.schemes.deterministic import Growing
 from support.coordinators import A, B, C, D

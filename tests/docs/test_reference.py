@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from countless.core import messages, paces
-from countless.transports import frames
-from countless.transports.frames import decode_down, decode_up, encode_frames
+from countless.core import messages, triggers
+from countless.wire import frames
+from countless.wire.frames import decode_down, decode_up, encode_frames
 
 ROOT = Path(__file__).parents[2]
 WIRE = (ROOT / "docs/reference/wire.md").read_text(encoding="utf-8")
 VECTORS = re.findall(r"^\| `(\w+\(.*)` \| `([0-9a-f ]+)` \|$", WIRE, re.MULTILINE)
-NAMES = {**vars(messages), **vars(paces), **vars(frames)}
+NAMES = {**vars(messages), **vars(triggers), **vars(frames)}
 
 
 def test_pages_made_from_the_code_are_up_to_date() -> None:

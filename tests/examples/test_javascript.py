@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from countless.client.client import connect
 from countless.core.messages import Address, Message, Repace, StartRound
-from countless.core.paces import Every, Growth, Lattice, Pace
 from countless.core.site import Site
-from countless.transports.codec import encode
+from countless.core.triggers import Every, Growth, Lattice, Pace
+from countless.wire.codec import encode
 from support.dice import NO_DICE
 from support.service import PATIENCE, Server, environment
 

@@ -11,7 +11,7 @@ import yaml
 from typer.core import TyperGroup
 
 from countless.cli.main import build
-from countless.service.settings import PORT, Settings
+from countless.server.settings import PORT, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()

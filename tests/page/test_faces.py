@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import expect
 
 import countless
-from countless.service.access import SCOPES, new_token
-from countless.service.app import STATE_FILE
-from countless.service.store import Store
+from countless.server.app import STATE_FILE
+from countless.server.http.auth import SCOPES, new_token
+from countless.server.storage.sqlite_store import Store
 from support.browser import browser, window
 from support.service import Server
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from countless.arena.recording import record
-from countless.service import page
-from countless.service.app import build_app
-from countless.service.settings import Settings
+from countless.lab.arena.recording import record
+from countless.server.app import build_app
+from countless.server.http import assets as page
+from countless.server.settings import Settings
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from countless.core.messages import Report
-from countless.service import history
-from countless.service.history import MOST_POINTS, Recorder, Series
-from countless.transports.frames import Join
+from countless.server.http import history
+from countless.server.http.history import MOST_POINTS, Recorder, Series
+from countless.wire.frames import Join
 from support.service import Bench, FakeLine, bench
 
 

@@ -3,9 +3,9 @@
 import asyncio
 
 from countless.core.messages import Report
-from countless.service.history import Recorder
-from countless.service.inspection import SITE_SORTS, facts, site_page, site_rows
-from countless.transports.frames import Join, encode_frames
+from countless.server.http.history import Recorder
+from countless.server.http.operator_view import SITE_SORTS, facts, site_page, site_rows
+from countless.wire.frames import Join, encode_frames
 from support.service import bench
 
 

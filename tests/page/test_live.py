@@ -13,13 +13,13 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import countless
-from countless.client.link import Link, Place
+from countless.client.transport.websocket import Link, Place
 from countless.core.messages import Address
-from countless.service.app import STATE_FILE
-from countless.service.journal import Known
-from countless.service.page import FOLDER
-from countless.service.store import Changes, Config, Store
-from countless.transports.frames import Hello, Join, encode_frames
+from countless.server.app import STATE_FILE
+from countless.server.http.assets import FOLDER
+from countless.server.storage.journal import Known
+from countless.server.storage.sqlite_store import Changes, Config, Store
+from countless.wire.frames import Hello, Join, encode_frames
 from support.browser import SIZES, Window, browser, window
 from support.service import Server, until
 

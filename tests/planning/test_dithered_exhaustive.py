@@ -16,7 +16,7 @@ from math import ceil, exp, factorial, floor, isclose, prod
 
 import pytest
 
-from countless.planning.transcripts import OrderedVolume
+from countless.planning.ordered_volume import OrderedVolume
 
 Counts = tuple[int, ...]
 World = tuple[Counts, Counts]

@@ -7,6 +7,7 @@ from math import ceil, cosh, exp, inf, log, log2, sqrt, tanh
 import pytest
 
 from countless.errors import InvalidParameter, UnknownName
+from countless.lab.audit.inputs import FEEDERS
 from countless.planning.partial_dp import (
     PartialDPPlan,
     paper_constant,
@@ -15,7 +16,6 @@ from countless.planning.partial_dp import (
 )
 from countless.planning.partial_dp_proven import Noisy, bound, reports_quantile
 from countless.privacy.noise import DiceNoise
-from countless.privacy.plays import FEEDERS
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededDice
 

@@ -8,7 +8,7 @@ from countless.errors import InvalidParameter
 from countless.planning.dithered import DitheredPlan
 from countless.planning.dithered_check import check_dithered
 from countless.planning.plan import LEAST_ALPHA, LEAST_ETA, MOST_SITES, check_request
-from countless.schemes.menu import CALIBRATIONS
+from countless.schemes.compare import CALIBRATIONS
 
 NEARLY_HALF, NEARLY_ONE = 0.49999999999999994, 0.9999999999999999
 

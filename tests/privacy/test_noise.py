@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import chi2
 
 from countless.errors import InvalidParameter, MissingExtra
+from countless.lab.audit.transcripts import log_pmf
 from countless.privacy import noise as noise_module
 from countless.privacy.noise import (
     DiceNoise,
@@ -22,7 +23,6 @@ from countless.privacy.noise import (
     discrete_laplace,
     system_noise,
 )
-from countless.privacy.transcripts import log_pmf
 from countless.randomness import SeededDice
 
 DRAWS = 10_000

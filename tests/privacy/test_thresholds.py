@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from countless.errors import InvalidParameter
+from countless.lab.audit.exact_audit import TapeNoise
 from countless.privacy.noise import DiceNoise
-from countless.privacy.tape import TapeNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
 from countless.randomness import SeededDice
 

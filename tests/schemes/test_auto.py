@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from countless import Tracker
-from countless.core.dice import Dice
-from countless.core.publisher import Case, Opening, Stay
+from countless.core.estimator import Case, Opening, Stay
+from countless.core.random_source import Dice
 from countless.schemes.auto import AGAINST, Auto
 from countless.schemes.deterministic import Growing
 from countless.schemes.registry import ADVERSARIES, SCHEMES, stands_against

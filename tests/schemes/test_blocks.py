@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countless.core.estimator import OVER
 from countless.core.ledger import Entry
 from countless.core.messages import Address
-from countless.core.paces import Blocks, Sampled
-from countless.core.publisher import OVER
 from countless.core.site import Site
+from countless.core.triggers import Blocks, Sampled
 from countless.randomness import SeededDice
-from countless.schemes.crossings import Crossings
+from countless.schemes.crossing_estimator import Crossings
 
 
 def opened(step: int, *bases: int, reports: int = 10**9) -> tuple[Crossings, list[Entry]]:

@@ -13,7 +13,7 @@ from countless.core.answer import State
 from countless.core.messages import Message, StartRound
 from countless.randomness import SeededDice
 from countless.schemes.registry import SCHEMES, scheme_named
-from countless.transports.codec import encode
+from countless.wire.codec import encode
 from support.streams import STREAMS, Stream, stream_named
 from support.worlds import World
 
@@ -175,7 +175,7 @@ class CountingCodec:
 @every_scheme
 def test_message_accounting_adds_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     codec = CountingCodec()
-    monkeypatch.setattr("countless.transports.memory.size", codec)
+    monkeypatch.setattr("countless.inprocess.network.size", codec)
     tracker = tracker_for(name, 10, 0.1)
     for site, n in stream_named("bursts", 10, 20_000, seed=6):
         tracker.site(site).add(n)

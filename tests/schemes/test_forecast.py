@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from countless.core.estimator import Case
 from countless.core.ledger import Entry
 from countless.core.messages import Address
-from countless.core.publisher import Case
 from countless.schemes.forecast import MOST_SURPRISE, WINDOW, Watched, deterministic_cost, sites_beyond, speaking_sites
 
 

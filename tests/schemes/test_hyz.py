@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
+from countless.core.estimator import OVER
 from countless.core.ledger import Entry
 from countless.core.messages import Address
-from countless.core.publisher import OVER
 from countless.schemes.hyz import LastReports
 
 

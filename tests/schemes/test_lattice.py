@@ -6,12 +6,12 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countless.core.estimator import OVER
 from countless.core.ledger import Entry
 from countless.core.messages import Address
-from countless.core.paces import Lattice
-from countless.core.publisher import OVER
+from countless.core.triggers import Lattice
 from countless.schemes.lattice import LatticePoints
-from countless.schemes.lattices import Lattices
+from countless.schemes.offsets import Lattices
 from support.dice import ScriptedDice
 
 

@@ -11,19 +11,19 @@ from math import ceil, exp, floor, log, log2, sqrt
 import pytest
 
 from countless import Tracker
+from countless.core.estimator import OVER, Case
 from countless.core.ledger import Entry
 from countless.core.messages import Address
-from countless.core.paces import Blocks
-from countless.core.publisher import OVER, Case
 from countless.core.site import Site
+from countless.core.triggers import Blocks
 from countless.errors import UnknownName
-from countless.planning.budget import round_eta
+from countless.planning.failure_budget import round_eta
 from countless.planning.partial_dp import PartialDPPlan, paper_constant, plan_partial_dp
 from countless.privacy import theorems
 from countless.privacy.guarantee import PartialDP as Guarantee
 from countless.privacy.tails import laplace_sum_quantile
 from countless.randomness import SeededDice
-from countless.schemes.crossings import Crossings
+from countless.schemes.crossing_estimator import Crossings
 from countless.schemes.partial_dp import NoisyPhases, PartialDP
 from support.streams import stream_named
 

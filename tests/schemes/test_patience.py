@@ -4,9 +4,9 @@ import pytest
 
 from countless import Tracker
 from countless.core.coordinator import Coordinator
+from countless.core.estimator import Case, Scheme
 from countless.core.messages import Address, Report
-from countless.core.publisher import Case, Scheme
-from countless.planning.book import PlanBook
+from countless.planning.cache import PlanBook
 from countless.planning.oblivious import ObliviousPlan
 from countless.randomness import SeededDice
 from countless.schemes.auto import Auto

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countless.core.coordinator import Coordinator
+from countless.core.estimator import Scheme
 from countless.core.messages import Address, DownMessage, Report, Snapshot, StartRound, UpMessage
-from countless.core.paces import Sampled
-from countless.core.publisher import Scheme
+from countless.core.triggers import Sampled
 from countless.planning.sampled import plan_sampled
 from countless.randomness import SeededDice
 from countless.schemes.sampled import Sampled as SampledScheme

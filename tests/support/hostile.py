@@ -3,8 +3,8 @@
 from select import select
 from time import monotonic
 
-from countless.client.link import Link, LinkError
-from countless.transports.frames import DownItem, decode_down
+from countless.client.transport.websocket import Link, LinkError
+from countless.wire.frames import DownItem, decode_down
 from support.service import PATIENCE
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from threading import Barrier, RLock, Thread
 
-from countless.client.cells import Cells
-from countless.client.countfile import CountFile
-from countless.client.keeper import KeptMeter
-from countless.client.meter import Meter
+from countless.client.durable.count_file import CountFile
+from countless.client.durable.record import Cells
+from countless.client.durable.state import KeptMeter
+from countless.client.local_counter import Meter
 from countless.core.messages import Address, UpMessage
-from countless.core.paces import Pace
 from countless.core.site import Site
+from countless.core.triggers import Pace
 from support.dice import NO_DICE
 
 HITS = "hits"

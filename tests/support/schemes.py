@@ -1,14 +1,14 @@
 """Schemes without any calibration, whose numbers a test chooses, so that a person can follow every message."""
 
-from countless.core.dice import Dice
+from countless.core.estimator import Case, Consequence, Counting, Opening, Publisher, Scheme, Stay
 from countless.core.ledger import Entry
-from countless.core.paces import Blocks, Sampled
-from countless.core.publisher import Case, Consequence, Counting, Opening, Publisher, Scheme, Stay
+from countless.core.random_source import Dice
+from countless.core.triggers import Blocks, Sampled
 from countless.errors import PlanError
-from countless.schemes.crossings import Crossings
+from countless.schemes.crossing_estimator import Crossings
 from countless.schemes.dithered import Phases
 from countless.schemes.lattice import LatticePoints
-from countless.schemes.lattices import Lattices
+from countless.schemes.offsets import Lattices
 from support.plans import dithered_plan
 
 

@@ -14,12 +14,12 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 
-from countless.client.reader import Reader, ServiceError, Stream
-from countless.service.host import Host
-from countless.service.lives import Life
-from countless.service.settings import Settings
-from countless.service.store import Store
-from countless.transports.frames import DownItem, Hello, UpItem
+from countless.client.api import Reader, ServiceError, Stream
+from countless.server.sessions.session_table import Life
+from countless.server.sessions.site_server import Host
+from countless.server.settings import Settings
+from countless.server.storage.sqlite_store import Store
+from countless.wire.frames import DownItem, Hello, UpItem
 
 PATIENCE = 20.0  # seconds until a test gives up; nothing here takes a tenth of it on an idle machine
 

@@ -3,8 +3,8 @@
 from collections import deque
 
 from countless.core.coordinator import Coordinator, Memory, Outbox
+from countless.core.estimator import Scheme
 from countless.core.messages import Address, DownMessage, Message, Report, SiteName, Snapshot, StartRound, UpMessage
-from countless.core.publisher import Scheme
 from countless.core.site import Site
 from countless.randomness import SeededDice
 

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from countless.agent.intake import Intake
-from countless.agent.lines import MOST, Reason
 from countless.agent.metrics import exposition
 from countless.agent.sockets import Receiver
+from countless.agent.statsd import MOST, Reason
 from countless.client.client import Client
-from countless.client.series import Series
+from countless.client.counter import Series
 
 MOST_BODY = 1 << 18  # bytes: about five thousand adds, which hold up the datagrams for a few milliseconds
 _PROBLEMS = {

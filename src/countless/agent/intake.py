@@ -13,9 +13,9 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
-from countless.agent.lines import ONE, Count, Labels, Reason, parse
+from countless.agent.statsd import ONE, Count, Labels, Reason, parse
 from countless.client.client import Client
-from countless.client.series import Series, series_name, valid_name
+from countless.client.counter import Series, series_name, valid_name
 from countless.errors import InvalidParameter
 
 log = logging.getLogger("countless.agent")

@@ -10,7 +10,7 @@ import uvicorn
 from countless.agent import sockets
 from countless.agent.app import Agent, build_app
 from countless.agent.intake import Intake
-from countless.agent.lines import is_name
+from countless.agent.statsd import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
 

@@ -16,7 +16,7 @@ from struct import unpack
 from time import monotonic
 
 from countless.agent.intake import Intake
-from countless.agent.lines import Reason
+from countless.agent.statsd import Reason
 from countless.errors import CountlessError, InvalidParameter
 
 MOST_BYTES = 1 << 16  # of a datagram; UDP has no larger ones

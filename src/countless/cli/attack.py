@@ -15,11 +15,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from countless.arena.league import as_json, breach, claimed, settings
-from countless.arena.match import Match, Setting, run
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
-from countless.simulation.traces import read_trace
+from countless.lab.arena.match import Match, Setting, run
+from countless.lab.arena.tournament import as_json, breach, claimed, settings
+from countless.lab.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from countless.errors import InvalidParameter
+from countless.lab.audit.likelihood_audit import Finding
+from countless.lab.audit.mechanisms import SUBJECTS
+from countless.lab.audit.run import Effort, audit_mechanism, in_json
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
-from countless.privacy.audit import Finding
-from countless.privacy.report import Effort, audit_mechanism, in_json
-from countless.privacy.subjects import SUBJECTS
 from countless.privacy.thresholds import PhasedShape
 from countless.randomness import SeededDice
 

@@ -22,8 +22,8 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Check versions, ports, permissions, clock, TLS and connectivity; exit 1 if something needs attention."""
-    from countless.service.checkup import everything
-    from countless.service.settings import load_settings
+    from countless.server.doctor import everything
+    from countless.server.settings import load_settings
 
     findings = list(everything(load_settings({}, file=config), url, token))
     if json:

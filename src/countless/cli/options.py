@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from countless.client.reader import Reader
+from countless.client.api import Reader
 
 DEFAULT_URL = "http://127.0.0.1:2686"
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from countless.errors import InvalidParameter
-from countless.planning.budget import round_eta
+from countless.planning.failure_budget import round_eta
 from countless.planning.plan import Plan
-from countless.schemes.menu import DAY, Candidate, choice, crossovers, menu, messages_on_day, runner_up
+from countless.schemes.compare import DAY, Candidate, choice, crossovers, menu, messages_on_day, runner_up
 
 EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
 TYPICAL_ROUND = 10  # the budget of a round shrinks slowly, as delta/(r (r+1)); this one stands for a counter's life

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from countless.arena.survey import Effort, conduct
+from countless.lab.arena.report_data import Effort, conduct
 
 EXAMPLE = "Example:  countless report --out report --games 5"
 
@@ -27,7 +27,7 @@ def report(
     console = Console(stderr=True)
     with console.status("playing and planning"):
         survey = conduct(effort)
-    from countless.arena.page import render
+    from countless.lab.arena.page import render
 
     out.mkdir(parents=True, exist_ok=True)
     page = out / "report.html"

@@ -25,8 +25,8 @@ def serve(
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info or debug.")] = "warning",
 ) -> None:
     """Run a coordinator: sites connect, totals are kept, anybody who may can read them. Stops on SIGTERM."""
-    from countless.service.serve import serve as run
-    from countless.service.settings import load_settings
+    from countless.server.serve import serve as run
+    from countless.server.settings import load_settings
 
     flags = {
         "host": host,

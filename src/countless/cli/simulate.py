@@ -12,11 +12,11 @@ from rich.table import Table
 
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
-from countless.simulation.flushes import flush_messages
-from countless.simulation.run import Outcome, fast_run
-from countless.simulation.stream import Stream
-from countless.simulation.streams import STREAMS, stream_named
-from countless.simulation.traces import Trace, read_trace
+from countless.lab.simulation.baselines import flush_messages
+from countless.lab.simulation.registry import STREAMS, stream_named
+from countless.lab.simulation.run import Outcome, fast_run
+from countless.lab.simulation.stream import Stream
+from countless.lab.simulation.traces import Trace, read_trace
 
 EXAMPLE = "Example:  countless simulate --sites 1000 --alpha 0.01 --events 1e9 --stream zipf --rate 10000/s"
 FLUSHES = (1, 15, 60)  # seconds

@@ -21,9 +21,9 @@ def token(
     ] = None,
 ) -> None:
     """Create, list or revoke bearer tokens. A new token is printed this once; only its hash is kept."""
-    from countless.service.access import new_token
-    from countless.service.app import STATE_FILE, require_nats
-    from countless.service.store import Store
+    from countless.server.app import STATE_FILE, require_nats
+    from countless.server.http.auth import new_token
+    from countless.server.storage.sqlite_store import Store
 
     def work(store: Store) -> tuple[list[str], int]:
         if revoke is not None:
@@ -36,7 +36,7 @@ def token(
 
     if nats:
         require_nats()
-        from countless.service.nats_tokens import change_tokens
+        from countless.server.cluster.tokens import change_tokens
 
         lines, code = change_tokens(nats, work)
     else:

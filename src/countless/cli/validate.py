@@ -11,7 +11,7 @@ EXAMPLE = "Example:  countless validate /etc/countless.toml"
 
 def validate(config: Annotated[Path, typer.Argument(help="A TOML file with settings.")]) -> None:
     """Check a configuration file, and print the settings it leads to. Exit 2 names the first mistake."""
-    from countless.service.settings import load_settings
+    from countless.server.settings import load_settings
 
     settings = load_settings({}, {}, config)
     settings.require_safe()

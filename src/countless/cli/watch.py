@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
-from countless.core.mark import Mark, Verdict
+from countless.core.threshold import Mark, Verdict
 
 EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
 

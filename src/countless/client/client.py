@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from countless.client import forks
-from countless.client.carrier import carrier_to
-from countless.client.exchange import Exchange
-from countless.client.link import Link, Place
-from countless.client.meter import Meter
-from countless.client.series import LABEL_CAP, Series, valid_name
-from countless.client.talk import new_incarnation
+from countless.client.counter import LABEL_CAP, Series, valid_name
+from countless.client.local_counter import Meter
+from countless.client.session.loop import Exchange
+from countless.client.session.protocol import new_incarnation
+from countless.client.transport.base import carrier_to
+from countless.client.transport.websocket import Link, Place
 from countless.core.messages import Address, UpMessage
-from countless.core.paces import Every
 from countless.core.site import Site
+from countless.core.triggers import Every
 from countless.errors import InvalidParameter
 from countless.randomness import SystemDice
-from countless.transports.nats_address import SCHEMES as NATS_SCHEMES
-from countless.transports.nats_address import Broker
+from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
+from countless.wire.nats_url import Broker
 
 if TYPE_CHECKING:
-    from countless.client.keeper import Keeper
+    from countless.client.durable.state import Keeper
     from countless.client.watch import Callback, Watch
 
 log = logging.getLogger("countless")
@@ -118,7 +118,7 @@ class Client:
                 str(directory),
                 f"left out with the broker {place.base}, because a file of counts belongs to one coordinator",
             )
-        from countless.client.keeper import Keeper  # most clients keep nothing, and not every system could
+        from countless.client.durable.state import Keeper  # most clients keep nothing, and not every system could
 
         return Keeper(directory, self.address, lambda: Link(place, self._token), self._lock)
 
@@ -162,7 +162,7 @@ class Client:
         Each is called once, in this order, from a thread of the watch, with the answer. Reading needs a `token` of
         scope read, if the client's own is one for counting. A forked child does not inherit the watch.
         """
-        from countless.client.reader import Reader  # whoever only counts need not wait for it
+        from countless.client.api import Reader  # whoever only counts need not wait for it
         from countless.client.watch import Watch
 
         watch = Watch(Reader(self.place.base, token or self._token), counter, over, possibly, certainly)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
-from countless.client.backoff import Backoff
-from countless.client.reader import Reader, ServiceError, Stream
-from countless.core.mark import Mark, Verdict
+from countless.client.api import Reader, ServiceError, Stream
+from countless.client.session.backoff import Backoff
+from countless.core.threshold import Mark, Verdict
 
 log = logging.getLogger("countless")
 

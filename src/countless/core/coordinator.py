@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from countless.core.answer import STATES, Answer
-from countless.core.dice import Dice
+from countless.core.estimator import Counting, Opening, Scheme
 from countless.core.ledger import Entry, Ledger
 from countless.core.messages import Address, Report, Snapshot, StartRound, UpMessage
-from countless.core.publisher import Counting, Opening, Scheme
+from countless.core.random_source import Dice
 from countless.core.rounds import Outbox, Rounds
 from countless.errors import PlanError, ProtocolError
 

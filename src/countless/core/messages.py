@@ -7,7 +7,7 @@ from the connection and is not repeated in every message.
 
 from typing import NamedTuple
 
-from countless.core.paces import Pace
+from countless.core.triggers import Pace
 
 SiteName = str | int
 

@@ -10,11 +10,11 @@ Nothing here knows how sites come, speak and go: that is `Coordinator`.
 from fractions import Fraction
 from math import ceil
 
-from countless.core.dice import Dice
+from countless.core.estimator import Case, Consequence, Opening, Publisher, Scheme, Stay
 from countless.core.ledger import Entry, Ledger, certain
 from countless.core.messages import Address, DownMessage, Repace, StartRound
-from countless.core.paces import Pace
-from countless.core.publisher import Case, Consequence, Opening, Publisher, Scheme, Stay
+from countless.core.random_source import Dice
+from countless.core.triggers import Pace
 from countless.errors import InvariantBroken
 
 Outbox = list[tuple[Address, DownMessage]]

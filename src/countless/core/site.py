@@ -8,9 +8,9 @@ returns the messages it causes. Rules that make it safe on a real network:
 - a repeated `StartRound` gets the same `Snapshot` again, and the report that may have been lost with the first.
 """
 
-from countless.core.dice import Dice
 from countless.core.messages import Address, DownMessage, Repace, Report, Snapshot, UpMessage
-from countless.core.paces import Every, Pace
+from countless.core.random_source import Dice
+from countless.core.triggers import Every, Pace
 from countless.errors import InvalidParameter, ProtocolError
 
 MOST_AT_ONCE = 1 << 128  # no count can then outgrow the wire (255 bits) or a float, however often it is added

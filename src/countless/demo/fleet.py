@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from countless.client.reader import Reader
+from countless.client.api import Reader
 from countless.errors import CountlessError
 
 COUNTER = "requests"

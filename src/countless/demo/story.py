@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from countless.demo.fleet import Fleet
+from countless.inprocess.tracker import Tracker
 from countless.randomness import SeededDice
-from countless.tracker import Tracker
 
 ORDINARY, REACTING = "ordinary traffic", "traffic that reacts to the answers"
 _BURSTS = 40

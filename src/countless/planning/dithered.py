@@ -33,8 +33,8 @@ from countless.planning.dithered_schedule import (
     threshold_windows,
 )
 from countless.planning.dithered_search import find_shape
+from countless.planning.ordered_volume import OrderedVolume
 from countless.planning.plan import Reason, check_request, exact_fraction, step_within
-from countless.planning.transcripts import OrderedVolume
 
 
 @dataclass(frozen=True)

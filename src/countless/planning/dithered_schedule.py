@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import exp, inf, log, log1p
 
+from countless.planning.ordered_volume import OrderedVolume
 from countless.planning.tails import slack
-from countless.planning.transcripts import OrderedVolume
 
 LEAST_STEP = 2
 # A window of update times, in steps, is this much wider on both sides than the window of the proof: whole

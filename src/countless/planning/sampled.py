@@ -16,7 +16,7 @@ from math import log, log1p
 
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.plan import Reason, check_request, step_within
-from countless.planning.poisson_lines import early, early_slack_ville, late, late_start_ville
+from countless.planning.poisson_boundary import early, early_slack_ville, late, late_start_ville
 from countless.planning.round_length import best_reports, messages_per_efold, reasons_for_length
 from countless.planning.search import about_safe, least_safe, round_up
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from math import inf, nextafter
 from typing import Any, Protocol
 
-from countless.core.dice import Dice
+from countless.core.random_source import Dice
 from countless.errors import InvalidParameter, MissingExtra
 from countless.randomness import SystemDice
 

@@ -7,15 +7,15 @@ from functools import lru_cache
 from math import ceil, exp, log, log1p
 from typing import Any, NamedTuple
 
-from countless.core.dice import Dice
-from countless.core.paces import Growth
-from countless.core.publisher import Budget, Case, Opening, Scheme, Stay
+from countless.core.estimator import Budget, Case, Opening, Scheme, Stay
+from countless.core.random_source import Dice
+from countless.core.triggers import Growth
 from countless.planning.plan import RoundPlan
-from countless.schemes.calibrated import Calibrated, worth_having, worth_having_from
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Dithered
 from countless.schemes.forecast import WINDOW, Watched, deterministic_cost, sites_beyond, speaking_sites
 from countless.schemes.lattice import Lattice
+from countless.schemes.planned import Calibrated, worth_having, worth_having_from
 from countless.schemes.sampled import Sampled
 
 # `partial_dp` is missing on purpose: in either calibration it costs more than `deterministic` or `dithered` for every

@@ -1,13 +1,13 @@
 """`blocks`: one report at a random place of each block, for streams that do not react (SPEC 3.0)."""
 
-from countless.core.dice import Dice
-from countless.core.paces import Blocks as BlocksPace
-from countless.core.publisher import Case, Publisher
+from countless.core.estimator import Case, Publisher
+from countless.core.random_source import Dice
+from countless.core.triggers import Blocks as BlocksPace
 from countless.planning.blocks import plan_blocks
-from countless.planning.book import PlanBook
+from countless.planning.cache import PlanBook
 from countless.planning.oblivious import ObliviousPlan
-from countless.schemes.calibrated import Calibrated
-from countless.schemes.crossings import Crossings
+from countless.schemes.crossing_estimator import Crossings
+from countless.schemes.planned import Calibrated
 
 
 class Blocks(Calibrated[ObliviousPlan]):

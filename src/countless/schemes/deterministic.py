@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from countless.core.answer import midpoint
-from countless.core.dice import Dice
+from countless.core.estimator import OVER, Case, Consequence, Opening, Publisher, Scheme, Stay
 from countless.core.ledger import Entry
-from countless.core.paces import Growth, Pace
-from countless.core.publisher import OVER, Case, Consequence, Opening, Publisher, Scheme, Stay
+from countless.core.random_source import Dice
+from countless.core.triggers import Growth, Pace
 from countless.planning.deterministic import plan_deterministic
 
 

@@ -1,7 +1,7 @@
 """`exact`: every site reports every event. The start of every other scheme, and the yardstick."""
 
-from countless.core.dice import Dice
-from countless.core.publisher import Case, Counting, Opening, Scheme, Stay
+from countless.core.estimator import Case, Counting, Opening, Scheme, Stay
+from countless.core.random_source import Dice
 
 
 class Exact(Scheme):

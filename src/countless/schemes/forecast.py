@@ -7,9 +7,9 @@ spot wanders or sites wake up one after the other; so the forecast is compared w
 from collections import Counter
 from math import expm1, log, log1p, sqrt
 
+from countless.core.estimator import Case
 from countless.core.ledger import Entry
-from countless.core.paces import Growth
-from countless.core.publisher import Case
+from countless.core.triggers import Growth
 from countless.schemes.deterministic import Growing
 
 WINDOW = 1.25  # a forecast is compared with what came when the total has grown by this factor

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from countless.core.dice import Dice
+from countless.core.estimator import OVER, Case, Consequence, Publisher
 from countless.core.ledger import Entry
-from countless.core.paces import Pace
-from countless.core.publisher import OVER, Case, Consequence, Publisher
-from countless.planning.book import PlanBook
+from countless.core.random_source import Dice
+from countless.core.triggers import Pace
+from countless.planning.cache import PlanBook
 from countless.planning.lattice import plan_lattice
 from countless.planning.oblivious import ObliviousPlan
-from countless.schemes.calibrated import Calibrated
-from countless.schemes.lattices import Lattices
+from countless.schemes.offsets import Lattices
+from countless.schemes.planned import Calibrated
 
 
 class LatticePoints(Publisher):

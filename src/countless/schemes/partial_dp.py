@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from countless.core.dice import Dice
+from countless.core.estimator import OVER, Case, Consequence, Publisher
 from countless.core.ledger import Entry
-from countless.core.paces import Blocks, Pace
-from countless.core.publisher import OVER, Case, Consequence, Publisher
+from countless.core.random_source import Dice
+from countless.core.triggers import Blocks, Pace
 from countless.errors import UnknownName
-from countless.planning.book import PlanBook
+from countless.planning.cache import PlanBook
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import DiceNoise, Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
-from countless.schemes.calibrated import Calibrated
+from countless.schemes.planned import Calibrated
 
 
 class NoisyPhases(Publisher):

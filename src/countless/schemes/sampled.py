@@ -1,12 +1,12 @@
 """`sampled`: fresh coins and frequent exact rounds (SPEC 3.2)."""
 
-from countless.core.dice import Dice
-from countless.core.paces import Sampled as SampledPace
-from countless.core.publisher import Case, Publisher
-from countless.planning.book import PlanBook
+from countless.core.estimator import Case, Publisher
+from countless.core.random_source import Dice
+from countless.core.triggers import Sampled as SampledPace
+from countless.planning.cache import PlanBook
 from countless.planning.sampled import TIERS, SampledPlan, plan_sampled
-from countless.schemes.calibrated import Calibrated
-from countless.schemes.crossings import Crossings
+from countless.schemes.crossing_estimator import Crossings
+from countless.schemes.planned import Calibrated
 
 
 class Sampled(Calibrated[SampledPlan]):

@@ -1,0 +1,117 @@
+"""Reading answers: a few plain HTTP requests, for the command line and for programs that only look."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from socket import SHUT_RDWR
+from typing import Any
+from urllib.parse import quote
+
+from countless.client.transport.websocket import Place, tls_context
+from countless.errors import CountlessError
+
+
+class ServiceError(CountlessError):
+    """The coordinator could not be asked, or said no; the message says why."""
+
+
+class Stream:
+    """Answers as they come, for one thread; another may interrupt it."""
+
+    def __init__(self, connection: HTTPConnection, response: HTTPResponse) -> None:
+        self._connection = connection
+        self._response = response
+        self._socket = connection.sock
+
+    def __iter__(self) -> "Stream":
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        try:
+            while line := self._response.readline():
+                if line.startswith(b"data: "):
+                    answer: dict[str, Any] = json.loads(line[6:])
+                    return answer
+        except (OSError, ValueError, HTTPException) as error:
+            self.close()
+            raise ServiceError(f"the coordinator has hung up: {error}") from error
+        self.close()
+        raise StopIteration
+
+    def close(self) -> None:
+        """For whoever reads it."""
+        self._response.close()
+        self._connection.close()
+
+    def interrupt(self) -> None:
+        """For everybody else: whoever waits for the next answer waits no more."""
+        with suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(SHUT_RDWR)
+
+
+class Reader:
+    """The JSON API of a coordinator."""
+
+    def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
+        self._place = Place.of(url)
+        self._token = token
+        self._timeout = timeout
+
+    def counters(self) -> Iterator[dict[str, Any]]:
+        """All counters with their answers."""
+        after: str | None = ""
+        while after is not None:
+            page = self.ask("GET", f"/api/v1/counters?after={quote(after, safe='')}")
+            yield from page["counters"]
+            after = page["next"]
+
+    def answer(self, counter: str) -> dict[str, Any]:
+        """The public answer of a counter."""
+        answer: dict[str, Any] = self.ask("GET", f"/api/v1/counters/{quote(counter)}")
+        return answer
+
+    def watch(self, counter: str, quiet: float | None = None) -> "Stream":
+        """The answer now, and every time it changes; an error if there is no news for `quiet` seconds."""
+        connection, response = self._request("GET", f"/api/v1/watch/{quote(counter)}", None)
+        if connection.sock is not None:
+            connection.sock.settimeout(quiet)
+        return Stream(connection, response)
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One request; what comes back as JSON."""
+        connection, response = self._request(method, path, body)
+        try:
+            data = response.read()
+        except (OSError, HTTPException) as error:
+            raise ServiceError(f"the coordinator has hung up: {error}") from error
+        finally:
+            connection.close()
+        return json.loads(data) if data else None
+
+    def _request(self, method: str, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
+        host, port = self._place.host, self._place.port
+        if self._place.secure:
+            connection: HTTPConnection = HTTPSConnection(host, port, timeout=self._timeout, context=tls_context())
+        else:
+            connection = HTTPConnection(host, port, timeout=self._timeout)
+        headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._token}"} if self._token else {})
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+        except (OSError, UnicodeError, HTTPException) as error:
+            connection.close()
+            raise ServiceError(f"no coordinator at {self._place.base}: {error}") from error
+        if response.status >= 400:
+            problem = response.read().decode(errors="replace")
+            connection.close()
+            raise ServiceError(_message(problem) or f"the coordinator says {response.status}")
+        return connection, response
+
+
+def _message(problem: str) -> str | None:
+    try:
+        return str(json.loads(problem)["error"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,161 @@
+"""Publishers: what the public hears of what the ledger learns; and how a scheme opens a round.
+
+A scheme opens each round with a publisher, which holds a pace for every slot. The coordinator tells the publisher what
+it learns, one site at a time; the publisher keeps the estimate and says when the round is over or a site must be given
+a new pace. The coordinator publishes the running maximum of the estimates, so a publisher may go down and up.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from countless.core.ledger import Entry
+from countless.core.random_source import Dice
+from countless.core.triggers import Every, Pace
+
+
+class Consequence(NamedTuple):
+    """What follows from a report: the round is over, or the site that reported must go on with another pace."""
+
+    over: bool = False
+    repace: Pace | None = None
+
+
+OVER = Consequence(over=True)
+
+
+class Publisher(ABC):
+    """Keeps the estimate of one round."""
+
+    estimate: float = 0
+    exact: bool = False  # is the estimate the truth itself?
+    until: int | None = None  # where a round has no end of its own: the total at which to ask the scheme again
+    loud: float = 0  # a site whose count is below this reports its very next event
+
+    @abstractmethod
+    def pace(self, slot: int) -> Pace:
+        """The pace of the site in this slot, as of now."""
+
+    @abstractmethod
+    def open(self, entries: Sequence[Entry], departed: int) -> None:
+        """Every site has told its exact count, `entry.base`; sites that are gone add up to `departed`."""
+
+    @abstractmethod
+    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+        """A site went from a known count of `before` to `entry.known`, passing `crossings` points of its pace."""
+
+    @abstractmethod
+    def join(self, entry: Entry) -> None:
+        """A site takes its slot in the middle of the round, at the exact count `entry.base`."""
+
+    @property
+    def phase(self) -> int | None:
+        """Which phase of the round runs, from 0, where the public answer moves in phases."""
+        return None
+
+    def late(self, entry: Entry, before: int, gain: int) -> Consequence | None:
+        """A silent site is back: it adopted its pace `gain` events after the base it was given, at `entry.base`."""
+        return self.hear(entry, before, 0)
+
+    def leave(self, entry: Entry, before: int) -> Consequence | None:
+        """A site left with the exact count `entry.known`. A round that freezes its estimate has nothing to do."""
+        return None
+
+
+class Counting(Publisher):
+    """The sum of the counts: right to the last event while every site reports every event."""
+
+    exact = True
+    loud = inf
+    _pace = Every(1)
+
+    def __init__(self, until: int | None = None) -> None:
+        self.estimate: int = 0
+        self.until = until
+
+    def pace(self, slot: int) -> Pace:
+        """Every event."""
+        return self._pace
+
+    def open(self, entries: Sequence[Entry], departed: int) -> None:
+        """Start from the exact total."""
+        self.estimate = departed + sum(entry.base for entry in entries)
+
+    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+        """Add what is new."""
+        self.estimate += entry.known - before
+        return OVER if self.until is not None and self.estimate >= self.until else None
+
+    def join(self, entry: Entry) -> None:
+        """Add what it brings."""
+        self.estimate += entry.base
+
+    def leave(self, entry: Entry, before: int) -> Consequence | None:
+        """Add its last words."""
+        return self.hear(entry, before, 0)
+
+
+class Budget(NamedTuple):
+    """How many messages there may be in all, as the total grows, before another site is told of the round."""
+
+    messages: float  # when the total is `total`
+    total: float
+    power: float = 1.0  # of the total, by which they grow
+    until: float = inf  # the total from which on this is no limit any more
+    also: tuple["Budget", ...] = ()  # others to keep to
+
+    def allows(self, messages: int, total: float) -> bool:
+        """Whether `messages` in all are within it when the total is about `total`."""
+        if total < self.until and messages > self.messages * (total / self.total) ** self.power:
+            return False
+        return all(budget.allows(messages, total) for budget in self.also)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a scheme opens a round."""
+
+    scheme: str
+    publisher: Publisher
+    slots: int | None = None  # how many sites the round may have; None: any number
+    plan: object = None  # the numbers behind it, for people and logs
+    asks: bool = True  # must every site tell its exact count first? If not, it goes on from the one that is known
+    budget: Budget | None = None  # while it is spent, sites that report every event as it is are not told of the round
+
+
+class Stay(NamedTuple):
+    """Go on as before, without a word to anybody, and ask again when the estimate reaches `until`."""
+
+    until: int
+
+
+class Case(NamedTuple):
+    """What a scheme is told when it is asked to open a round."""
+
+    round: int
+    sites: int  # places to provide: the sites present, and a reserve where some have joined lately
+    total: int  # a lower bound on the total, as of now
+    alpha: float
+    delta: float
+    counts: Sequence[int]  # the known count of each site present
+    running: Opening | None = None  # the round that has come to its end, if it is this one's to go on with
+    known: int = 0  # the sum of all counts heard: where a round starts that asks nobody
+    estimate: float = 0  # what is published
+    messages: int = 0  # heard and sent so far
+    unsure: int = 0  # sites whose counts are not known to the last event: each costs a message or two to bring along
+
+
+class Scheme(ABC):
+    """A recipe: which paces, which publisher, when a round ends. Holds no state of any counter."""
+
+    name: str
+    safe_against: str
+
+    @abstractmethod
+    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+        """Open the next round, or stay in the present one. Must be quick: messages are waiting."""
+
+    def prepare(self, case: Case) -> None:  # noqa: B027 - most schemes have nothing slow to do
+        """Do the slow part of `open(case)` ahead of time."""

@@ -1,0 +1,53 @@
+"""Averager (SPEC 7): probe again and again, to average the noise away."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from countless.lab.arena.game import Adversary, Move, View
+from countless.randomness import SeededDice
+
+
+@dataclass(frozen=True)
+class Averager(Adversary):
+    """Idea: noise that is drawn afresh for every answer hides nothing from one who asks often enough. The
+    last site serves as a probe: feed it a step, read answer minus truth, repeat `reads` times, take the
+    mean. Push a group by half a step between two readings: if the mean rose, the group has reported and is
+    overestimated, so leave it; if not, push it on.
+
+    Sees: the answers. Must beat: `fresh-noise`, which adds new noise to every answer and thinks itself safe.
+    """
+
+    name: ClassVar[str] = "averager"
+    strawman: ClassVar[str] = "fresh-noise"
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"reads": (1, 40), "group": (1, 16)}
+
+    reads: int = 8
+    group: int = 1
+
+    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+        """Read, push, read, push on if need be."""
+        size = max(1, round(self.group))
+        before = yield from self._read(view)
+        while True:
+            for first in range(0, max(1, view.sites - 1), size):
+                members = range(first, min(first + size, max(1, view.sites - 1)))
+                yield from self._push(view, members)
+                after = yield from self._read(view)
+                if after < before:
+                    yield from self._push(view, members)
+                    after = yield from self._read(view)
+                before = after
+
+    def _read(self, view: View) -> Generator[Move, None, float]:
+        """The mean of answer minus truth; returned, as generators return."""
+        lead = 0.0
+        reads = max(1, round(self.reads))
+        for _ in range(reads):
+            yield Move(view.sites - 1, view.step or 1)
+            lead += view.estimate - view.total
+        return lead / reads
+
+    def _push(self, view: View, members: range) -> Iterator[Move]:
+        for site in members:
+            yield Move(site, max(1, view.step // 2))

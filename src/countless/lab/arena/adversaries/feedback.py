@@ -1,0 +1,56 @@
+"""Feedback (SPEC 7): nobody attacks; a quota throttles on the answer, and that is enough."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import ClassVar
+
+from countless.lab.arena.game import Adversary, Move, Until, View
+from countless.lab.simulation.stream import Stream
+from countless.randomness import SeededDice
+
+MOST = 10**6  # events of a trace that are kept as jobs
+
+
+@dataclass(frozen=True)
+class Feedback(Adversary):
+    """Idea: every site works through a queue of jobs, as `trace` says or in random bursts, under a
+    fleet-wide limit. A site sends until its job is done or the answer moves: then the limiter, which reads
+    the answer, makes it back off and lets the next one go first. An honest system, and yet every site
+    tends to stop just after it was overestimated.
+
+    `job` is the mean size of a job, as a multiple of the step (or of a thousandth of the total while there
+    is none).
+
+    Sees: the answers. Must beat: `lattice`.
+    """
+
+    name: ClassVar[str] = "feedback"
+    strawman: ClassVar[str] = "lattice"
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"job": (0.2, 20.0)}
+
+    job: float = 4.0
+    trace: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def following(cls, stream: Stream, events: int) -> "Feedback":
+        """The jobs are the runs of a recorded stream: its first events, over and over."""
+        order = stream.order(min(events, MOST))
+        return cls(trace=tuple((site, sum(1 for _ in run)) for site, run in groupby(order)))
+
+    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+        """Jobs wait in line; whoever is made to back off goes to its end."""
+        for site, events in self._jobs(view, dice):
+            yield Move(site % view.sites, max(1, events), Until.ANSWER)
+
+    def _jobs(self, view: View, dice: SeededDice) -> Iterator[tuple[int, int]]:
+        while self.trace:
+            yield from self.trace
+        order = list(range(view.sites))
+        while True:
+            for i in range(len(order) - 1, 0, -1):
+                j = dice.below(i + 1)
+                order[i], order[j] = order[j], order[i]
+            for site in order:
+                mean = self.job * (view.step or view.total / 1000)
+                yield site, dice.gap(1 + int(mean))

@@ -1,0 +1,46 @@
+"""Group freeze (SPEC 7): push groups half a step, keep those that reported early, push the others on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from countless.lab.arena.game import Adversary, Move, View
+from countless.randomness import SeededDice
+
+
+@dataclass(frozen=True)
+class GroupFreeze(Adversary):
+    """Idea: half a step after a synchronisation, a site that has reported is overestimated by a quarter of
+    a step on average, one that has not is underestimated by as much; half a step later it is the other way
+    round. The answer says which way a whole group leans, even where single reports are hidden in phases:
+    freeze the groups that lean the wanted way, and push the others on until they do.
+
+    `group` is the number of sites pushed together; by default as many as the answer's last jump was worth
+    in steps, so that one group moves the answer about half the time.
+
+    Sees: the answers. Must beat: `lattice`.
+    """
+
+    name: ClassVar[str] = "group-freeze"
+    strawman: ClassVar[str] = "lattice"
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"group": (1, 64), "push": (0.1, 0.9)}
+
+    group: int | None = None
+    push: float = 0.5
+
+    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+        """Group after group."""
+        jump = 0.0
+        while True:
+            first = 0
+            while first < view.sites:
+                size = self.group or max(1, min(view.sites, int(jump / view.step) if view.step else 1))
+                members = range(first, min(view.sites, first + round(size)))
+                for _ in range(2):
+                    before, pushed = view.estimate, view.total
+                    for site in members:
+                        yield Move(site, max(1, int(self.push * (view.step or 1 + view.alpha * view.counts[site]))))
+                        jump = view.jump or jump
+                    if view.estimate - before >= view.total - pushed:
+                        break
+                first = members.stop

@@ -1,0 +1,43 @@
+"""Leak chaser (SPEC 7): exploit the one exposed site of each phase."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from countless.lab.arena.game import Adversary, Move, Until, View
+from countless.randomness import SeededDice
+
+
+@dataclass(frozen=True)
+class LeakChaser(Adversary):
+    """Idea: when the answer moves, the site that was just fed stands exactly on its lattice. Unless its
+    offset is redrawn, its next report is one step away, to the event. Collect such sites, then feed each
+    of them a step less one event: the tracker hears nothing at all while the truth grows by almost a step
+    for every site collected.
+
+    `collect` is the share of the sites to expose before cashing in. A new round makes the collection
+    worthless.
+
+    Sees: the answers. Must beat: `unredrawn`, secret thresholds that leave exposed offsets in force.
+    """
+
+    name: ClassVar[str] = "leak-chaser"
+    strawman: ClassVar[str] = "unredrawn"
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"collect": (0.02, 1.0)}
+
+    collect: float = 0.9
+
+    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+        """Expose, then cash in."""
+        site = 0
+        while True:
+            exposed: dict[int, None] = {}
+            round = view.round
+            while len(exposed) < max(1, self.collect * view.sites):
+                site = (site + 1) % view.sites
+                yield Move(site, 1 + view.total, Until.ANSWER)
+                if view.round != round:
+                    exposed, round = {}, view.round
+                exposed[site] = None
+            for site in exposed:
+                yield Move(site, max(1, (view.step or 1 + int(view.alpha * view.counts[site])) - 1))

@@ -1,0 +1,35 @@
+"""Round boundary (SPEC 7): lean on the tracker while one round hands over to the next."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from countless.lab.arena.game import Adversary, Move, Until, View
+from countless.randomness import SeededDice
+
+
+@dataclass(frozen=True)
+class RoundBoundary(Adversary):
+    """Idea: a synchronisation is where errors are forgotten, if it is done right. Leave every site
+    overestimated all the time, so that the round ends at its most wrong; then, in the first moments of the
+    new round, when every site has just adopted its pace, hit one site with a batch of many steps.
+
+    Sees: the answers. Must beat: `drifting`, which starts a round from its own estimate instead of the
+    exact total.
+    """
+
+    name: ClassVar[str] = "round-boundary"
+    strawman: ClassVar[str] = "drifting"
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"batch": (0.0, 40.0)}
+
+    batch: float = 3.0
+
+    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+        """Stop after jump, with a blow at each boundary."""
+        site, round = 0, view.round
+        while True:
+            site = (site + 1) % view.sites
+            yield Move(site, 1 + view.total, Until.ANSWER)
+            if view.round != round:
+                round = view.round
+                yield Move(dice.below(view.sites), 1 + int(self.batch * view.step))

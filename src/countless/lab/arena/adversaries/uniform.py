@@ -1,0 +1,28 @@
+"""Uniform: a control (SPEC 7). Bursts of random length at random sites."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from countless.lab.arena.adversaries.round_robin import burst
+from countless.lab.arena.game import Adversary, Move, View
+from countless.randomness import SeededDice
+
+
+@dataclass(frozen=True)
+class Uniform(Adversary):
+    """Idea: memoryless traffic. Ignores what it sees.
+
+    Sees: the answers. Must beat: `thrifty`, which hopes that independent errors cancel altogether.
+    """
+
+    name: ClassVar[str] = "uniform"
+    strawman: ClassVar[str] = "thrifty"
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"share": (0.0, 1.0)}
+
+    share: float = 0.05
+
+    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+        """Each burst geometric."""
+        while True:
+            yield Move(dice.below(view.sites), dice.gap(burst(view, self.share)))

@@ -1,0 +1,33 @@
+"""Zipf: a control (SPEC 7). A few busy sites and a long tail of idle ones."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
+
+from countless.lab.arena.adversaries.round_robin import burst
+from countless.lab.arena.game import Adversary, Move, View
+from countless.randomness import SeededDice
+
+
+@dataclass(frozen=True)
+class Zipf(Adversary):
+    """Idea: site i has weight 1/(i+1)^exponent. Ignores what it sees.
+
+    Sees: the answers. Must beat: `pollster`, which asks one site and multiplies.
+    """
+
+    name: ClassVar[str] = "zipf"
+    strawman: ClassVar[str] = "pollster"
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"exponent": (0.2, 3.0), "share": (0.0, 1.0)}
+
+    exponent: float = 1.0
+    share: float = 0.05
+
+    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+        """By inversion of the cumulative weights."""
+        weights = list(accumulate((i + 1) ** -self.exponent for i in range(view.sites)))
+        while True:
+            site = bisect_right(weights, dice.fraction() * weights[-1])
+            yield Move(min(site, view.sites - 1), dice.gap(burst(view, self.share)))

@@ -1,0 +1,124 @@
+"""A match: many games from many seeds, in parallel, and an exact interval on the failure rate (SPEC 7).
+
+"Not broken in n games" is not "proved": the interval says how much n games can say.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from countless.core.estimator import Scheme
+from countless.errors import InvalidParameter
+from countless.lab.arena.game import Adversary, Game, Point, Score
+from countless.lab.arena.negative_controls.registry import STRAWMEN
+from countless.lab.arena.parallel import Progress, in_parallel
+from countless.lab.arena.subject import Tracked
+from countless.lab.confidence import lower_limit, upper_limit
+from countless.randomness import SeededDice
+from countless.schemes.registry import scheme_named
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything about a game but its seed."""
+
+    scheme: str
+    adversary: Adversary
+    sites: int
+    alpha: float
+    delta: float
+    events: int
+    against: str = "adaptive"  # what `auto` is told to stand against
+    head_start: int = 0  # events at every site before the adversary comes
+
+    def __post_init__(self) -> None:
+        for name, least in (("sites", 1), ("events", 1), ("head_start", 0)):
+            if getattr(self, name) < least:
+                raise InvalidParameter(name, getattr(self, name), f"at least {least}")
+        self.fresh_scheme()
+
+    def fresh_scheme(self) -> Scheme:
+        """The tracker to attack: a scheme, or a strawman."""
+        if self.scheme in STRAWMEN:
+            return STRAWMEN[self.scheme]()
+        return scheme_named(self.scheme, self.against)
+
+
+@dataclass(frozen=True)
+class Match:
+    """What many games say about one pair."""
+
+    setting: Setting
+    scores: tuple[Score, ...]
+
+    @property
+    def trials(self) -> int:
+        """Games played."""
+        return len(self.scores)
+
+    @property
+    def failures(self) -> int:
+        """Games in which an answer left 1 ± alpha at any moment."""
+        return sum(score.violated_at is not None for score in self.scores)
+
+    @property
+    def failure_rate(self) -> tuple[float, float]:
+        """Exact (Clopper-Pearson) 95 % limits, each one on its own side, on the probability that a game
+        fails.
+        """
+        return (
+            lower_limit(self.failures, self.trials, CONFIDENCE),
+            upper_limit(self.failures, self.trials, CONFIDENCE),
+        )
+
+    @property
+    def worst(self) -> float:
+        """Worst error / alpha of all games."""
+        return max(score.worst for score in self.scores)
+
+    @property
+    def messages(self) -> float:
+        """Mean messages of a game."""
+        return sum(score.messages for score in self.scores) / self.trials
+
+
+def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
+    """The game of one seed, before its first move. The adversary's dice are not the tracker's."""
+    subject = Tracked(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
+    dice = SeededDice(seed).split("adversary", setting.adversary.name)
+    game = Game(subject, setting.adversary, setting.sites, setting.alpha, dice, path=path)
+    if setting.head_start:
+        game.head_start(setting.head_start)
+    return game
+
+
+def play(setting: Setting, seed: int) -> Score:
+    """One game."""
+    game = game_of(setting, seed)
+    game.play(setting.events)
+    return game.score(seed)
+
+
+def trace_of(setting: Setting, seed: int) -> list[Point]:
+    """One game, for a plot: the error after every message and every move."""
+    game = game_of(setting, seed, path=True)
+    game.play(setting.events)
+    return game.path or []
+
+
+def run(
+    settings: Sequence[Setting],
+    trials: int,
+    seed: int = 0,
+    *,
+    jobs: int | None = 1,
+    backend: str = "local",
+    progress: Progress | None = None,
+) -> list[Match]:
+    """`trials` games for each setting, from seeds seed, seed + 1, ..."""
+    if trials < 1:
+        raise InvalidParameter("trials", trials, "at least 1")
+    tasks = [(setting, seed + i) for setting in settings for i in range(trials)]
+    scores = in_parallel(play, tasks, jobs, backend, progress)
+    return [Match(setting, tuple(scores[i * trials : (i + 1) * trials])) for i, setting in enumerate(settings)]

@@ -1,0 +1,39 @@
+"""The adversaries by name (SPEC 7). A new one is a file in `adversaries/` and a line here; the tests pick
+it up.
+"""
+
+from countless.errors import UnknownName
+from countless.lab.arena.adversaries.averager import Averager
+from countless.lab.arena.adversaries.feedback import Feedback
+from countless.lab.arena.adversaries.group_freeze import GroupFreeze
+from countless.lab.arena.adversaries.leak_chaser import LeakChaser
+from countless.lab.arena.adversaries.leave_before_jump import LeaveBeforeJump
+from countless.lab.arena.adversaries.message_reader import MessageReader
+from countless.lab.arena.adversaries.round_boundary import RoundBoundary
+from countless.lab.arena.adversaries.round_robin import RoundRobin
+from countless.lab.arena.adversaries.single_site import SingleSite
+from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
+from countless.lab.arena.adversaries.uniform import Uniform
+from countless.lab.arena.adversaries.zipf import Zipf
+from countless.lab.arena.game import Adversary
+
+CONTROLS: tuple[type[Adversary], ...] = (RoundRobin, Uniform, Zipf, SingleSite)
+ATTACKS: tuple[type[Adversary], ...] = (
+    StopAfterJump,
+    LeaveBeforeJump,
+    GroupFreeze,
+    LeakChaser,
+    Averager,
+    RoundBoundary,
+    Feedback,
+    MessageReader,
+)
+ADVERSARIES: dict[str, type[Adversary]] = {adversary.name: adversary for adversary in CONTROLS + ATTACKS}
+SEARCH = "search"  # evolves the parameters of the others: see `countless.lab.arena.adversaries.search`
+
+
+def adversary_named(name: str, **parameters: object) -> Adversary:
+    """An adversary with its default parameters, or with those given."""
+    if name not in ADVERSARIES:
+        raise UnknownName("adversary", name, [*ADVERSARIES, SEARCH])
+    return ADVERSARIES[name](**parameters)

@@ -1,0 +1,155 @@
+"""The numbers behind `countless report`: attacked games, plans over sites and alpha, the league (SPEC 7).
+
+Costs come from the plans (`countless.schemes.compare`), errors from games. Plain values only: `figures.py`
+draws them.
+"""
+
+from dataclasses import asdict, dataclass
+from math import log, sqrt
+from typing import Any
+
+from countless.lab.arena.frameworks.table import Row, measure
+from countless.lab.arena.match import Setting, run, trace_of
+from countless.lab.arena.parallel import in_parallel
+from countless.lab.arena.registry import adversary_named
+from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, as_json, settings
+from countless.schemes.compare import CALIBRATIONS, messages_until
+
+ETA = 1e-4  # the failure probability of one round, as in the table of SPEC 3.4
+DELTA = 0.05
+SITES = tuple(4**i for i in range(2, 9))  # 16 .. 65,536
+ALPHAS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+MAP_SITES = (16, 64, 128, 256, 1024, 4096, 16384, 65536)
+MAP_ALPHAS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
+TYPICAL_SITES, TYPICAL_ALPHA = 1000, 0.01
+ROBUST = ("deterministic", "dithered", "sampled")  # what `auto` chooses among against adaptive traffic
+SHOWN = ("partial_dp_paper", "partial_dp", "deterministic", "sampled", "dithered", "auto", "lattice")
+POINTS = 1500  # of a path: more cannot be seen
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One game's error over time."""
+
+    scheme: str
+    totals: list[int]
+    errors: list[float]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Everything the page shows."""
+
+    attacked: list[Attacked]
+    attack: dict[str, Any]
+    by_sites: dict[str, list[float]]
+    lower_bound: list[float]
+    by_alpha: dict[str, list[float]]
+    by_total: dict[str, list[float]]
+    totals: list[float]
+    cheapest: list[list[str]]
+    ratio: list[list[float]]
+    league: list[dict[str, Any]]
+    frameworks: list[Row]
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to play."""
+
+    seed: int = 1
+    games: int = 2
+    jobs: int = 1
+    sites: int = 256  # of the league and of the attacked games
+    alpha: float = 0.05
+    events: int = 20_000
+    path_sites: int = 1024
+    path_alpha: float = 0.01
+    path_events: int = 300_000
+
+
+def conduct(effort: Effort) -> Survey:
+    """Play and plan."""
+    sites = [(name, k, TYPICAL_ALPHA) for name in CALIBRATIONS for k in SITES]
+    alphas = [(name, TYPICAL_SITES, alpha) for name in CALIBRATIONS for alpha in ALPHAS]
+    grid = [(name, k, alpha) for name in ROBUST for alpha in MAP_ALPHAS for k in MAP_SITES]
+    tasks = list(dict.fromkeys(sites + alphas + grid))
+    costs = dict(zip(tasks, in_parallel(price, tasks, effort.jobs), strict=True))
+    by_sites = _with_auto({name: [costs[name, k, TYPICAL_ALPHA] for k in SITES] for name in CALIBRATIONS})
+    by_alpha = _with_auto({name: [costs[name, TYPICAL_SITES, alpha] for alpha in ALPHAS] for name in CALIBRATIONS})
+    totals = [10**e for e in range(3, 13)]
+    per_efold = {name: values[ALPHAS.index(TYPICAL_ALPHA)] for name, values in by_alpha.items()}
+    cheapest, ratio = _map(costs)
+    return Survey(
+        attacked=_attacked(effort),
+        attack={"sites": effort.path_sites, "alpha": effort.path_alpha, "adversary": "stop-after-jump"},
+        by_sites=by_sites,
+        lower_bound=[sqrt(k) / TYPICAL_ALPHA for k in SITES],
+        by_alpha=by_alpha,
+        by_total={name: [messages_until(total, cost) for total in totals] for name, cost in per_efold.items()},
+        totals=[float(total) for total in totals],
+        cheapest=cheapest,
+        ratio=ratio,
+        league=_league(effort),
+        frameworks=_frameworks(effort.seed),
+    )
+
+
+def price(name: str, sites: int, alpha: float) -> float:
+    """Messages per e-fold that a plan says."""
+    return CALIBRATIONS[name][1](sites, alpha, ETA).messages_per_efold
+
+
+def _with_auto(costs: dict[str, list[float]]) -> dict[str, list[float]]:
+    auto = [min(prices) for prices in zip(*(costs[name] for name in ROBUST), strict=True)]
+    everything = {**costs, "auto": auto}
+    return {name: everything[name] for name in SHOWN}
+
+
+def _map(costs: dict[tuple[str, int, float], float]) -> tuple[list[list[str]], list[list[float]]]:
+    cheapest, ratio = [], []
+    for alpha in MAP_ALPHAS:
+        best = [min(ROBUST, key=lambda name: costs[name, k, alpha]) for k in MAP_SITES]
+        cheapest.append(best)
+        ratio.append(
+            [costs[name, k, alpha] / costs["deterministic", k, alpha] for name, k in zip(best, MAP_SITES, strict=True)]
+        )
+    return cheapest, ratio
+
+
+def _attacked(effort: Effort) -> list[Attacked]:
+    foe = adversary_named("stop-after-jump")
+    tasks = [
+        (Setting(scheme, foe, effort.path_sites, effort.path_alpha, DELTA, effort.path_events), effort.seed)
+        for scheme in ("hyz", "lattice", "auto")
+    ]
+    return in_parallel(_one_path, tasks, effort.jobs)
+
+
+def _one_path(setting: Setting, seed: int) -> Attacked:
+    """Thinned so that the extremes stay: evenly on a log scale, the worst point of each cell."""
+    cells: dict[int, tuple[int, float]] = {}
+    path = trace_of(setting, seed)
+    scale = POINTS / log(setting.events)
+    for total, error in path:
+        cell = int(log(total) * scale)
+        if cell not in cells or abs(error) > abs(cells[cell][1]):
+            cells[cell] = (total, error)
+    points = sorted(cells.values())
+    return Attacked(setting.scheme, [total for total, _ in points], [error for _, error in points])
+
+
+def _league(effort: Effort) -> list[dict[str, Any]]:
+    base = {"sites": effort.sites, "alpha": effort.alpha, "delta": DELTA, "events": effort.events}
+    schemes = ",".join(name for name in SCHEME_NAMES if name != "exact")
+    pairs = settings(schemes, ",".join(ADVERSARY_NAMES), base)
+    return [as_json(match, effort.seed) for match in run(pairs, effort.games, effort.seed, jobs=effort.jobs)]
+
+
+def _frameworks(seed: int) -> list[Row]:
+    names = ("hyz", "sketch switching", "difference estimators", "private median", "deterministic", "dithered")
+    return [measure(name, 8, 0.4, DELTA, 1000, seed) for name in names]

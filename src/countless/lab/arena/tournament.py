@@ -1,0 +1,99 @@
+"""The league: every scheme against every adversary, and what each result means (SPEC 7)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from countless.errors import UnknownName
+from countless.lab.arena.adversaries.feedback import Feedback
+from countless.lab.arena.adversaries.search import evolve
+from countless.lab.arena.match import Match, Setting
+from countless.lab.arena.negative_controls.registry import STRAWMEN
+from countless.lab.arena.registry import ADVERSARIES as KINDS
+from countless.lab.arena.registry import CONTROLS, SEARCH, adversary_named
+from countless.lab.simulation.stream import Stream
+from countless.schemes.auto import Auto
+from countless.schemes.registry import ADVERSARIES, SCHEMES
+
+SCHEME_NAMES = (*SCHEMES, Auto.name)
+ADVERSARY_NAMES = tuple(KINDS)
+
+
+def names(asked: str, known: Iterable[str]) -> list[str]:
+    """`all`, or names with commas between them."""
+    return list(known) if asked == "all" else [name.strip() for name in asked.split(",")]
+
+
+def settings(
+    schemes: str,
+    adversaries: str,
+    base: dict[str, Any],
+    *,
+    seed: int = 1,
+    tries: float = 1,
+    seconds: float = inf,
+    trace: Stream | None = None,
+) -> list[Setting]:
+    """Every pair that was asked for. `search` breeds an adversary for each scheme; `feedback` may follow a trace."""
+    found = []
+    for scheme in names(schemes, SCHEME_NAMES):
+        if scheme not in SCHEME_NAMES and scheme not in STRAWMEN:
+            raise UnknownName("scheme", scheme, [*SCHEME_NAMES, *STRAWMEN, "all"])
+        for name in names(adversaries, ADVERSARY_NAMES):
+            if name == SEARCH:
+                setting = Setting(scheme, Feedback(), **base)
+                bred = evolve(setting, seed, tries=tries, seconds=seconds)
+                found.append(replace(setting, adversary=bred.adversary))
+            elif name == Feedback.name and trace is not None:
+                found.append(Setting(scheme, Feedback.following(trace, base["events"]), **base))
+            else:
+                found.append(Setting(scheme, adversary_named(name), **base))
+    return found
+
+
+def claimed(setting: Setting) -> bool:
+    """Whether the scheme's guarantee covers this adversary."""
+    if setting.scheme == Auto.name:
+        safe = setting.against
+    elif setting.scheme in SCHEMES:
+        safe = SCHEMES[setting.scheme].safe_against
+    else:
+        return False
+    if setting.adversary.sees == "everything":
+        needed = "sees-everything"
+    else:
+        needed = "oblivious" if isinstance(setting.adversary, CONTROLS) else "adaptive"
+    return ADVERSARIES.index(safe) >= ADVERSARIES.index(needed)
+
+
+def breach(match: Match) -> bool:
+    """Whether a guarantee that covers this adversary has failed more often than it says it may, beyond
+    chance.
+    """
+    return claimed(match.setting) and match.failure_rate[0] > match.setting.delta
+
+
+def as_json(match: Match, seed: int) -> dict[str, Any]:
+    """One match, for machines."""
+    setting, (lower, upper) = match.setting, match.failure_rate
+    first = next((score for score in match.scores if score.violated_at is not None), None)
+    return {
+        "scheme": setting.scheme,
+        "adversary": setting.adversary.name,
+        "parameters": repr(setting.adversary),
+        "sees": setting.adversary.sees,
+        "claimed": claimed(setting),
+        "sites": setting.sites,
+        "alpha": setting.alpha,
+        "delta": setting.delta,
+        "events": setting.events,
+        "seed": seed,
+        "trials": match.trials,
+        "failures": match.failures,
+        "failure_rate_lower": lower,
+        "failure_rate_upper": upper,
+        "worst_error_over_alpha": match.worst,
+        "messages": match.messages,
+        "first_violation": None if first is None else {"seed": first.seed, "total": first.violated_at},
+    }

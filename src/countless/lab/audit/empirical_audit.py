@@ -1,0 +1,118 @@
+"""A statistical black-box audit: a lower bound on epsilon from repeated play, with its confidence (SPEC 4).
+
+The mechanism plays against two neighbouring databases many times. On the first half of the plays the event
+that tells them apart best is chosen; on the second half, which that choice has not seen, its two
+probabilities are bounded by Clopper and Pearson, and their ratio bounds epsilon from below. A bound above
+the claim rejects it; a bound below says only that this test, with its stated power, found nothing.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from math import exp, inf
+
+from countless.core.random_source import Dice
+from countless.errors import InvalidParameter
+from countless.lab.audit.exact_audit import Scenario, scenarios
+from countless.lab.audit.inputs import replay
+from countless.lab.audit.likelihood_audit import Finding
+from countless.lab.audit.mechanisms import Subject
+from countless.lab.audit.transcripts import Transcript
+from countless.lab.confidence import log_ratio_limit, quantile
+from countless.privacy.noise import DiceNoise
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedBound:
+    """The outcome on one scenario: counts of the chosen event in the second half, and the limit they give."""
+
+    scenario: str
+    mine: int
+    theirs: int
+    trials: int
+    limit: float
+
+
+def audit_played(subject: Subject, plays: int, dice: Dice, confidence: float = 0.999) -> Finding:
+    """The best lower bound on epsilon over all scenarios. The confidence is for all of them together.
+
+    Formal guarantees: if the claim is true, the probability of rejecting it is at most `1 - confidence`.
+    """
+    if isinstance(plays, bool) or not isinstance(plays, int) or plays < 100:
+        raise InvalidParameter("plays", plays, "an integer of at least 100")
+    if not 0.5 <= confidence < 1:
+        raise InvalidParameter("confidence", confidence, "at least 1/2 and below 1")
+    each = 1 - (1 - confidence) / len(scenarios())
+    found = [_bound(subject, scenario, plays, dice.split(scenario.name), each) for scenario in scenarios()]
+    best = max(found, key=lambda outcome: outcome.limit)
+    claimed = subject.claim.epsilon
+    witness = f"{best.scenario}: the event came up {best.mine} and {best.theirs} times in {best.trials} plays each"
+    return Finding(
+        audit="played",
+        subject=subject.name,
+        claimed=claimed,
+        worst=max(0.0, best.limit),
+        tried=2 * plays * len(found),
+        unit="rounds played",
+        violated=best.limit > claimed,
+        witness=witness,
+        power=_power(best, claimed, each, confidence),
+    )
+
+
+def _bound(subject: Subject, scenario: Scenario, plays: int, dice: Dice, confidence: float) -> PlayedBound:
+    half = plays // 2
+    mine = _play(subject, scenario, scenario.place, plays, dice.split("mine"))
+    theirs = _play(subject, scenario, scenario.other, plays, dice.split("theirs"))
+    event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), subject.claim.epsilon)
+    hits = sum(play in event for play in mine[half:])
+    misses = sum(play in event for play in theirs[half:])
+    trials = plays - half
+    return PlayedBound(scenario.name, hits, misses, trials, log_ratio_limit(hits, misses, trials, confidence))
+
+
+def _play(subject: Subject, scenario: Scenario, place: int, plays: int, dice: Dice) -> list[Transcript | None]:
+    """Transcripts; None for those that leak the block, which no event may contain."""
+    thresholds = scenario.thresholds(place)
+    noise = DiceNoise(dice)
+    seen: list[Transcript | None] = []
+    for _ in range(plays):
+        transcript = replay(subject.build(noise), scenario.events, thresholds, scenario.step)
+        seen.append(None if scenario.block in subject.claim.leaked(transcript) else transcript)
+    return seen
+
+
+def _best_event(
+    mine: Counter[Transcript | None], theirs: Counter[Transcript | None], epsilon: float
+) -> set[Transcript | None]:
+    """Transcripts in the order of their observed ratios, cut where the training half's limit is largest."""
+    ranked = sorted((t for t in mine if t is not None), key=lambda t: (theirs[t] + 0.5) / mine[t])
+    trials = max(mine.total(), theirs.total())
+    hits = misses = 0
+    best, length = -inf, 0
+    checkpoints = {round(len(ranked) * share / 40) for share in range(1, 41)}
+    for index, transcript in enumerate(ranked, start=1):
+        hits += mine[transcript]
+        misses += theirs[transcript]
+        if index in checkpoints or index <= 10:
+            limit = log_ratio_limit(hits, misses, trials, 0.99)
+            if limit > best:
+                best, length = limit, index
+            if hits < misses * exp(epsilon) / 4:
+                break  # past every useful event
+    return set(ranked[:length])
+
+
+def _power(best: PlayedBound, claimed: float, each: float, confidence: float) -> str:
+    """The excess over the claim that so many plays see with probability 90 %, for an event like this one."""
+    q = max(best.theirs, 1) / best.trials
+    risk = f"a true claim is rejected with probability at most {1 - confidence:.2g}"
+    event = f"for an event that the neighbour shows with probability {q:.2g}"
+    for tenth in range(1, 200):
+        p = exp(claimed + tenth / 10) * q
+        if p > 0.98:
+            break
+        low, high = quantile(best.trials, p, 0.05)[0], quantile(best.trials, q, 0.05)[1]
+        if log_ratio_limit(low, high, best.trials, each) > claimed:
+            seen = f"an epsilon {tenth / 10:.1f} above the claim would have been seen with probability 90 %"
+            return f"{event}, {seen}; {risk}"
+    return f"{event}, in so many plays no excess would have been seen reliably; {risk}"

@@ -1,0 +1,193 @@
+"""Audits of `partial_dp` by exact likelihoods: exhaustive on small cases, random on large ones (SPEC 4).
+
+An audit can say no; it never says "proved". Each returns a `Finding`: what was tried, the worst
+log-likelihood ratio met off the leaked blocks, what was claimed, and how rare a violation it would still
+have seen. Black-box audits, which trust no stated law, are in `tape` (exact) and `played` (statistical).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
+from math import inf
+
+from countless.core.random_source import Dice
+from countless.errors import InvalidParameter
+from countless.lab.audit.inputs import FEEDERS, play
+from countless.lab.audit.mechanisms import Subject
+from countless.lab.audit.transcripts import Block, Evidence, Transcript
+from countless.privacy.noise import DiceNoise
+
+_TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than this is not reported
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one audit did and saw. `power` says in words what it would have seen, how probably."""
+
+    audit: str
+    subject: str
+    claimed: float
+    worst: float
+    tried: int
+    unit: str
+    violated: bool
+    witness: str
+    power: str
+
+    @property
+    def verdict(self) -> str:
+        """Never "proved": a rejection, or the fact that nothing was found."""
+        return "rejected" if self.violated else "no violation found"
+
+
+class Worst:
+    """Collects ratios; remembers the largest and where it was met."""
+
+    def __init__(self) -> None:
+        self.value, self.tried, self.witness = -inf, 0, ""
+
+    def see(self, value: float, witness: str) -> None:
+        """Take one ratio into account."""
+        self.tried += 1
+        if value > self.value:
+            self.value, self.witness = value, witness
+
+    def finding(self, audit: str, subject: Subject, unit: str, power: str) -> Finding:
+        """The finding, violated if the worst is above the claim."""
+        claimed = subject.claim.epsilon
+        worst = max(self.value, 0.0)
+        violated = worst > claimed + _TOLERANCE
+        return Finding(audit, subject.name, claimed, worst, self.tried, unit, violated, self.witness, power)
+
+
+def event_orders(length: int) -> Iterator[tuple[int, ...]]:
+    """All ways to deal `length` events to sites, up to renaming them (sites are exchangeable).
+
+    >>> list(event_orders(2))
+    [(0, 0), (0, 1)]
+    """
+
+    def extend(prefix: tuple[int, ...], used: int) -> Iterator[tuple[int, ...]]:
+        if len(prefix) == length:
+            yield prefix
+            return
+        for site in range(used + 1):
+            yield from extend((*prefix, site), max(used, site + 1))
+
+    yield from extend((), 0)
+
+
+def audit_exhaustively(subject: Subject, events: int = 5, step: int = 2) -> Finding:
+    """Every event order, every threshold vector, every pattern of endings, every neighbour, the worst
+    released sums.
+
+    The likelihood ratio depends on a released sum only through the sign of each node's noise, so "all sums"
+    is the maximum over signs. Needs the subject's law.
+    """
+    worst = Worst()
+    for order in event_orders(events):
+        for thresholds in _threshold_vectors(order, step):
+            for transcript in _ending_patterns(subject, order, thresholds, step):
+                _see_neighbours(subject, transcript, thresholds, worst)
+    power = (
+        f"every transcript of {events} events with blocks of {step} was covered: any violation among them, "
+        "of any size, would have been seen with certainty; longer ones were not tried"
+    )
+    return worst.finding("exhaustive", subject, "likelihood ratios", power)
+
+
+def _threshold_vectors(order: tuple[int, ...], step: int) -> Iterator[dict[Block, int]]:
+    blocks = [(site, block) for site in sorted(set(order)) for block in range(1, (order.count(site) - 1) // step + 2)]
+    for places in product(range(1, step + 1), repeat=len(blocks)):
+        yield dict(zip(blocks, places, strict=True))
+
+
+def _ending_patterns(
+    subject: Subject, order: tuple[int, ...], thresholds: dict[Block, int], step: int
+) -> Iterator[Transcript]:
+    """All patterns: phases end at some of the crossings, and empty ones follow any ending or come first."""
+    crossings = []
+    seen: dict[int, int] = {}
+    for event, site in enumerate(order, start=1):
+        seen[site] = seen.get(site, 0) + 1
+        block, place = (seen[site] - 1) // step + 1, (seen[site] - 1) % step + 1
+        if thresholds[site, block] == place:
+            crossings.append(event)
+    phases = subject.shape.phases
+    for size in range(phases + 1):
+        for endings in combinations_with_replacement((0, *crossings), size):
+            # The sums are immaterial: `worst_nodes` maximises over them. The last phase releases none.
+            yield Transcript(step, order, endings, (0,) * min(size, phases - 1))
+
+
+def _see_neighbours(subject: Subject, transcript: Transcript, thresholds: dict[Block, int], worst: Worst) -> None:
+    if subject.law is None:
+        raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
+    evidence = Evidence(subject.law, transcript, thresholds)
+    if not evidence.possible():
+        return
+    leaked = subject.claim.leaked(transcript)
+    for block in evidence.places:
+        if block in leaked:
+            continue
+        for other in _neighbours(evidence, block):
+            ratio = evidence.log_ratio(block, other, worst_nodes=True)
+            worst.see(ratio, f"block {block} moved to {other}, phases ended at events {transcript.endings}")
+
+
+def _neighbours(evidence: Evidence, block: Block) -> Iterable[int]:
+    """The other thresholds worth trying: the first place of each phase the block ran through, and "not yet".
+
+    Two thresholds whose crossings fall into the same phase have the same likelihood, so these are all cases.
+    """
+    events, step = evidence.places[block], evidence.transcript.step
+    tried: dict[int, int] = {}
+    for place, event in enumerate(events, start=1):
+        tried.setdefault(evidence.phase_of(event), place)
+    others = list(tried.values())
+    if len(events) < step:
+        others.append(len(events) + 1)
+    return others
+
+
+def audit_randomly(
+    subject: Subject, sites: int, step: int, transcripts: int, dice: Dice, blocks_each: int = 200
+) -> Finding:
+    """Play rounds of the mechanism under several adversaries; check every kind of neighbour of many blocks.
+
+    The ratios are exact, by the subject's law, and the worst over all released sums; only the transcripts are
+    random.
+    """
+    if subject.law is None:
+        raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
+    worst = Worst()
+    for number in range(transcripts):
+        own = dice.split("transcript", number)
+        counter = subject.build(DiceNoise(own.split("noise")))
+        feeder = FEEDERS[number % len(FEEDERS)](sites, subject.shape.phases, step, own.split("feeder"))
+        transcript, thresholds = play(counter, feeder, step, own.split("thresholds"))
+        evidence = Evidence(subject.law, transcript, thresholds)
+        leaked = subject.claim.leaked(transcript)
+        for block in _sample_blocks(evidence, leaked, blocks_each, own.split("blocks")):
+            for other in _neighbours(evidence, block):
+                ratio = evidence.log_ratio(block, other, worst_nodes=True)
+                worst.see(ratio, f"transcript {number}, block {block} moved to {other}")
+    share = 1 - 0.05 ** (1 / transcripts)
+    power = (
+        f"if at least {share:.1%} of transcripts drawn so held a violation among the blocks tried, "
+        "one would have been seen with probability 95 %"
+    )
+    return worst.finding("random", subject, "likelihood ratios", power)
+
+
+def _sample_blocks(evidence: Evidence, leaked: frozenset[object], limit: int, dice: Dice) -> list[Block]:
+    """Blocks at which a phase ended but which the claim keeps, then those that ran through most phases."""
+    endings = {evidence.transcript.block_at(event) for event in evidence.transcript.endings if event > 0}
+    blocks = [block for block in evidence.places if block not in leaked]
+
+    def spread(block: Block) -> int:
+        events = evidence.places[block]
+        return evidence.phase_of(events[-1]) - evidence.phase_of(events[0])
+
+    keyed = sorted(blocks, key=lambda block: (block not in endings, -spread(block), dice.below(1 << 30)))
+    return keyed[:limit]

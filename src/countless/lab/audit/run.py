@@ -1,0 +1,86 @@
+"""One audit of everything: exhaustive, noise tapes, random at the plan's own size, and played (SPEC 4)."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+from countless.core.random_source import Dice
+from countless.errors import InvalidParameter
+from countless.lab.audit.empirical_audit import audit_played
+from countless.lab.audit.exact_audit import audit_tapes
+from countless.lab.audit.likelihood_audit import Finding, audit_exhaustively, audit_randomly
+from countless.lab.audit.mechanisms import subject
+from countless.privacy.thresholds import PhasedShape
+
+SMALL = PhasedShape(phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12))
+"""For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold."""
+
+TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_length=1, tree_scale=Fraction(3, 2))
+"""For black-box audits: three draws of narrow noise, so that all of them can be enumerated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to look."""
+
+    events: int = 5
+    window: int = 12
+    transcripts: int = 8
+    plays: int = 4000
+    confidence: float = 0.999
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("events", 1, 7),
+            ("window", 1, 40),
+            ("transcripts", 1, 10_000),
+            ("plays", 100, 10_000_000),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidParameter(name, value, f"an integer between {low} and {high}")
+        if not 0.5 <= self.confidence < 1:
+            raise InvalidParameter("confidence", self.confidence, "at least 1/2 and below 1")
+
+
+NORMAL = Effort()
+
+
+def audit_mechanism(
+    name: str, shape: PhasedShape, epsilon: float, sites: int, dice: Dice, effort: Effort = NORMAL
+) -> tuple[Finding, ...]:
+    """All audits of the named mechanism: on small cases, and at the size and claim of a plan.
+
+    Formal guarantees: none. An audit rejects, or says what it tried.
+    """
+    small, tiny, large = subject(name, SMALL), subject(name, TINY), subject(name, shape, epsilon)
+    findings = []
+    if small.law is not None:
+        findings.append(audit_exhaustively(small, effort.events))
+    findings.append(audit_tapes(tiny, effort.window))
+    if large.law is not None:
+        findings.append(audit_randomly(large, sites, 8, effort.transcripts, dice.split("random")))
+    findings.append(audit_played(tiny, effort.plays, dice.split("played"), effort.confidence))
+    return tuple(findings)
+
+
+def in_json(findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """For machines. A worst ratio of null is unbounded: a transcript impossible for a neighbour."""
+    return {
+        "rejected": any(finding.violated for finding in findings),
+        "findings": [
+            {
+                "audit": finding.audit,
+                "mechanism": finding.subject,
+                "claimed_epsilon": finding.claimed,
+                "worst_seen": finding.worst if isfinite(finding.worst) else None,
+                "tried": finding.tried,
+                "unit": finding.unit,
+                "verdict": finding.verdict,
+                "witness": finding.witness,
+                "power": finding.power,
+            }
+            for finding in findings
+        ],
+    }

@@ -1,0 +1,300 @@
+"""The faulty world: production sites and coordinator on a network that fails, from one integer seed (SPEC section 6).
+
+Time goes in ticks. Messages travel as bytes and take time. In ordered weather they travel on connections, like TCP: in
+order, until the connection breaks and all that is under way on it is lost; a site that reconnects says hello and then
+again all that may have been lost. In unordered weather every message finds its own way, may be lost and may come
+twice. Sites stop and come back, with their state or without; the coordinator stops and goes on from what it
+saved. The truth is known throughout: see `accounted`.
+"""
+
+from heapq import heappop, heappush
+
+from countless.core.coordinator import Coordinator, Memory, Outbox
+from countless.core.estimator import Scheme
+from countless.core.messages import Address, DownMessage, Message, SiteName, Snapshot, UpMessage
+from countless.core.site import Site
+from countless.core.triggers import Pace
+from countless.errors import InvariantBroken
+from countless.lab.simulation.faults import Weather
+from countless.lab.simulation.owner import Owner
+from countless.lab.simulation.world import COUNTER
+from countless.randomness import SeededDice
+from countless.wire.codec import decode, encode
+
+
+class Host:
+    """The machine a site runs on: it may be down, and its connection may be broken."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.line = 0  # number of the open connection; 0: none
+        self.down_until = 0
+        self.cut_until = 0  # no connection before this tick
+        self.heard = 0  # when the coordinator last heard of it
+        self.silenced = False
+        self.leaving = False
+        self.amnesia = False  # will come back as another life
+        self.clear = [0, 0]  # when the connection's last message, up and down, will have arrived
+
+
+class FaultyWorld:
+    """Everything that can go wrong between sites and coordinator."""
+
+    def __init__(self, scheme: Scheme, sites: int, weather: Weather, *, alpha: float, delta: float, seed: int) -> None:
+        self._dice = SeededDice(seed)
+        self._chance = self._dice.split("faults")
+        self._scheme, self._alpha, self._delta = scheme, alpha, delta
+        self.weather = weather
+        self.now = 0
+        self.finished = 0  # the exact counts of the sites that left in good order
+        self.lost = 0  # events that died with a site, before any report (some may still be under way)
+        self._lines = self._messages = 0
+        self._away_until = 0  # until when the coordinator is down
+        self._post: list[tuple[int, int, int, Address, str, bytes]] = []  # (tick, number, line, address, kind, data)
+        self._fleet = [Address(name) for name in range(sites)]
+        self._names = sites  # the next newcomer's
+        self.owner = Owner(self._build, self._fleet)
+        self.hosts: dict[SiteName, Host] = {}
+        for address in self._fleet:
+            self._enter(address, self.owner.coordinator.pace_of(address))
+
+    def _build(self, memory: Memory | None) -> Coordinator:
+        dice = self._dice.split("coordinator", memory.round if memory else 0)
+        fleet = () if memory else self._fleet
+        return Coordinator(
+            COUNTER, self._scheme, dice, alpha=self._alpha, delta=self._delta, fleet=fleet, memory=memory
+        )
+
+    def __repr__(self) -> str:
+        return f"<FaultyWorld at tick {self.now}: {self.owner.coordinator.answer}; truth {self.counted:,}>"
+
+    # The truth
+
+    @property
+    def counted(self) -> int:
+        """All events whose count still exists: at sites that live or left in good order, or known of dead ones."""
+        dead = sum(self.owner.known(address) for address in self._dying())
+        living = sum(host.site.count for host in self.hosts.values() if not host.amnesia)
+        return self.finished + self.owner.buried + dead + living
+
+    def _dying(self) -> list[Address]:
+        """Lives that have ended, which the coordinator does not know yet."""
+        present = {host.site.address for host in self.hosts.values() if not host.amnesia}
+        leaving = {host.site.address for host in self.hosts.values() if host.leaving}
+        return [address for address in self.owner.lives.values() if address not in present | leaving]
+
+    # Time
+
+    def tick(self, count: bool = True) -> None:
+        """One step: messages arrive, machines come back, something may break, and some site counts."""
+        self.now += 1
+        self._come_back()
+        while self._post and self._post[0][0] <= self.now:
+            self._arrive(*heappop(self._post)[2:])
+        self._notice_silence()
+        self._break_something()
+        if count:
+            self._count()
+
+    def _one_in(self, chance: int) -> bool:
+        return chance > 0 and self._chance.below(chance) == 0
+
+    def _some_host(self) -> Host | None:
+        hosts = [host for host in self.hosts.values() if host.down_until <= self.now and not host.leaving]
+        return hosts[self._chance.below(len(hosts))] if hosts else None
+
+    def _count(self) -> None:
+        host = self._some_host()
+        if host is not None:
+            self._say(host, host.site.add(self._chance.gap(5)))
+
+    # What the coordinator's machine does
+
+    @property
+    def _coordinator_is_up(self) -> bool:
+        return self._away_until <= self.now
+
+    def _send(self, outbox: Outbox) -> None:
+        if outbox and self._one_in(self.weather.coordinator_crash):  # saved, but not sent
+            self._crash_coordinator()
+            return
+        for address, message in outbox:
+            host = self.hosts.get(address.site)
+            if host is not None and host.site.address == address:
+                self._dispatch(host, "down", message)
+
+    def _crash_coordinator(self) -> None:
+        self._away_until = self.now + 1 + self._chance.below(self.weather.outage)
+        for host in self.hosts.values():
+            host.line = 0
+
+    def _notice_silence(self) -> None:
+        if not self._coordinator_is_up:
+            return
+        for host in list(self.hosts.values()):
+            if host.line and self.weather.ordered:
+                host.heard = self.now
+            if host.silenced or self.now - host.heard <= self.weather.patience:
+                continue
+            if self.owner.lives.get(host.site.address.site) == host.site.address:
+                host.silenced = True
+                self._send(self.owner.silence(host.site.address))
+
+    def _arrive(self, line: int, address: Address, kind: str, data: bytes) -> None:
+        host = self.hosts.get(address.site)
+        if host is not None and host.site.address != address:
+            host = None  # that life is over
+        if line and (host is None or host.line != line):
+            return  # the connection broke while this was under way
+        if kind in ("down", "bye"):
+            if host is not None and host.down_until <= self.now:
+                self._arrive_at_site(host, kind, decode(data))
+        elif self._coordinator_is_up:
+            if host is not None:
+                host.heard, host.silenced = self.now, False
+            self._arrive_at_coordinator(address, host, kind, decode(data))
+
+    def _arrive_at_coordinator(self, address: Address, host: Host | None, kind: str, message: Message) -> None:
+        if kind == "hello" and isinstance(message, Snapshot):
+            self._send(self.owner.hello(address, message))
+        elif kind == "farewell" and isinstance(message, Snapshot):
+            self._send(self.owner.farewell(address, message))
+            if host is not None:
+                self._dispatch(host, "bye", message)
+        elif isinstance(message, UpMessage):
+            self._send(self.owner.hear(address, message))
+
+    # What a site's machine does
+
+    def _arrive_at_site(self, host: Host, kind: str, message: Message) -> None:
+        if kind == "bye":
+            self.finished += host.site.count
+            del self.hosts[host.site.address.site]
+        elif isinstance(message, DownMessage):
+            self._say(host, host.site.receive(message))
+
+    def _say(self, host: Host, messages: tuple[UpMessage, ...]) -> None:
+        for message in messages:
+            self._dispatch(host, "up", message)
+
+    def _dispatch(self, host: Host, kind: str, message: Message) -> None:
+        if not host.line:
+            return  # nothing is lost that matters: the state of the site says it all again later
+        weather, copies = self.weather, 1
+        arrival = self.now + 1 + self._chance.below(weather.delay)
+        if weather.ordered:
+            direction = kind in ("down", "bye")
+            arrival = host.clear[direction] = max(host.clear[direction], arrival)
+        else:
+            copies = 0 if self._one_in(weather.lose) else 2 if self._one_in(weather.repeat) else 1
+        for copy in range(copies):
+            self._messages += 1
+            tick = arrival + (copy and self._chance.below(2 * weather.delay))
+            line = host.line if weather.ordered else 0
+            heappush(self._post, (tick, self._messages, line, host.site.address, kind, encode(message)))
+
+    def _come_back(self) -> None:
+        if self.now == self._away_until:
+            self._send(self.owner.restart())
+            for host in self.hosts.values():
+                host.heard, host.silenced = self.now, False
+        for host in list(self.hosts.values()):
+            if host.down_until > self.now:
+                continue
+            if host.amnesia:
+                self.lost += host.site.count - self.owner.known(host.site.address)
+                host = self._reborn(host)
+            reachable = self._coordinator_is_up and host.cut_until <= self.now
+            if reachable and (not host.line or self._wants_to_repeat()):
+                self.connect(host)
+
+    def _wants_to_repeat(self) -> bool:
+        """Where no connection tells that a message was lost, a site says everything again now and then."""
+        return not self.weather.ordered and self._one_in(max(1, self.weather.patience // 3))
+
+    def _reborn(self, host: Host) -> Host:
+        name, life = host.site.address
+        return self._enter(Address(name, life + 1))
+
+    def _enter(self, address: Address, pace: Pace | None = None) -> Host:
+        host = Host(Site(COUNTER, address, self._dice.split("site", *address), pace=pace))
+        host.heard = self.now
+        self.hosts[address.site] = host
+        return host
+
+    def connect(self, host: Host) -> None:
+        """A connection opens: hello, and whatever the last one may have lost."""
+        self._lines += 1
+        host.line, host.clear = self._lines, [0, 0]
+        self._dispatch(host, "hello", host.site.exactly())
+        self._say(host, host.site.resume())
+        if host.leaving:
+            self._dispatch(host, "farewell", host.site.exactly())
+
+    # What breaks
+
+    def _break_something(self) -> None:
+        weather = self.weather
+        host = self._some_host()
+        if self._coordinator_is_up and self._one_in(weather.coordinator_crash):
+            self._crash_coordinator()
+        if self._one_in(weather.partition):
+            self._cut([other for other in self.hosts.values() if self._chance.below(2)])
+        if self._one_in(weather.join):
+            self._enter(Address(self._names))
+            self._names += 1
+        if host is None:
+            return
+        if self._one_in(weather.disconnect):
+            hosts = list(self.hosts.values())
+            self._cut([hosts[self._chance.below(len(hosts))]])
+        staying = sum(not other.leaving for other in self.hosts.values())
+        if self._one_in(weather.leave) and staying > 1:
+            host.leaving = True
+            self._dispatch(host, "farewell", host.site.exactly())
+        elif self._one_in(weather.crash):
+            host.down_until, host.line = self.now + 1 + self._chance.below(weather.outage), 0
+            host.amnesia = self._one_in(weather.amnesia)
+
+    def _cut(self, hosts: list[Host]) -> None:
+        until = self.now + 1 + self._chance.below(self.weather.outage)
+        for host in hosts:
+            host.line, host.cut_until = 0, until
+
+    # How it ends
+
+    def heal(self) -> None:
+        """No more faults: everything under way arrives, everybody comes back and says again what may have been lost."""
+        self.weather = self.weather.calm
+        self.settle()
+        self._reconnect_all()
+        self.settle()
+
+    def restart(self) -> None:
+        """A restart of the coordinator in good weather: it asks everybody."""
+        self._away_until = self.now + 1
+        self._reconnect_all()
+        self.settle()
+
+    def _reconnect_all(self) -> None:
+        for host in self.hosts.values():
+            host.line = 0
+
+    def step(self) -> None:
+        """One event, and everything that follows from it."""
+        host = self._some_host()
+        if host is not None:
+            self._say(host, host.site.add())
+        self.settle()
+
+    def settle(self, most: int = 10_000) -> None:
+        """Let time pass without events until everything has arrived and everybody is there."""
+        start = self.now
+        while not self._quiet():
+            self.tick(count=False)
+            if self.now - start > most:
+                raise InvariantBroken(f"the network does not come to rest: {self!r}")
+
+    def _quiet(self) -> bool:
+        connected = all(host.line and not host.leaving for host in self.hosts.values())
+        return connected and not self._post and self._coordinator_is_up

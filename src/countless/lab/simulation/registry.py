@@ -1,0 +1,85 @@
+"""The streams by name, each from a seed (SPEC section 6). All but `independent` can be skipped through.
+
+| name | what happens |
+|---|---|
+| uniform | every site as busy as every other |
+| zipf | site i is 1/(i+1) as busy as site 0 |
+| single | everything at one site |
+| bursts | sites speak in runs whose sizes range from one event to a site's whole share |
+| hot_spots | nine events of ten at one site; every site has its turn, seven times over |
+| joining | uniform, while half of the sites arrive one after the other |
+"""
+
+from collections.abc import Callable, Iterator
+
+from countless.errors import InvalidParameter, UnknownName
+from countless.lab.simulation.cyclic import Laps
+from countless.lab.simulation.growing_fleet import Joining, shuffled
+from countless.lab.simulation.stream import Stream
+from countless.randomness import SeededDice
+
+MOST_SITES = 10_000_000
+_ZIPF_GRAIN = 2  # events of the rarest site in a lap: larger is closer to Zipf, and more memory
+_RUNS = 8  # bursts for each site in a lap
+_PASSES = 7  # how often each site is the hot spot
+_PIECES = 5  # runs into which one such time is cut
+
+
+def uniform(sites: int, events: int, dice: SeededDice) -> Stream:
+    """Every lap brings one event to every site."""
+    return Laps(sites, [(site, 1) for site in shuffled(range(sites), dice)], dice)
+
+
+def zipf(sites: int, events: int, dice: SeededDice) -> Stream:
+    """Every lap brings site i so many events as its weight 1/(i+1), rounded, is worth; in random order."""
+    slots = [site for site in range(sites) for _ in range(round(_ZIPF_GRAIN * sites / (site + 1)))]
+    return Laps(sites, [(site, 1) for site in shuffled(slots, dice)], dice)
+
+
+def single(sites: int, events: int, dice: SeededDice) -> Stream:
+    """Only one site has anything to count."""
+    return Laps(sites, [(dice.below(sites), 1)])
+
+
+def bursts(sites: int, events: int, dice: SeededDice) -> Stream:
+    """Runs at random sites; a run's mean size is a random power of two up to events / sites."""
+    sizes = max(2, (events // sites).bit_length())
+    runs = [(dice.below(sites), dice.gap(2 ** dice.below(sizes))) for _ in range(_RUNS * sites)]
+    return Laps(sites, runs, dice)
+
+
+def hot_spots(sites: int, events: int, dice: SeededDice) -> Stream:
+    """Nine events of ten at the hot spot, one at a random site, in runs; the hot spot wanders through all sites."""
+    grain = max(1, events // (_PASSES * sites * _PIECES * 10))
+    runs = []
+    for hot in shuffled(range(sites), dice):
+        for _ in range(_PIECES):
+            runs += [(hot, 9 * grain), (dice.below(sites), grain)]
+    return Laps(sites, runs, dice)
+
+
+STREAMS: dict[str, Callable[[int, int, SeededDice], Stream]] = {
+    "uniform": uniform,
+    "zipf": zipf,
+    "single": single,
+    "bursts": bursts,
+    "hot_spots": hot_spots,
+    "joining": Joining,
+}
+
+
+def stream_named(name: str, sites: int, events: int, seed: int) -> Stream:
+    """A stream for so many sites. It never ends; `events` only tells it how long it will be looked at."""
+    if name not in STREAMS:
+        raise UnknownName("stream", name, STREAMS)
+    if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MOST_SITES:
+        raise InvalidParameter("sites", sites, f"an integer from 1 to {MOST_SITES:,}")
+    if isinstance(events, bool) or not isinstance(events, int) or events < 1:
+        raise InvalidParameter("events", events, "an integer of at least 1")
+    return STREAMS[name](sites, events, SeededDice(seed).split("stream", name))
+
+
+def independent(sites: int, events: int, seed: int) -> Iterator[int]:
+    """Each event at a site chosen at random, independently of all others: for the reference engine, event by event."""
+    dice = SeededDice(seed).split("stream", "independent")
+    return (dice.below(sites) for _ in range(events))

@@ -1,0 +1,168 @@
+"""The reference world: the production Site and Coordinator, and a network without delay (SPEC section 6).
+
+Everything is delivered before the next event, and the truth is known. From the same seed a `Tracker` gives the same
+transcript: the dice are split in the same way. There are no locks here; a world belongs to one thread. Uses the rooms
+from `transports` down.
+"""
+
+from collections.abc import Sequence
+
+from countless.core.answer import Answer
+from countless.core.coordinator import Coordinator
+from countless.core.estimator import Scheme
+from countless.core.messages import Address, DownMessage, SiteName, UpMessage
+from countless.core.site import Site
+from countless.core.triggers import Pace
+from countless.errors import InvalidParameter, PlanError, UnknownName
+from countless.inprocess.network import MemoryNetwork, Messages, Tap
+from countless.randomness import SeededDice
+from countless.schemes.registry import require_adversary, scheme_named
+
+COUNTER = "total"  # as in a Tracker: the name is part of every message and so of every byte that is counted
+
+
+class World:
+    """One counter over instantaneous messages.
+
+    >>> world = World("deterministic", 2, alpha=0.1, delta=0.05, seed=1)
+    >>> for _ in range(999): _ = world.add(0)
+    >>> world.add(0), world.total, world.messages.up
+    (1081, 1000, 29)
+
+    `tap`, if given, sees every message in order, with the address of its site.
+    """
+
+    __slots__ = ("_dice", "_lives", "_network", "_sites", "coordinator", "total")
+
+    def __init__(
+        self,
+        scheme: str | Scheme,
+        sites: int | Sequence[SiteName],
+        *,
+        alpha: float,
+        delta: float,
+        seed: int,
+        adversary: str = "adaptive",
+        tap: Tap | None = None,
+    ) -> None:
+        require_between("alpha", alpha, 0.5, "between 0 and 1/2, both excluded")
+        require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
+        require_adversary(adversary)
+        names = site_names(sites)
+        self._dice = SeededDice(seed)
+        self._lives: dict[SiteName, int] = {}
+        self._sites: dict[SiteName, Site] = {}
+        self.total = 0  # the exact truth
+        self.coordinator = Coordinator(
+            COUNTER,
+            scheme if isinstance(scheme, Scheme) else scheme_named(scheme, adversary),
+            self._dice.split("coordinator"),
+            alpha=float(alpha),
+            delta=float(delta),
+            fleet=[Address(name) for name in names],
+        )
+        self._network = MemoryNetwork(self.coordinator, self._receive, tap)
+        for name in names:
+            self._enter(name, self.coordinator.pace_of(Address(name)))
+
+    def __repr__(self) -> str:
+        return f"<World of {len(self._sites):,} sites: {self.answer}; the truth is {self.total:,}>"
+
+    def _enter(self, name: SiteName, pace: Pace | None = None) -> Site:
+        address = Address(name, self._lives.get(name, 0))
+        dice = self._dice.split("site", name, address.incarnation)
+        site = self._sites[name] = Site(COUNTER, address, dice, pace=pace)
+        return site
+
+    def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:
+        return self._sites[address.site].receive(message)
+
+    # What can be read
+
+    @property
+    def estimate(self) -> float:
+        """What the public sees."""
+        return self.coordinator.published
+
+    @property
+    def answer(self) -> Answer:
+        """The estimate with its bounds and its state."""
+        return self.coordinator.answer
+
+    @property
+    def messages(self) -> Messages:
+        """What the protocol has cost so far."""
+        return self._network.messages
+
+    @property
+    def round(self) -> int:
+        """The number of the present round."""
+        return self.coordinator.round
+
+    @property
+    def sites(self) -> tuple[SiteName, ...]:
+        """The names of the sites that take part."""
+        return tuple(self._sites)
+
+    def site(self, name: SiteName) -> Site:
+        """The production site of this name."""
+        try:
+            return self._sites[name]
+        except KeyError:
+            raise UnknownName("site", name, self._sites) from None
+
+    # What can be done
+
+    def add(self, site: SiteName, n: int = 1) -> float:
+        """`n` more events at a site, everything delivered; the estimate published afterwards."""
+        try:
+            speaker = self._sites[site]
+        except KeyError:
+            raise UnknownName("site", site, self._sites) from None
+        messages = speaker.add(n)
+        self.total += n
+        if messages:
+            self._network.send(speaker.address, messages)
+        return self.coordinator.published
+
+    def join(self, name: SiteName | None = None) -> SiteName:
+        """One more site, at count 0. Without a name it gets the next free number."""
+        if name is None:
+            name = len(self._sites)
+            while name in self._sites:
+                name += 1
+        if name in self._sites:
+            raise InvalidParameter("site", name, "a name that is not taken")
+        site = self._enter(name)
+        try:
+            self._network.join(site.address, site.exactly())
+        except PlanError:  # no plan for so many sites: nothing has changed
+            del self._sites[name]
+            raise
+        return name
+
+    def leave(self, name: SiteName) -> None:
+        """A site goes; what it counted stays in the total. The same name may come back, as another life."""
+        site = self.site(name)
+        del self._sites[name]
+        self._lives[name] = site.address.incarnation + 1
+        self._network.leave(site.address, site.exactly())
+
+
+def site_names(sites: int | Sequence[SiteName]) -> list[SiteName]:
+    """The names of a fleet: those given, or 0, 1, 2, ..."""
+    if isinstance(sites, bool | str) or not isinstance(sites, int | Sequence):
+        raise InvalidParameter("sites", sites, "a number of sites or a sequence of their names")
+    if isinstance(sites, int):
+        if sites < 0:
+            raise InvalidParameter("sites", sites, "at least 0")
+        return list(range(sites))
+    if len(set(sites)) != len(sites):
+        raise InvalidParameter("sites", sites, "names that all differ")
+    return list(sites)
+
+
+def require_between(parameter: str, value: object, top: float, allowed: str) -> None:
+    """Refuse what is not a number strictly between 0 and `top`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < top:
+        raise InvalidParameter(parameter, value, allowed)

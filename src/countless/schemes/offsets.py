@@ -1,0 +1,43 @@
+"""Secret lattices, one for each slot of a round: what `lattice` and `dithered` share (SPEC 3.3).
+
+A site on a lattice of `step` with a uniform secret offset has, at every count, an error - last lattice point plus half
+a step, minus count - that is uniform on ± (step-1)/2. Slots without a site have an offset too: a site that joins gets
+it shifted to its count, so that nothing the coordinator adds up moves when it does.
+"""
+
+from countless.core.random_source import Dice
+from countless.core.triggers import Lattice, lattice_known_good
+
+
+class Lattices:
+    """The lattices of one round, kept as their offsets."""
+
+    __slots__ = ("_offsets", "step")
+
+    def __init__(self, step: int, slots: int, dice: Dice) -> None:
+        self.step = step
+        self._offsets = dice.many_below(step, slots)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __getitem__(self, slot: int) -> Lattice:
+        """The pace of the site in this slot."""
+        return lattice_known_good(self.step, self._offsets[slot])
+
+    def floor(self, slot: int, count: int) -> int:
+        """The last point of this slot's lattice at or below `count`; it may be negative."""
+        return count - (count - self._offsets[slot]) % self.step
+
+    def gain(self, slot: int, before: int, now: int) -> int:
+        """How far the last point at or below the count has moved, as the count went from `before` to `now`."""
+        step, offset = self.step, self._offsets[slot]
+        return now - (now - offset) % step - before + (before - offset) % step
+
+    def shift(self, slot: int, count: int) -> None:
+        """Move a free slot's lattice so that it lies around `count` as it lay around 0."""
+        self._offsets[slot] = (self._offsets[slot] + count) % self.step
+
+    def place(self, slot: int, point: int) -> None:
+        """Move a slot's lattice so that this is one of its points: the public has just learnt where it was."""
+        self._offsets[slot] = point % self.step

@@ -1,0 +1,130 @@
+"""The application of one coordinator among many: `countless serve --nats nats://...`."""
+
+import asyncio
+from collections import ChainMap
+from collections import Counter as Tally
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import cast
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from countless.core.messages import Address
+from countless.server.app import application
+from countless.server.cluster.member import Member
+from countless.server.cluster.router import Front, PassedOn
+from countless.server.http.auth import Access
+from countless.server.http.history import Recorder
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.overflow import Families
+from countless.server.sessions.session_table import Life, Lives
+from countless.server.sessions.site_server import Host
+from countless.server.settings import Settings
+
+
+class LivesTogether:
+    """Of several shards: a life is there once for each."""
+
+    def __init__(self, parts: list[Lives]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[Life]:
+        return (life for lives in self._parts for life in lives)
+
+    def get(self, address: Address) -> Life | None:
+        """Where it was heard last: the page shows it once."""
+        found = [life for lives in self._parts if (life := lives.get(address)) is not None]
+        return max(found, key=Life.last_heard, default=None)
+
+
+class Together:
+    """All that this coordinator has, as probes and metrics want to see it: like one host."""
+
+    def __init__(self, member: Member, settings: Settings) -> None:
+        self.settings = settings
+        self.dropped: Tally[str] = Tally()
+        self._member = member
+
+    @property
+    def _hosts(self) -> list[Host]:
+        return [shard.host for shard in self._member.shards.values()]
+
+    @property
+    def counters(self) -> Mapping[str, Counter]:
+        """Of all our shards; whoever looks at a few of them need not wait for all."""
+        return ChainMap(*(host.counters for host in self._hosts))
+
+    @property
+    def lives(self) -> "LivesTogether":
+        """Of all our shards."""
+        return LivesTogether([host.lives for host in self._hosts])
+
+    @property
+    def families(self) -> Families:
+        """Of all our shards. A family is in one of them."""
+        together = Families()
+        for host in self._hosts:
+            together.overflowed += host.families.overflowed
+        return together
+
+    @property
+    def frame_bytes(self) -> Tally[str]:
+        """Of all our shards."""
+        return sum((host.frame_bytes for host in self._hosts), Tally(up=0, down=0))
+
+    @property
+    def draining(self) -> bool:
+        """Going down."""
+        return self._member.draining
+
+    @property
+    def failing(self) -> str | None:
+        """Why nothing can be saved at present, if so."""
+        if not self._member.leased():
+            return "the lease has run out: the broker does not answer"
+        return self._member.failing or next((host.failing for host in self._hosts if host.failing), None)
+
+    def now(self) -> float:
+        """The clock of all our hosts."""
+        return monotonic()
+
+    def drain(self) -> None:
+        """Nobody new comes in."""
+        self._member.drain()
+
+
+def build_nats_app(settings: Settings) -> Starlette:
+    """The application of one of many coordinators."""
+
+    def app_for(host: Host) -> Starlette:
+        app = application()
+        app.state.host, app.state.access = host, PassedOn()
+        return app
+
+    member, local = Member(settings, app_for), application()
+    together = Together(member, settings)
+    recorder = Recorder(cast(Host, together))
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await member.join()
+        beating = asyncio.create_task(member.run())
+        beating.add_done_callback(member.look)
+        recording = asyncio.create_task(recorder.run())
+        try:
+            yield
+        finally:
+            member.drain()
+            beating.cancel()
+            recording.cancel()
+            await asyncio.gather(beating, recording, return_exceptions=True)
+            await member.leave()
+
+    access = Access(member.tokens)
+    app = Starlette(routes=[Mount("/", Front(member, access, local))], lifespan=lifespan)
+    for each in (app, local):
+        each.state.host, each.state.access = together, access
+    local.state.recorder, local.state.feeds = recorder, 0
+    return app

@@ -1,0 +1,180 @@
+"""One table of operations: the routes are made of it, and so is the OpenAPI document. Neither can drift from the other.
+
+Counters may have slashes in their names. In a URL every character of a name may be percent-encoded, slashes included,
+or slashes may be written as they are: `{name}` of the document is the rest of the path.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import wraps
+from inspect import getdoc
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from countless import __version__
+from countless.errors import CountlessError, UnknownName
+from countless.server.http.schemas import Problem
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A method on a path: who may call it, what it takes and what it gives."""
+
+    method: str
+    path: str
+    scope: str | None  # None: anybody
+    handler: Handler
+    gives: type | str | None  # a shape; or a media type of its own; or nothing
+    status: int = 200
+    takes: type | None = None
+    query: dict[str, dict[str, Any]] = field(default_factory=dict)  # a schema for each parameter
+    refusals: tuple[int, ...] = ()  # beside 401
+
+
+def json(content: object, status: int = 200) -> Response:
+    """A JSON response that no cache keeps."""
+    headers = {"cache-control": "no-store"}
+    return Response(msgspec.json.encode(content), status, headers, "application/json")
+
+
+def error(message: str, status: int) -> Response:
+    """What went wrong, in one shape everywhere."""
+    response = json(Problem(message), status)
+    if status == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
+def needs(scope: str | None) -> Callable[[Handler], Handler]:
+    """Only callers with this scope; and errors that the caller can mend as JSON."""
+
+    def guard(handler: Handler) -> Handler:
+        @wraps(handler)
+        async def guarded(request: Request) -> Response:
+            if scope is not None and not request.app.state.access.of(request).allows(scope):
+                request.app.state.host.dropped["not allowed"] += 1
+                return error(f"a token of scope {scope} is needed", 401)
+            try:
+                return await handler(request)
+            except UnknownName as unknown:
+                return error(f"there is no {unknown.parameter} {unknown.value!r}", 404)
+            except CountlessError as problem:
+                return error(str(problem), 400)
+
+        return guarded
+
+    return guard
+
+
+# The routes
+
+
+def routes_of(operations: Iterable[Operation]) -> list[Route]:
+    """One route for each path, so that whoever uses a method it does not have is told all that it has."""
+    paths: dict[str, dict[str, Handler]] = {}
+    for each in operations:
+        paths.setdefault(each.path, {})[each.method] = needs(each.scope)(each.handler)
+    return [
+        Route(path.replace("}", ":path}"), _by_method(handlers), methods=list(handlers))
+        for path, handlers in paths.items()
+    ]
+
+
+def _by_method(handlers: dict[str, Handler]) -> Handler:
+    async def choose(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return choose
+
+
+# The document
+
+
+def document(operations: Iterable[Operation]) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    operations = tuple(operations)
+    shapes = {shape for each in operations for shape in (each.takes, each.gives) if isinstance(shape, type)}
+    _, components = msgspec.json.schema_components([*shapes, Problem], ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        paths.setdefault(each.path, {})[each.method.lower()] = _describe(each)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Countless",
+            "version": __version__,
+            "description": "A global count over many machines that knows how wrong it can be.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "From `countless token`. While there is none, programs on this machine need none.",
+                }
+            },
+        },
+    }
+
+
+def _describe(each: Operation) -> dict[str, Any]:
+    summary, _, rest = (getdoc(each.handler) or "").partition("\n")
+    about: dict[str, Any] = {
+        "operationId": each.handler.__name__,
+        "summary": summary,
+        "description": f"{rest.strip()}\n\nFor scope `{each.scope or 'none'}`.".strip(),
+        "responses": {str(each.status): _response(summary, each.gives)},
+    }
+    if each.scope:
+        about["security"] = [{"token": []}]
+    for status in (*((401,) if each.scope else ()), *each.refusals):
+        shape = each.gives if status == 503 else Problem  # not ready is an answer too
+        about["responses"][str(status)] = _response(_REFUSALS[status], shape)
+    parameters = [_path_parameter(part[1:-1]) for part in each.path.split("/") if part.startswith("{")]
+    parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in each.query.items()]
+    if parameters:
+        about["parameters"] = parameters
+    if each.takes is not None:
+        about["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(each.takes)}}}
+    return about
+
+
+_REFUSALS = {
+    400: "The request is wrong, and nothing has changed.",
+    401: "A token of another scope is needed.",
+    404: "There is nothing of this name.",
+    409: "The name is taken.",
+    503: "Not now.",
+}
+
+
+def _response(description: str, gives: type | str | None) -> dict[str, Any]:
+    if gives is None:
+        return {"description": description}
+    if isinstance(gives, str):
+        kind = "object" if gives == "application/json" else "string"
+        return {"description": description, "content": {gives: {"schema": {"type": kind}}}}
+    return {"description": description, "content": {"application/json": {"schema": _ref(gives)}}}
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": "Percent-encoded; slashes may also be written as they are.",
+        "schema": {"type": "string", "minLength": 1},
+    }
+
+
+def _ref(shape: type) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{shape.__name__}"}

@@ -1,0 +1,181 @@
+"""The JSON API under `/api/v1`. Handlers only: what they do is the host's business, who may call them is the access's.
+
+The read scope gets estimate, lower, upper, state and the time of reading, and nothing finer: whatever tells when or
+how often sites report would let a reader steer the error (SPEC section 8).
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from countless.core.answer import Answer
+from countless.core.threshold import Mark, Verdict
+from countless.errors import InvalidParameter
+from countless.server.http.openapi import Operation, error, json
+from countless.server.http.schemas import (
+    AnswerPage,
+    Forgotten,
+    NewCounter,
+    OperatorAnswer,
+    PublicAnswer,
+    Rules,
+    SiteList,
+    SiteStatus,
+)
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.site_server import Host
+from countless.wire.frames import MOST_NUMBER
+
+_MOST_BODY = 1 << 16
+_MOST_LISTED = 1000
+_Body = TypeVar("_Body", bound=Rules)
+
+
+def public_view(name: str, answer: Answer) -> PublicAnswer:
+    """What the public may know. `as_of` is the time of reading, never that of a report."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return PublicAnswer(name, answer.estimate, answer.lower, answer.upper, answer.state, now)
+
+
+def operator_view(counter: Counter) -> OperatorAnswer:
+    """What operators may know beside that."""
+    public = msgspec.structs.asdict(public_view(counter.name, counter.visible))
+    return msgspec.convert(public | counter.operator_view(), OperatorAnswer)
+
+
+def _host(request: Request) -> Host:
+    host: Host = request.app.state.host
+    return host
+
+
+async def _body(request: Request, shape: type[_Body]) -> _Body:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BODY:
+            raise InvalidParameter("body", f"{len(body)} bytes", f"at most {_MOST_BODY} bytes")
+    try:
+        return msgspec.json.decode(bytes(body) or b"{}", type=shape)
+    except (msgspec.DecodeError, ValueError, RecursionError) as problem:
+        raise InvalidParameter("body", bytes(body[:80]), f"a JSON object of the documented form ({problem})") from None
+
+
+async def list_counters(request: Request) -> Response:
+    """All counters in the order of their names, a page at a time."""
+    after = request.query_params.get("after", "")
+    names = sorted(name for name in _host(request).counters if name > after)
+    page = [public_view(name, _host(request).counters[name].visible) for name in names[:_MOST_LISTED]]
+    return json(AnswerPage(page, names[_MOST_LISTED - 1] if len(names) > _MOST_LISTED else None))
+
+
+async def create_counter(request: Request) -> Response:
+    """A counter with rules of its own, before any site counts it."""
+    wish, host = await _body(request, NewCounter), _host(request)
+    if wish.name in host.counters:
+        return error(f"there is a counter {wish.name!r} already", 409)
+    host.create(wish.name, replace(host.settings.defaults, **wish.chosen()))
+    await host.settled()
+    return json(operator_view(host.counter(wish.name)), 201)
+
+
+async def read_counter(request: Request) -> Response:
+    """The answer."""
+    counter = _host(request).counter(request.path_params["name"])
+    return json(public_view(counter.name, counter.visible))
+
+
+async def inspect_counter(request: Request) -> Response:
+    """The answer, and what is behind it."""
+    return json(operator_view(_host(request).counter(request.path_params["name"])))
+
+
+async def configure_counter(request: Request) -> Response:
+    """Other rules for a counter that exists."""
+    host, name, wish = _host(request), request.path_params["name"], await _body(request, Rules)
+    host.configure(name, replace(host.counter(name).config, **wish.chosen()))
+    await host.settled()
+    return json(operator_view(host.counter(name)))
+
+
+async def delete_counter(request: Request) -> Response:
+    """Forget a counter."""
+    _host(request).delete(request.path_params["name"])
+    await _host(request).settled()
+    return Response(status_code=204)
+
+
+async def watch_counter(request: Request) -> Response:
+    """Server-sent events: the answer now, and whenever the public answer changes.
+
+    With `over`, an event `possibly` when the total may be over this number, and one `certainly` when it is.
+    """
+    counter = _host(request).counter(request.path_params["name"])
+    over = request.query_params.get("over")
+    mark = Mark(_whole("over", over)) if over is not None else None
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_events(_host(request), counter, mark), 200, headers, "text/event-stream")
+
+
+async def _events(host: Host, counter: Counter, mark: Mark | None) -> AsyncIterator[bytes]:
+    told: tuple[float, float, str] | None = None
+    said: Verdict | None = None
+    while host.counters.get(counter.name) is not None and not host.draining:
+        counter = host.counters[counter.name]
+        news, answer = counter.news, counter.visible
+        if (answer.estimate, answer.alpha, answer.state) != told:
+            told = (answer.estimate, answer.alpha, answer.state)
+            verdicts = mark.news(said, answer.lower, answer.upper) if mark else ()
+            said = verdicts[-1] if verdicts else said
+            data = msgspec.json.encode(public_view(counter.name, answer))
+            for event in ("answer", *verdicts):
+                yield b"event: %s\ndata: %s\n\n" % (event.encode(), data)
+        await news.wait()
+
+
+def _whole(name: str, text: str) -> int:
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_NUMBER))
+    if not digits or int(text) >= MOST_NUMBER:
+        raise InvalidParameter(name, text[:100], "an integer from 0 to 2^255 - 1")
+    return int(text)
+
+
+async def list_sites(request: Request) -> Response:
+    """Every life of every site."""
+    host, now = _host(request), _host(request).now()
+    lives = [
+        SiteStatus(str(life.address.site), life.state, len(life.counters), max(0.0, round(now - life.last_heard(), 3)))
+        for life in host.lives
+    ]
+    return json(SiteList(sorted(lives, key=lambda life: life.site)))
+
+
+async def forget_site(request: Request) -> Response:
+    """Give up the lives of a site that are not connected; what is known of them stays in the totals."""
+    forgotten = _host(request).forget(request.path_params["site"])
+    await _host(request).settled()
+    return json(Forgotten(forgotten))
+
+
+_COUNTERS, _COUNTER = "/api/v1/counters", "/api/v1/counters/{name}"
+_NUMBER = {"type": "integer", "minimum": 0}
+
+OPERATIONS = (
+    Operation("GET", _COUNTERS, "read", list_counters, AnswerPage, query={"after": {"type": "string"}}),
+    Operation("POST", _COUNTERS, "operator", create_counter, OperatorAnswer, 201, NewCounter, refusals=(400, 409)),
+    Operation("GET", _COUNTER, "read", read_counter, PublicAnswer, refusals=(404,)),
+    Operation("PATCH", _COUNTER, "operator", configure_counter, OperatorAnswer, takes=Rules, refusals=(400, 404)),
+    Operation("DELETE", _COUNTER, "operator", delete_counter, None, 204, refusals=(404,)),
+    Operation("GET", "/api/v1/operator/{name}", "operator", inspect_counter, OperatorAnswer, refusals=(404,)),
+    Operation(
+        *("GET", "/api/v1/watch/{name}", "read", watch_counter, "text/event-stream"),
+        query={"over": _NUMBER},
+        refusals=(400, 404),
+    ),
+    Operation("GET", "/api/v1/sites", "operator", list_sites, SiteList),
+    Operation("DELETE", "/api/v1/sites/{site}", "operator", forget_site, Forgotten),
+)

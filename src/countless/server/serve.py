@@ -1,0 +1,125 @@
+"""Run the application: one process, one port, until SIGTERM."""
+
+import fcntl
+import gc
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from countless.errors import InvalidParameter
+from countless.server.app import STATE_FILE, build_app, require_nats
+from countless.server.http.fastpath import Wire
+from countless.server.settings import Settings
+from countless.server.storage.sqlite_store import Store, StoreError
+from countless.wire.frames import MOST_BYTES
+
+LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
+
+# After how much Python looks for cycles of garbage among objects that are new, not so new, and old. All stand still
+# meanwhile, and ten thousand connected sites are millions of objects: with Python's own numbers, a second or two each
+# time, every few seconds.
+COLLECT = (50_000, 5, 20)
+SWITCH = 0.001  # seconds for which one thread may keep the others waiting: loop, disk, planner
+
+
+class Server(uvicorn.Server):
+    """Says where it listens: with port 0 the system chooses, and a test or a script wants to know."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does, and one line on standard output."""
+        await super().startup(sockets)
+        if self.started:
+            address = self.servers[0].sockets[0].getsockname()
+            host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            scheme = "https" if self.config.is_ssl else "http"
+            print(f"countless: listening on {scheme}://{host}:{address[1]}", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """First let go of whoever watches, or uvicorn would wait for them."""
+        self.config.app.state.host.drain()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
+def serve(settings: Settings, log_level: str = "warning") -> None:
+    """Until the process is told to stop. Raises before it listens if the settings or the state are no good."""
+    settings.require_safe()
+    if log_level not in LOG_LEVELS:
+        raise InvalidParameter("log_level", log_level, f"one of: {', '.join(LOG_LEVELS)}")
+    with _state(settings), _listening(settings) as listener:
+        _run(settings, listener, log_level)
+
+
+@contextmanager
+def _state(settings: Settings) -> Iterator[None]:
+    """Where the state lives can be used, and on a disk by nobody else."""
+    if settings.nats:
+        require_nats()
+        from countless.server.cluster.broker import require_broker
+
+        require_broker(settings.nats)
+        yield
+    else:
+        directory = Path(settings.state_dir)
+        Store(directory / STATE_FILE).close()
+        with _alone(directory):
+            yield
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Two coordinators on one state would each forget what the other knows."""
+    with (directory / "countless.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StoreError(f"{directory} is in use by another coordinator") from None
+        yield
+
+
+def _listening(settings: Settings) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        raise InvalidParameter("port", where, f"an address that is free to listen on ({error})") from None
+
+
+def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
+    gc.set_threshold(*COLLECT)
+    sys.setswitchinterval(SWITCH)
+    app = build_app(settings)
+    config = uvicorn.Config(
+        app,
+        loop="auto",  # uvloop where it exists
+        ws=Wire,
+        ws_max_size=MOST_BYTES,
+        ws_ping_interval=None,  # sites give signs of life that the host sees
+        ws_per_message_deflate=False,
+        ssl_certfile=settings.tls_cert or None,
+        ssl_keyfile=settings.tls_key or None,
+        ssl_ca_certs=settings.tls_client_ca or None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
+        lifespan="on",
+        log_level=log_level,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        names = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
+        raise InvalidParameter("tls_cert", names, f"PEM files that fit together ({error})") from None
+    # uvicorn ends by raising the signal that stopped it: a coordinator that was asked to stop, and did, has not failed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.host.failing else 0))
+    server = Server(config)
+    server.run([listener])
+    if not server.started:
+        sys.exit(1)

@@ -1,0 +1,150 @@
+"""One counter of the service: a coordinator of the core, what it has cost, and the answer the public may see.
+
+The public sees an answer only when it is on the disk: a total that was shown and then forgotten would fall.
+"""
+
+import asyncio
+from math import ceil, log
+from time import time
+from typing import Any, NamedTuple
+
+from countless.core.answer import Answer, State
+from countless.core.coordinator import Coordinator, Memory, Outbox
+from countless.core.estimator import Case, Scheme
+from countless.planning.deterministic import plan_deterministic
+from countless.planning.failure_budget import round_eta
+from countless.privacy.noise import system_noise
+from countless.randomness import SystemDice
+from countless.schemes.auto import Auto
+from countless.schemes.partial_dp import PartialDP
+from countless.schemes.planned import Calibrated
+from countless.schemes.registry import SCHEMES
+from countless.server.sessions.overflow import home_of
+from countless.server.storage.sqlite_store import Config
+
+FEWEST = 32  # with fewer sites, traffic that reacts leaves `auto` deterministic (`countless plan`): no plan is needed
+
+
+class Traffic:
+    """Messages and bytes of one counter. Bytes are its share of the frames, which counters travel in together."""
+
+    __slots__ = ("began", "counted_before", "down", "down_bytes", "up", "up_bytes")
+
+    def __init__(self, counted_before: int) -> None:
+        self.began = time()  # a restart forgets what was spent: all of this is since then
+        self.counted_before = counted_before
+        self.up = self.down = 0
+        self.up_bytes = self.down_bytes = 0.0
+
+
+class Outlook(NamedTuple):
+    """The part of a `Case` on which plans depend: counters that share it share the work."""
+
+    scheme: str
+    adversary: str
+    sites: int
+    alpha: float
+    eta: float
+
+
+class Counter:
+    """A coordinator and what the service keeps beside it."""
+
+    def __init__(self, name: str, config: Config, memory: Memory | None = None) -> None:
+        self.name = name
+        self.config = config
+        self.coordinator = Coordinator(
+            name, build_scheme(config), SystemDice(), alpha=config.alpha, delta=config.delta, memory=memory
+        )
+        self.departed = memory.departed if memory else 0
+        self.waking = memory is not None  # restarted, and not everybody has answered yet
+        self.planned_for: tuple[int, int] | None = None  # the shape for which plans have been thought of
+        self.traffic = Traffic(self.coordinator.known_total)
+        self.visible = self.coordinator.answer
+        self.news = asyncio.Event()
+
+    def reconfigured(self, config: Config) -> "Counter":
+        """The same counter under other rules: it goes on from what is known, and asks everybody."""
+        after = Counter(self.name, config, self.coordinator.memory)
+        after.traffic, after.visible, after.news, after.waking = self.traffic, self.visible, self.news, False
+        return after
+
+    def wake(self) -> Outbox:
+        """After a restart."""
+        return self.coordinator.wake()
+
+    def show(self, answer: Answer) -> None:
+        """The answer is on the disk: let it be seen."""
+        if answer != self.visible:
+            self.visible = answer
+            self.news.set()
+            self.news = asyncio.Event()
+        if answer.state is not State.LEARNING:
+            self.waking = False
+
+    @property
+    def figures(self) -> tuple[int, float, int]:
+        """What the store keeps, beside a line for each site."""
+        return self.coordinator.round, self.coordinator.published, self.departed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Round and sites: while these are the same, so is the outlook."""
+        return self.coordinator.round, self.coordinator.sites
+
+    def outlook(self) -> tuple[Outlook, Case] | None:
+        """What to plan ahead, if any plan would be of use. Sites are rounded up, so that a few more change nothing."""
+        if not isinstance(self.coordinator.scheme, Auto | Calibrated):
+            return None
+        case = self.coordinator.outlook
+        if case.sites < FEWEST and self.config.scheme == Auto.name and self.config.adversary != "oblivious":
+            return None
+        sites = rounded_up(case.sites)
+        eta = round_eta(case.delta, case.round)
+        key = Outlook(self.config.scheme, self.config.adversary, sites, case.alpha, eta)
+        return key, case._replace(sites=sites, counts=(), running=None)
+
+    def operator_view(self) -> dict[str, Any]:
+        """Everything but the dice themselves."""
+        answer, traffic = self.visible, self.traffic
+        return {
+            "alpha": answer.alpha,
+            "delta": answer.delta,
+            "adversary": self.config.adversary,
+            "configured_scheme": self.config.scheme,
+            "label_cap": self.config.label_cap,
+            "scheme": answer.scheme,
+            "round": answer.round,
+            "sites": answer.sites,
+            "silent": sorted({home_of(site) for site in answer.silent}),
+            "known": self.coordinator.known_total,
+            "messages": {"up": traffic.up, "down": traffic.down},
+            "bytes": {"up": round(traffic.up_bytes), "down": round(traffic.down_bytes)},
+            "messages_to_double": self._messages_to_double(),
+        }
+
+    def _messages_to_double(self) -> int:
+        rate = getattr(self.coordinator.plan, "messages_per_efold", None)
+        if rate is None:
+            rate = plan_deterministic(max(1, self.visible.sites), self.config.alpha).messages_per_efold
+        return ceil(rate * log(2))
+
+
+def build_scheme(config: Config) -> Scheme:
+    """The scheme of a counter. None of them thinks while messages wait: plans are worked out ahead."""
+    if config.scheme == Auto.name:
+        return Auto(config.adversary, patient=False, asks=True)
+    if config.scheme == PartialDP.name:
+        return PartialDP(noise=system_noise(), patient=False)
+    scheme = SCHEMES[config.scheme]
+    return scheme(patient=False) if issubclass(scheme, Calibrated) else scheme()
+
+
+def rounded_up(sites: int) -> int:
+    """The next number with four significant bits: at most an eighth more.
+
+    >>> [rounded_up(sites) for sites in (1, 15, 17, 100, 1000)]
+    [1, 15, 18, 104, 1024]
+    """
+    unit = 1 << max(0, sites.bit_length() - 4)
+    return -(-sites // unit) * unit

@@ -1,0 +1,78 @@
+"""Seats: where in which counter a site is counted under a name that it uses.
+
+Nearly always in the counter of that name, under its own address. A labelled series beyond the cap sits in the overflow
+series instead, under an address that stands for it (`overflow.py`).
+"""
+
+from collections.abc import Callable, Iterator
+
+from countless.client.counter import overflow_name
+from countless.core.messages import Address
+from countless.errors import InvalidParameter
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.overflow import Families, family_of, is_overflow, stand_in
+from countless.server.sessions.session_table import Life
+from countless.server.settings import Settings
+from countless.server.storage.sqlite_store import Config
+
+
+class Seats:
+    """Knows the counters and their families; changes nothing but the tally of overflows."""
+
+    def __init__(self, settings: Settings, counters: dict[str, Counter], families: Families) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._families = families
+
+    def rules(self, family: str | None) -> Config:
+        """Series have the rules of the counter they belong to, or else those of the settings."""
+        counter = self._counters.get(family or "")
+        return counter.config if counter else self._settings.defaults
+
+    def require_room(self, name: str) -> None:
+        """For one more counter."""
+        if len(self._counters) >= self._settings.max_counters:
+            raise InvalidParameter("counter", name, f"one of at most {self._settings.max_counters} (max_counters)")
+        if self._is_beyond_cap(name):
+            cap = self.rules(family_of(name)).label_cap
+            raise InvalidParameter("counter", name, f"one of at most {cap} (label_cap)")
+
+    def _is_beyond_cap(self, name: str) -> bool:
+        family = family_of(name)
+        return family is not None and self._families.size(family) >= self.rules(family).label_cap
+
+    def offer(self, life: Life, name: str, create: Callable[[str, Config], Counter]) -> tuple[Counter, Address]:
+        """For a site that names a counter; one that does not exist is created."""
+        if name in life.counters:
+            return self.of(life, name)
+        if len(life.counters) + len(life.left) >= self._settings.max_counters_per_site:
+            raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
+        if name in self._counters:
+            return self._counters[name], life.address
+        family = family_of(name)
+        if family is None or not self._is_beyond_cap(name):
+            return create(name, self.rules(family)), life.address
+        overflow = overflow_name(family)
+        counter = self._counters.get(overflow) or create(overflow, self.rules(family))
+        if counter.coordinator.answer.sites >= self._settings.max_sites:
+            raise InvalidParameter("counter", name, f"one of at most {self._settings.max_sites} beyond the label cap")
+        self._families.overflowed[family] += 1
+        return counter, stand_in(life.address, name)
+
+    def of(self, life: Life, name: str) -> tuple[Counter, Address]:
+        """Of a site that has joined under this name."""
+        address = life.counters[name]
+        if address is life.address:
+            return self._counters[name], address
+        return self._counters[overflow_name(str(family_of(name)))], address
+
+    def all(self, life: Life) -> Iterator[tuple[str, Counter, Address]]:
+        """Every seat of a site, with the name it uses."""
+        for name in sorted(life.counters):
+            yield name, *self.of(life, name)
+
+    def names(self, life: Life, counter: Counter) -> list[str]:
+        """Under which names a site is counted in a counter: one, but for overflow series."""
+        if is_overflow(counter.name):
+            return [name for name, each, _ in self.all(life) if each is counter]
+        return [counter.name] if life.counters.get(counter.name) is life.address else []

@@ -1,0 +1,180 @@
+"""The post: what an input changed is saved, then what it caused is shown and sent. In this order, always.
+
+Inputs go to the core at once; their consequences collect here. While one transaction is written, in the disk's own
+thread, the next one collects: under load hundreds of inputs share a commit, and nobody waits for more than two of them.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+
+from countless.core.answer import Answer
+from countless.core.messages import Address
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.session_table import Line
+from countless.server.storage.journal import Seat
+from countless.server.storage.sqlite_store import Changes, Config, Store, StoreError
+from countless.wire.frames import DownItem, Synced
+
+log = logging.getLogger("countless.post")
+
+Outgoing = dict[Line, list[DownItem]]
+
+GATHER = 0.005  # seconds from one delivery to the next: a commit costs as much as a hundred reports
+BREATH = 100  # frames sent before others have their turn: some milliseconds
+MOST_WAITING = 100_000  # items for one site, to be saved or to be sent: more than it has counters, several times
+
+
+class Post:
+    """Belongs to the loop's thread; only the saving itself is done elsewhere."""
+
+    def __init__(self, store: Store, counters: dict[str, Counter]) -> None:
+        self.failing: str | None = None  # why nothing can be saved at present
+        self._store = store
+        self._counters = counters
+        self._changes = Changes()
+        self._dirty: dict[str, set[Address]] = {}  # by counter: sites of which more may be known
+        self._touched: set[str] = set()
+        self._outgoing: Outgoing = {}
+        self._mail: asyncio.Queue[tuple[Outgoing, asyncio.Event]] = asyncio.Queue()  # saved, and to be sent
+        self._work = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._disk = ThreadPoolExecutor(1, "countless-disk")
+
+    # What has happened
+
+    def touched(self, name: str) -> None:
+        """A counter may have another round or another answer."""
+        self._touched.add(name)
+        self._work.set()
+
+    def heard(self, name: str, address: Address) -> None:
+        """More may be known of a site, and so the counter may have another answer."""
+        seats = self._dirty.get(name)
+        if seats is None:
+            self._dirty[name] = {address}
+            self._work.set()
+        else:
+            seats.add(address)
+
+    def configured(self, name: str, config: Config) -> None:
+        """A counter is new, or has other rules."""
+        self._changes.configs[name] = config
+        self.touched(name)
+
+    def gone(self, seat: Seat, said: Seat, known: int) -> None:
+        """A seat is empty; what its life, by the name it used itself, had brought there."""
+        name, address = seat
+        self._changes.gone[said] = known
+        self._changes.known.setdefault(name, {})[address] = None
+        self._dirty.get(name, set()).discard(address)
+
+    def prune(self, before: int) -> None:
+        """Lives that ended before this second need not be remembered any longer."""
+        self._changes.prune = before
+        self._work.set()
+
+    def deleted(self, name: str) -> None:
+        """A counter is no more."""
+        self._changes.deleted.append(name)
+        self._changes.configs.pop(name, None)
+        self._changes.gone = {key: known for key, known in self._changes.gone.items() if key[0] != name}
+        self._changes.known.pop(name, None)
+        self._dirty.pop(name, None)
+        self._work.set()
+
+    def send(self, line: Line, item: DownItem) -> None:
+        """To be sent, once all that has happened so far is saved."""
+        items = self._outgoing.setdefault(line, [])
+        if items and isinstance(item, Synced) and isinstance(items[-1], Synced):
+            items[-1] = item  # it says all that the one before it says
+        else:
+            items.append(item)
+        if len(items) > MOST_WAITING:  # nothing can be saved, and it goes on asking
+            items.clear()
+            line.close(1008, "asks more than can be answered at present")
+        self._work.set()
+
+    def lost(self, line: Line) -> None:
+        """Nobody is there to send it to."""
+        self._outgoing.pop(line, None)
+
+    # The loop
+
+    async def run(self) -> None:
+        """Save and send, until cancelled. A round that starts is thousands of frames: the next save need not wait."""
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._save_all())
+                both.create_task(self._send_all())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # itself, not in a group: the owner tells a Deposed from a bug
+
+    async def _save_all(self) -> None:
+        loop, rested = asyncio.get_running_loop(), 0.0
+        while True:
+            await self._work.wait()
+            await asyncio.sleep(rested - loop.time())
+            self._work.clear()
+            settled, self._settled = self._settled, asyncio.Event()
+            self._mail.put_nowait((await self._save(), settled))
+            rested = loop.time() + GATHER
+
+    async def _send_all(self) -> None:
+        while True:
+            outgoing, settled = await self._mail.get()
+            await _send(outgoing)
+            settled.set()
+
+    async def settled(self) -> None:
+        """Wait until everything that has happened so far is on the disk and can be seen."""
+        settled = self._settled
+        self._work.set()
+        await settled.wait()
+
+    async def stop(self) -> None:
+        """The last delivery."""
+        self._mail.put_nowait((await self._save(), asyncio.Event()))
+        while not self._mail.empty():
+            await _send(self._mail.get_nowait()[0])
+        await asyncio.to_thread(self._disk.shutdown)  # a save that is under way may need this loop
+
+    async def _save(self) -> Outgoing:
+        """Save and show; what may be sent now."""
+        changes, answers = self._take()
+        outgoing, self._outgoing = self._outgoing, {}
+        while changes:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._disk, self._store.save, changes)
+                self.failing = None
+                break
+            except (sqlite3.Error, StoreError) as error:  # a full disk, or the broker is away
+                if self.failing is None:
+                    log.exception("cannot save the state; nothing is sent until it can be saved")
+                self.failing = str(error)
+                await asyncio.sleep(1)
+        for counter, answer in answers:
+            counter.show(answer)
+        return outgoing
+
+    def _take(self) -> tuple[Changes, list[tuple[Counter, Answer]]]:
+        changes, self._changes = self._changes, Changes()
+        answers = []
+        for name in (self._touched | self._dirty.keys()) & self._counters.keys():
+            counter = self._counters[name]
+            changes.counters[name] = counter.figures
+            answers.append((counter, counter.coordinator.answer))
+        for name, seats in self._dirty.items():
+            known_of = self._counters[name].coordinator.known_of
+            changes.known.setdefault(name, {}).update((address, known_of(address)) for address in seats)
+        self._dirty.clear()
+        self._touched.clear()
+        return changes, answers
+
+
+async def _send(outgoing: Outgoing) -> None:
+    for number, (line, items) in enumerate(outgoing.items(), start=1):
+        line.send(items)
+        if number % BREATH == 0:
+            await asyncio.sleep(0)

@@ -1,0 +1,243 @@
+"""One conversation, three transports: a list in memory, a WebSocket, NATS. The transcripts are the same to the word.
+
+Six sites count, are given another pace, leave, come back, are given up and lie. Over NATS the round start to all of
+them is one message that the broker fans out; nobody can tell from the transcript.
+"""
+
+import asyncio
+import select
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countless.client.transport.base import Carrier, WebSocketCarrier
+from countless.client.transport.nats_transport import NatsCarrier
+from countless.client.transport.websocket import LinkError, Place
+from countless.core.messages import Report, Snapshot
+from countless.errors import ProtocolError
+from countless.server.sessions.session_table import Life
+from countless.server.storage.sqlite_store import Config
+from countless.wire.frames import (
+    VERSION,
+    Buried,
+    DownItem,
+    Hello,
+    Join,
+    Leave,
+    Sync,
+    Synced,
+    UpItem,
+    decode_down,
+    decode_up,
+    encode_frames,
+)
+from countless.wire.nats_url import Broker
+from support.nats import Coordinator, node
+from support.service import PATIENCE, Bench, FakeLine, Server, bench
+
+pytestmark = pytest.mark.slow
+
+SITES = [f"site.{number}" for number in range(6)]
+COARSE = {"alpha": 0.1, "scheme": "deterministic"}
+
+
+class Stage(ABC):
+    """Where a conversation is held."""
+
+    @abstractmethod
+    def hello(self, site: str, incarnation: int) -> list[DownItem]:
+        """On a fresh line; what is answered."""
+
+    @abstractmethod
+    def say(self, site: str, *items: UpItem) -> list[DownItem]:
+        """And ask whether it has arrived; all that is heard until the answer."""
+
+    @abstractmethod
+    def lie(self, site: str, *items: UpItem) -> str:
+        """The line is closed; whether the reason names the site."""
+
+    @abstractmethod
+    def hang_up(self, site: str) -> None: ...
+
+    @abstractmethod
+    def configure(self, **wishes: Any) -> None: ...
+
+    @abstractmethod
+    def forget(self, site: str) -> None: ...
+
+    @abstractmethod
+    def known(self) -> int: ...
+
+
+class Memory(Stage):
+    """A host on a table. What is said goes through the bytes of frames all the same."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, table: Bench) -> None:
+        self._run = loop.run_until_complete
+        self._table = table
+        self._lines: dict[str, tuple[Life | None, FakeLine]] = {}
+
+    def hello(self, site: str, incarnation: int) -> list[DownItem]:
+        line = FakeLine()
+        self._lines[site] = self._run(self._table.host.hello(line, Hello(VERSION, site, incarnation))), line
+        self._run(self._table.host.settled())
+        return self._heard(line)
+
+    def say(self, site: str, *items: UpItem) -> list[DownItem]:
+        life, line = self._lines[site]
+        assert life is not None
+        for frame in encode_frames([*items, Sync(7)]):
+            self._table.host.hear(life, line, decode_up(frame), len(frame))
+        self._run(self._table.host.settled())
+        return self._heard(line)
+
+    @staticmethod
+    def _heard(line: FakeLine) -> list[DownItem]:
+        items, line.got = line.got, []
+        return [item for frame in encode_frames(items) for item in decode_down(frame)]
+
+    def lie(self, site: str, *items: UpItem) -> str:
+        with pytest.raises(ProtocolError) as caught:
+            self.say(site, *items)
+        self.hang_up(site)
+        return "tells" if site in str(caught.value) else "does not tell"
+
+    def hang_up(self, site: str) -> None:
+        life, line = self._lines.pop(site)
+        if life is not None:
+            self._table.host.lost(life, line)
+
+    def configure(self, **wishes: Any) -> None:
+        self._table.host.configure("hits", Config(**wishes))
+
+    def forget(self, site: str) -> None:
+        assert self._table.host.forget(site) == 1
+
+    def known(self) -> int:
+        return self._table.host.counter("hits").coordinator.known_total
+
+
+class Wired(Stage):
+    """A coordinator in a process of its own, through a carrier for each site."""
+
+    def __init__(self, server: Server, carrier_for: Any) -> None:
+        self._server = server
+        self._carrier_for = carrier_for
+        self._lines: dict[str, tuple[Carrier, Any]] = {}
+
+    def hello(self, site: str, incarnation: int) -> list[DownItem]:
+        carrier: Carrier = self._carrier_for(site)
+        assert carrier.shards() == 1
+        send = carrier.open(0)
+        self._lines[site] = carrier, send
+        send(next(encode_frames([Hello(VERSION, site, incarnation)])))
+        return self._hear(carrier, 1)
+
+    def say(self, site: str, *items: UpItem) -> list[DownItem]:
+        carrier, send = self._lines[site]
+        for frame in encode_frames([*items, Sync(7)]):
+            send(frame)
+        heard: list[DownItem] = []
+        while Synced(7) not in heard:
+            heard += self._hear(carrier, 1)
+        return heard
+
+    @staticmethod
+    def _hear(carrier: Carrier, number: int) -> list[DownItem]:
+        heard: list[DownItem] = []
+        while len(heard) < number:
+            assert select.select(carrier.sockets(), [], [], PATIENCE)[0], "no answer"
+            news = carrier.receive().get(0, [])
+            if isinstance(news, LinkError):
+                raise news
+            heard += [item for frame in news for item in decode_down(frame)]
+        return heard
+
+    def lie(self, site: str, *items: UpItem) -> str:
+        with pytest.raises(LinkError, match="hung up") as caught:
+            self.say(site, *items)
+        self.hang_up(site)
+        return "tells" if site in str(caught.value) else "does not tell"
+
+    def hang_up(self, site: str) -> None:
+        self._lines.pop(site)[0].close()
+
+    def configure(self, **wishes: Any) -> None:
+        self._server.reader.ask("PATCH", "/api/v1/counters/hits", wishes)
+
+    def forget(self, site: str) -> None:
+        while self._server.reader.ask("DELETE", f"/api/v1/sites/{site}") != {"forgotten": 1}:
+            pass  # its goodbye is still under way
+
+    def known(self) -> int:
+        known: int = self._server.inspect("hits")["known"]
+        return known
+
+
+@contextmanager
+def memory(_: Path) -> Iterator[Stage]:
+    loop = asyncio.new_event_loop()
+    table = bench()
+    yield Memory(loop, loop.run_until_complete(table.__aenter__()))
+    loop.run_until_complete(table.__aexit__(None, None, None))
+    loop.close()
+
+
+@contextmanager
+def websocket(directory: Path) -> Iterator[Stage]:
+    with Server(directory) as server:
+        yield Wired(server, lambda _: WebSocketCarrier(Place.of(server.url), None))
+
+
+@contextmanager
+def over_nats(directory: Path) -> Iterator[Stage]:
+    with node(directory / "broker") as broker, Coordinator(directory, broker.url, shards=1) as server:
+        yield Wired(server, lambda site: NatsCarrier(Broker.of(broker.url), site))
+
+
+def conversation(stage: Stage) -> list[Any]:
+    """What each is told at each step, and the total in between."""
+    told: list[Any] = []
+    for number, site in enumerate(SITES):
+        told.append(stage.hello(site, number + 1))
+        told.append(stage.say(site, Join("hits", 0, 100 * number + 5)))
+    told.append(stage.say(SITES[0], Report("hits", 0, 9, 1), Join('hits{route="/ä"}', 0, 2**70)))
+    told.append(stage.known())
+    stage.configure(**COARSE)
+    for number, site in enumerate(SITES):  # a round start to all
+        told.append(stage.say(site))
+        told.append(stage.say(site, Snapshot("hits", 1, 100 * number + 11)))
+    told.append(stage.known())
+    told.append(stage.say(SITES[1], Leave("hits", 1, 130)))
+    told.append(stage.say(SITES[1], Leave("hits", 1, 130)))
+    stage.hang_up(SITES[2])
+    told.append(stage.hello(SITES[2], 3))
+    told.append(stage.say(SITES[2], Join("hits", 1, 222), Snapshot("hits", 1, 211), Report("hits", 1, 222, 1)))
+    told.append(stage.say(SITES[2], Join("hits", 9, 300)))  # from a round that never was
+    told.append(stage.say(SITES[2], Join("hits", 0, 300)))
+    stage.hang_up(SITES[3])
+    stage.forget(SITES[3])
+    told.append(stage.hello(SITES[3], 4))
+    assert isinstance(told[-1][0], Buried)
+    stage.hang_up(SITES[3])
+    told.append(stage.lie(SITES[4], Report("hits", 77, 1, 1)))
+    told.append(stage.hello(SITES[4], 5))
+    told.append(stage.say(SITES[4], Join("hits", 1, 500)))
+    told.append(stage.known())
+    for site in (*SITES[:3], *SITES[4:]):
+        stage.hang_up(site)
+    return told
+
+
+def test_the_transcript_does_not_depend_on_the_transport(tmp_path: Path) -> None:
+    transcripts = {}
+    for stage in (memory, websocket, over_nats):
+        with stage(tmp_path / stage.__name__) as here:
+            transcripts[stage.__name__] = conversation(here)
+    assert transcripts["memory"][-1] == 11 + 130 + 222 + 311 + 411 + 511
+    assert transcripts["websocket"] == transcripts["memory"]
+    assert transcripts["over_nats"] == transcripts["memory"]

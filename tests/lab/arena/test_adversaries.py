@@ -1,0 +1,91 @@
+"""Controls both ways: every adversary beats the strawman it is meant for, and none beats `deterministic`."""
+
+import pytest
+
+from countless.errors import UnknownName
+from countless.lab.arena.match import Setting, run
+from countless.lab.arena.negative_controls.registry import STRAWMEN
+from countless.lab.arena.registry import ADVERSARIES, ATTACKS, CONTROLS, adversary_named
+from countless.schemes.registry import SCHEMES
+
+pytestmark = pytest.mark.slow
+
+# (sites, alpha, events): as small as the flaw still shows.
+SIZES = {
+    "aligned": (64, 0.05, 50_000),
+    "thrifty": (64, 0.05, 50_000),
+    "pollster": (16, 0.05, 5_000),
+    "clipping": (256, 0.05, 50_000),
+    "lattice": (256, 0.05, 50_000),
+    "unredrawn": (256, 0.05, 50_000),
+    "fresh-noise": (256, 0.002, 100_000),
+    "drifting": (16, 0.05, 100_000),
+    "dithered": (256, 0.05, 20_000),
+    "leaking": (256, 0.05, 20_000),
+}
+
+
+SLOW = {"averager"}  # thousands of readings, each with exact noise
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in ADVERSARIES]
+)
+def test_it_beats_its_strawman(name: str) -> None:
+    strawman = ADVERSARIES[name].strawman
+    sites, alpha, events = SIZES[strawman]
+    (match,) = run([Setting(strawman, adversary_named(name), sites, alpha, 0.05, events)], 2, seed=11)
+    assert match.failures == 2
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_it_does_not_beat_deterministic(name: str) -> None:
+    # Certain, not statistical: the deterministic scheme has no dice.
+    settings = [
+        Setting("deterministic", adversary_named(name), sites, alpha, 0.05, 10_000)
+        for sites, alpha in ((3, 0.01), (16, 0.15))
+    ]
+    for match in run(settings, 2, seed=21):
+        assert match.failures == 0, match.scores
+
+
+# What the strawman is a strawman of holds where the strawman falls: the flaw, and nothing else, was beaten.
+# Each guarantee fails with probability at most delta = 1e-4: false alarm at most 2 * 4e-4.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("adversary", "whole", "strawman"),
+    [
+        ("round-robin", "lattice", "aligned"),
+        ("uniform", "lattice", "thrifty"),
+        ("single-site", "lattice", "clipping"),
+        ("stop-after-jump", "dithered", "leaking"),
+    ],
+)
+def test_without_the_flaw_it_holds(adversary: str, whole: str, strawman: str) -> None:
+    sites, alpha, events = SIZES[strawman]
+    for scheme, failures in ((strawman, 2), (whole, 0)):
+        (match,) = run([Setting(scheme, adversary_named(adversary), sites, alpha, 1e-4, events)], 2, seed=31)
+        assert match.failures == failures
+
+
+@pytest.mark.slow
+def test_the_averager_needs_to_average() -> None:
+    sites, alpha, events = SIZES["fresh-noise"]
+    (match,) = run([Setting("fresh-noise", adversary_named("uniform"), sites, alpha, 0.05, events)], 1, seed=41)
+    assert match.failures == 0
+
+
+def test_every_adversary_says_what_it_is() -> None:
+    for kind in CONTROLS + ATTACKS:
+        assert kind.__doc__ is not None
+        assert "Idea:" in kind.__doc__
+        assert "Sees:" in kind.__doc__
+        assert "Must beat:" in kind.__doc__
+        assert kind.strawman in STRAWMEN or kind.strawman in SCHEMES
+        assert set(kind.ranges) <= set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    assert all(kind.__doc__ for kind in STRAWMEN.values())
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UnknownName, match="stop-after-jump"):
+        adversary_named("nobody")

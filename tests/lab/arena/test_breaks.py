@@ -1,0 +1,72 @@
+"""The oblivious schemes break, by how much, and through what (SPEC 7 and 8).
+
+At k = 1,024, alpha = 1 %, stop after jump leads `lattice` and `blocks` more than sqrt(k)/4 = 8 times alpha away
+from the truth. For `hyz` no adversary can do that from above: a site is never overestimated by more than a step, so
+the error is at most k steps, and the plan that proves all moments at once for delta = 0.05 has an
+allowance E of 145 steps or more, so it stays below k/(E + alpha k) < 7. So `hyz` falls in three ways here: by more
+than sqrt(k)/7 from above; by more than sqrt(k)/4 from below, where silences have no limit, at a smaller alpha; and by
+more than sqrt(k)/4 from above with the calibration of the literature, two standard deviations (`hyz-classical`).
+"""
+
+from math import sqrt
+
+import pytest
+
+from countless.lab.arena.adversaries.leave_before_jump import LeaveBeforeJump
+from countless.lab.arena.match import Setting, play
+from countless.lab.arena.registry import adversary_named
+from countless.planning.hyz import plan_hyz
+
+pytestmark = pytest.mark.slow
+
+SITES = 1024
+JUMP = adversary_named("stop-after-jump")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scheme", "alpha", "events", "factor"),
+    [
+        ("lattice", 0.01, 300_000, sqrt(SITES) / 4),
+        ("blocks", 0.01, 1_200_000, sqrt(SITES) / 4),
+        ("hyz-classical", 0.01, 500_000, sqrt(SITES) / 4),
+        ("hyz", 0.01, 800_000, sqrt(SITES) / 7),
+    ],
+)
+def test_stop_after_jump(scheme: str, alpha: float, events: int, factor: float) -> None:
+    assert play(Setting(scheme, JUMP, SITES, alpha, 0.05, events), 1).over > factor
+
+
+@pytest.mark.slow
+def test_hyz_from_below() -> None:
+    setting = Setting("hyz", LeaveBeforeJump(silence=3.1), SITES, 0.001, 0.05, 10**6)
+    assert play(setting, 1).under > sqrt(SITES) / 4
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.01, 0.05])
+def test_hyz_cannot_fall_so_far_from_above(alpha: float) -> None:
+    # The largest share of delta that any round gets is that of the first one, and k steps are all there is.
+    assert SITES / plan_hyz(SITES, alpha, 0.05 / 2).allowance < sqrt(SITES) / 4
+
+
+def test_they_break_at_small_sizes_too() -> None:
+    for scheme in ("hyz", "blocks", "lattice"):
+        assert play(Setting(scheme, JUMP, 256, 0.05, 0.05, 100_000), 1).violated_at is not None, scheme
+
+
+# The sharp edge of SPEC section 8: the same adversary, told the message counter.
+@pytest.mark.parametrize("scheme", ["dithered", "lattice"])
+def test_whoever_reads_the_message_counter_breaks(scheme: str) -> None:
+    setting = Setting(scheme, adversary_named("message-reader"), 256, 0.05, 0.05, 20_000)
+    assert play(setting, 1).violated_at is not None
+
+
+# One game at delta = 1e-6: false alarm at most one in a million.
+def test_whoever_reads_the_message_counter_cannot_break_sampled() -> None:
+    setting = Setting("sampled", adversary_named("message-reader"), 256, 0.1, 1e-6, 20_000)
+    assert play(setting, 1).violated_at is None
+
+
+def test_auto_that_stands_against_everything_holds() -> None:
+    reader = adversary_named("message-reader")
+    assert play(Setting("auto", reader, 256, 0.05, 1e-6, 20_000, "sees-everything"), 1).violated_at is None

@@ -1,0 +1,53 @@
+"""The search: as long as it is told to, from a seed, and never worse than the adversaries it starts from."""
+
+from dataclasses import replace
+
+import pytest
+
+from countless.lab.arena.adversaries.search import evolve, mutate
+from countless.lab.arena.adversaries.single_site import SingleSite
+from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
+from countless.lab.arena.match import Setting, play
+from countless.lab.arena.registry import ADVERSARIES, adversary_named
+from countless.randomness import SeededDice
+
+pytestmark = pytest.mark.slow
+
+SETTING = Setting("blocks", adversary_named("uniform"), 64, 0.1, 0.05, 6_000)
+DEFAULTS = len(ADVERSARIES) - 1  # all but the one that reads messages
+
+
+def test_it_finds_something_at_least_as_good_as_what_it_knows() -> None:
+    found = evolve(SETTING, 3, tries=DEFAULTS + 6, games=1)
+    plain = evolve(SETTING, 3, tries=DEFAULTS, games=1)
+    assert found.tried == DEFAULTS + 6
+    assert found.fitness >= plain.fitness > 1
+    assert play(replace(SETTING, adversary=found.adversary), 1).worst > 1  # also on a seed it was not bred on
+
+
+def test_it_stops_when_it_is_told_to() -> None:
+    ticks = iter(range(1000))
+    found = evolve(SETTING, 3, seconds=4, games=1, clock=lambda: next(ticks))
+    assert found.tried == DEFAULTS + 3
+
+
+def test_the_same_seed_breeds_the_same_adversary() -> None:
+    assert evolve(SETTING, 5, tries=DEFAULTS + 3, games=1) == evolve(SETTING, 5, tries=DEFAULTS + 3, games=1)
+
+
+def test_it_reads_messages_only_if_it_may() -> None:
+    small = replace(SETTING, scheme="exact", sites=2, events=50)
+    assert evolve(small, 1, tries=1, games=1).tried == DEFAULTS
+    assert evolve(small, 1, tries=1, games=1, sees="everything").tried == DEFAULTS + 1
+
+
+def test_mutants_stay_in_range() -> None:
+    dice = SeededDice(1)
+    adversary = StopAfterJump()
+    for _ in range(200):
+        child = mutate(adversary, dice)
+        assert isinstance(child, StopAfterJump)
+        assert child.early is None or 0.1 <= child.early <= 1.0
+        assert child.calm is None or 0 <= child.calm <= 40
+        adversary = child
+    assert mutate(SingleSite(), dice) == SingleSite()

@@ -1,0 +1,94 @@
+"""Likelihoods of transcripts: the stated law against the code, and ratios against likelihoods."""
+
+from fractions import Fraction
+from math import exp, inf, log
+
+import pytest
+
+from countless.errors import InvalidParameter
+from countless.lab.audit.exact_audit import distribution, scenarios
+from countless.lab.audit.inputs import FEEDERS, play
+from countless.lab.audit.likelihood_audit import event_orders
+from countless.lab.audit.mechanisms import SUBJECTS, subject
+from countless.lab.audit.run import TINY
+from countless.lab.audit.transcripts import Evidence, Law, Transcript, leaked_blocks, log_at_most, log_pmf
+from countless.privacy.noise import DiceNoise
+from countless.privacy.thresholds import PhasedCounter, PhasedShape
+from countless.randomness import SeededDice
+
+SHAPE = PhasedShape(8, 6, Fraction(3), 7, Fraction(5, 2))
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3)])
+def test_the_law_of_the_noise(scale: Fraction) -> None:
+    assert sum(exp(log_pmf(x, scale)) for x in range(-300, 301)) == pytest.approx(1.0)
+    for x in (-7, -1, 0, 1, 9):
+        direct = sum(exp(log_pmf(y, scale)) for y in range(-300, x + 1))
+        assert log_at_most(x, scale) == pytest.approx(log(direct), rel=1e-9)
+
+
+def test_no_noise() -> None:
+    assert log_pmf(0, Fraction(0)) == log_at_most(0, Fraction(0)) == 0.0
+    assert log_pmf(1, Fraction(0)) == log_at_most(-1, Fraction(0)) == -inf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in ("noise-off", "one-noise-for-all")])
+def test_the_stated_law_is_that_of_the_code(name: str) -> None:
+    """Every transcript's probability, by enumeration of noise tapes, equals its stated likelihood.
+
+    The enumeration cuts off noise beyond 10; no cell may differ by more than what was cut off.
+    """
+    examined = subject(name, TINY)
+    assert examined.law is not None
+    for scenario in scenarios()[:2]:
+        found = distribution(examined, scenario, scenario.place, 10)
+        total = 0.0
+        for transcript, weight in found.weights.items():
+            evidence = Evidence(examined.law, transcript, scenario.thresholds(scenario.place))
+            stated = exp(evidence.log_likelihood())
+            assert weight <= stated * (1 + 1e-9)
+            assert stated - weight <= found.missing + 1e-12
+            total += stated
+        assert total <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ratios_are_differences_of_likelihoods(seed: int) -> None:
+    dice = SeededDice(seed)
+    counter = PhasedCounter(SHAPE, DiceNoise(dice.split("noise")))
+    feeder = FEEDERS[seed % len(FEEDERS)](7, SHAPE.phases, 5, dice.split("feeder"))
+    transcript, thresholds = play(counter, feeder, 5, dice.split("thresholds"))
+    law = Law(SHAPE)
+    evidence = Evidence(law, transcript, thresholds)
+    assert evidence.log_likelihood() > -inf
+    leaked = leaked_blocks(transcript)
+    for block in evidence.places:
+        for other in range(1, 6):
+            neighbour = Evidence(law, transcript, thresholds | {block: other})
+            ratio = evidence.log_ratio(block, other)
+            assert ratio == pytest.approx(evidence.log_likelihood() - neighbour.log_likelihood(), abs=1e-9)
+            assert ratio <= evidence.log_ratio(block, other, worst_nodes=True) + 1e-12
+            assert block in leaked or abs(ratio) <= float(SHAPE.epsilon) + 1e-9
+
+
+def test_the_leak_map_names_the_blocks_that_ended_phases() -> None:
+    transcript = Transcript(2, (0, 1, 0, 0, 1), (0, 3, 3, 4), (0, 0, 0))
+    assert leaked_blocks(transcript) == {(0, 1), (0, 2)}
+
+
+def test_moving_a_leaked_crossing_is_impossible() -> None:
+    transcript = Transcript(2, (0, 1), (1,), (3,))
+    evidence = Evidence(Law(SHAPE), transcript, {(0, 1): 1, (1, 1): 2})
+    assert evidence.log_ratio((0, 1), 2) == inf
+    assert not Evidence(Law(SHAPE), transcript, {(0, 1): 2, (1, 1): 2}).possible()
+
+
+def test_a_place_outside_the_block_is_refused() -> None:
+    evidence = Evidence(Law(SHAPE), Transcript(2, (0,), (), ()), {(0, 1): 1})
+    with pytest.raises(InvalidParameter, match="other"):
+        evidence.log_ratio((0, 1), 3)
+
+
+def test_event_orders_are_set_partitions() -> None:
+    assert [len(list(event_orders(n))) for n in range(1, 7)] == [1, 2, 5, 15, 52, 203]  # the Bell numbers

@@ -1,0 +1,124 @@
+"""The fast engine gives the transcript of the reference, message for message and estimate for estimate."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countless.core.messages import Address, Message
+from countless.errors import InvalidParameter
+from countless.lab.simulation.fast import FastWorld
+from countless.lab.simulation.registry import STREAMS, stream_named
+from countless.lab.simulation.run import fast_run, reference_run
+from countless.schemes.registry import SCHEMES
+
+SCHEME_NAMES = [*SCHEMES, "auto"]
+ALPHAS = [0.05, 0.1, 0.2, 0.3]
+
+Line = tuple[Address, Message]
+
+
+class Tape:
+    """Every message, and what was published when it was sent."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+
+    def __call__(self, address: Address, message: Message) -> None:
+        self.lines.append((address, message))
+
+
+def compare(scheme: str, name: str, sites: int, alpha: float, events: int, seed: int) -> int:
+    """Both engines; the number of messages."""
+    stream = stream_named(name, sites, events, seed)
+    slow_tape, fast_tape = Tape(), Tape()
+    slow, referee = reference_run(scheme, stream, events, alpha=alpha, delta=0.05, seed=seed, tap=slow_tape)
+    fast = FastWorld(scheme, stream, alpha=alpha, delta=0.05, seed=seed, tap=fast_tape)
+    fast.run(events)
+    assert fast_tape.lines == slow_tape.lines
+    assert (fast.answer, fast.messages, fast.total) == (slow.answer, slow.messages, slow.total)
+    worst, exact = fast.referee, referee
+    assert (worst.worst_error_over_alpha, worst.inside) == (exact.worst_error_over_alpha, exact.inside)
+    return len(slow_tape.lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("scheme", SCHEME_NAMES)
+def test_every_scheme_on_every_stream(scheme: str, name: str) -> None:
+    assert compare(scheme, name, sites=12, alpha=0.2, events=2_500, seed=5) > 10
+
+
+@settings(max_examples=30)
+@given(
+    scheme=st.sampled_from(SCHEME_NAMES),
+    name=st.sampled_from(list(STREAMS)),
+    sites=st.integers(1, 40),
+    alpha=st.sampled_from(ALPHAS),
+    events=st.integers(1, 3_000),
+    seed=st.integers(0, 10**6),
+)
+def test_random_settings(scheme: str, name: str, sites: int, alpha: float, events: int, seed: int) -> None:
+    compare(scheme, name, sites, alpha, events, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(
+    scheme=st.sampled_from(SCHEME_NAMES),
+    name=st.sampled_from(list(STREAMS)),
+    sites=st.sampled_from([1, 2, 7, 30, 200]),
+    alpha=st.sampled_from(ALPHAS),
+    events=st.integers(1, 20_000),
+    seed=st.integers(0, 10**6),
+)
+def test_random_settings_at_length(scheme: str, name: str, sites: int, alpha: float, events: int, seed: int) -> None:
+    compare(scheme, name, sites, alpha, events, seed)
+
+
+def test_estimates_after_every_event() -> None:
+    """Not only at the end: stop the fast engine after each event and look."""
+    stream = stream_named("zipf", 8, 1_500, seed=3)
+    fast = FastWorld("lattice", stream, alpha=0.2, delta=0.05, seed=3)
+    for number in range(1, 1_501, 7):
+        fast.run(number)
+        slow, _ = reference_run("lattice", stream, number, alpha=0.2, delta=0.05, seed=3)
+        assert (fast.estimate, fast.round, fast.messages) == (slow.estimate, slow.round, slow.messages)
+
+
+@pytest.mark.parametrize("scheme", ["deterministic", "lattice", "dithered"])
+def test_many_events_are_few_messages(scheme: str) -> None:
+    stream = stream_named("uniform", 50, 10**12, seed=1)
+    outcome = fast_run(scheme, stream, 10**12, alpha=0.1, delta=1e-9, seed=1)
+    assert outcome.inside
+    assert outcome.worst_error_over_alpha <= 1
+    assert outcome.messages.total < 20_000
+    assert outcome.course[-1].events == outcome.events == 10**12
+    counts = [point.messages for point in outcome.course]
+    assert counts == sorted(counts)
+
+
+def test_progress_is_told() -> None:
+    parts: list[float] = []
+    stream = stream_named("uniform", 50, 10_000, seed=1)
+    fast_run("exact", stream, 10_000, alpha=0.1, delta=0.1, seed=1, progress=parts.append)
+    assert parts == sorted(parts)
+    assert parts[-1] == 1
+    assert len(parts) > 100
+
+
+def test_memory_does_not_grow_with_events() -> None:
+    stream = stream_named("uniform", 20, 10**9, seed=1)
+    fast = FastWorld("dithered", stream, alpha=0.1, delta=0.1, seed=1)
+    longest = 0
+    for mark in range(10**6, 10**8, 10**6):
+        fast.run(mark)
+        longest = max(longest, len(fast._heap))
+    assert longest <= 4 * 20 + 101
+
+
+def test_bad_input_is_refused() -> None:
+    stream = stream_named("uniform", 5, 100, seed=1)
+    with pytest.raises(InvalidParameter, match="alpha"):
+        FastWorld("auto", stream, alpha=0.7, delta=0.1, seed=1)
+    with pytest.raises(InvalidParameter, match="scheme"):
+        FastWorld("nonsense", stream, alpha=0.1, delta=0.1, seed=1)

@@ -1,0 +1,86 @@
+"""The reference world is a Tracker without locks: same seed, same transcript."""
+
+import pytest
+
+from countless import Tracker
+from countless.core.messages import Address, Message
+from countless.errors import InvalidParameter, UnknownName
+from countless.inprocess.network import MemoryNetwork
+from countless.lab.simulation.world import World
+from countless.schemes.registry import SCHEMES
+from support.streams import stream_named
+
+Line = tuple[Address, Message]
+
+
+def tapped_tracker(scheme: str, sites: int, seed: int) -> tuple[Tracker, list[Line]]:
+    lines: list[Line] = []
+    tracker = Tracker(sites=sites, alpha=0.2, delta=0.01, scheme=scheme, seed=seed)
+    tap = lambda address, message: lines.append((address, message))  # noqa: E731
+    tracker._network = MemoryNetwork(tracker._coordinator, tracker._receive, tap)
+    return tracker, lines
+
+
+@pytest.mark.parametrize("scheme", [*SCHEMES, "auto"])
+def test_the_transcript_of_a_tracker(scheme: str) -> None:
+    tracker, theirs = tapped_tracker(scheme, 10, seed=4)
+    ours: list[Line] = []
+    world = World(
+        scheme, 10, alpha=0.2, delta=0.01, seed=4, tap=lambda address, message: ours.append((address, message))
+    )
+    for event, (site, n) in enumerate(stream_named("bursts", 10, 5_000, seed=2)):
+        if event == 100:
+            tracker.remove_site(3)
+            world.leave(3)
+        if event == 200:
+            tracker.add_site(3)
+            world.join(3)
+        if site != 3 or event > 200:
+            tracker.site(site).add(n)
+            assert world.add(site, n) == tracker.answer.estimate
+    assert ours == theirs
+    assert (world.answer, world.messages, world.total) == (tracker.answer, tracker.messages, tracker.total)
+    assert world.round == tracker.answer.round
+
+
+def test_sites_by_name() -> None:
+    world = World("exact", ["a", "b"], alpha=0.1, delta=0.1, seed=1)
+    world.add("a", 3)
+    assert world.join() == 2
+    assert world.join("c") == "c"
+    world.leave("a")
+    assert world.sites == ("b", 2, "c")
+    assert (world.total, world.estimate) == (3, 3)
+    assert world.site("b").count == 0
+    assert "the truth is 3" in repr(world)
+
+
+def test_a_name_again_is_another_life() -> None:
+    world = World("exact", 1, alpha=0.1, delta=0.1, seed=1)
+    world.add(0, 5)
+    world.leave(0)
+    world.join(0)
+    world.add(0, 2)
+    assert world.site(0).address == Address(0, 1)
+    assert (world.total, world.estimate) == (7, 7)
+
+
+def test_bad_input_is_refused_and_changes_nothing() -> None:
+    world = World("exact", 2, alpha=0.1, delta=0.1, seed=1)
+    with pytest.raises(UnknownName, match="site = 7"):
+        world.add(7)
+    with pytest.raises(UnknownName):
+        world.leave(7)
+    with pytest.raises(InvalidParameter, match="not taken"):
+        world.join(1)
+    with pytest.raises(InvalidParameter, match="at least 0"):
+        world.add(1, -1)
+    assert (world.total, world.messages.total) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("sites", "alpha", "delta"), [(-1, 0.1, 0.1), ("ab", 0.1, 0.1), ([1, 1], 0.1, 0.1), (2, 0.5, 0.1), (2, 0.1, 0)]
+)
+def test_bad_worlds(sites: int, alpha: float, delta: float) -> None:
+    with pytest.raises(InvalidParameter):
+        World("exact", sites, alpha=alpha, delta=delta, seed=1)

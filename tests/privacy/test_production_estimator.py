@@ -1,0 +1,98 @@
+"""The publisher of the scheme is the mechanism that was audited: same noise, same endings, same values."""
+
+from fractions import Fraction
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from countless.core.ledger import Entry
+from countless.lab.audit.exact_audit import audit_tapes
+from countless.lab.audit.mechanisms import Subject, right
+from countless.lab.audit.run import TINY
+from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
+from countless.privacy.noise import DiceNoise, Noise
+from countless.privacy.thresholds import PhasedCounter, PhasedShape
+from countless.randomness import SeededDice
+from countless.schemes.partial_dp import NoisyPhases
+
+STEP = 10
+
+
+@cache
+def plan_of(shape: PhasedShape) -> PartialDPPlan:
+    """A plan with the numbers of this shape; the rest does not matter here."""
+    made = plan_partial_dp(1000, 0.01, 1e-4)
+    fields: dict[str, Any] = {name: getattr(made, name) for name in PartialDPPlan.__slots__}
+    fields |= {name: getattr(shape, name) for name in PhasedShape.__slots__}
+    return PartialDPPlan(**(fields | {"offset": 0, "cap": 10**9}))
+
+
+class Production:
+    """The scheme's publisher, played like a phased counter. It starts at a total of 0."""
+
+    def __init__(self, shape: PhasedShape, noise: Noise) -> None:
+        self._publisher = NoisyPhases(plan_of(shape), STEP, noise)
+        self._phases = shape.phases
+        self.finished = False
+        self.released: list[int] = []
+        self._publisher.open([], 0)
+        self._note(False)
+
+    def crossing(self, count: int = 1) -> bool:
+        before = self.ended
+        entry = cast(Entry, SimpleNamespace(crossings=0))
+        consequence = self._publisher.hear(entry, 0, count)
+        self._note(consequence is not None and consequence.over)
+        return self.ended > before
+
+    def _note(self, over: bool) -> None:
+        self.ended = self._publisher._counter.ended
+        self.finished = over or self.ended >= self._phases
+        value = self._publisher.estimate // STEP
+        missing = min(self.ended, self._phases - 1) - len(self.released)
+        self.released += [value] * missing  # where several phases ended at once only the last value is public
+
+
+SHAPES = [
+    PhasedShape(8, 6, Fraction(1), 7, Fraction(5, 2)),
+    PhasedShape(8, 2, Fraction(4), 7, Fraction(1)),  # thresholds are often below 0
+    PhasedShape(32, 1, Fraction(0), 31, Fraction(0)),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(20))
+def test_the_publisher_is_the_phased_counter(shape: PhasedShape, seed: int) -> None:
+    counter = PhasedCounter(shape, DiceNoise(SeededDice(seed)))
+    production = Production(shape, DiceNoise(SeededDice(seed)))
+    assert (production.ended, production.finished) == (counter.ended, counter.finished)
+    while not counter.finished:
+        assert production.crossing() == counter.crossing()
+        assert (production.ended, production.finished) == (counter.ended, counter.finished)
+        if not counter.finished:
+            assert production.released[-1:] == counter.released[-1:]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_batch_is_its_crossings_one_by_one(seed: int) -> None:
+    shape = SHAPES[0]
+    counter = PhasedCounter(shape, DiceNoise(SeededDice(seed)))
+    production = Production(shape, DiceNoise(SeededDice(seed)))
+    sizes = SeededDice(seed).split("sizes")
+    while not production.finished:
+        size = 1 + sizes.below(9)
+        production.crossing(size)
+        for _ in range(size):
+            if not counter.finished:
+                counter.crossing()
+        assert (production.ended, production.finished) == (counter.ended, counter.finished)
+        if not counter.finished:
+            assert production.released[-1:] == counter.released[-1:]
+
+
+@pytest.mark.slow
+def test_the_audit_finds_nothing_in_the_publisher() -> None:
+    subject = Subject("production", right(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
+    assert not audit_tapes(subject, window=6).violated

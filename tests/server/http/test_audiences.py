@@ -1,0 +1,84 @@
+"""Two coordinators with the same answers and very different traffic behind them look the same to the public."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from countless.core.messages import Report
+from countless.server.app import STATE_FILE, build_app
+from countless.server.http.auth import new_token
+from countless.server.settings import Settings
+from countless.server.storage.sqlite_store import Store
+from countless.wire.frames import Hello, Join, Leave, Sync, Synced, UpItem, decode_down, encode_frames
+
+READS = [
+    ("GET", "/api/v1/counters"),
+    ("GET", "/api/v1/counters?after=a"),
+    ("GET", "/api/v1/counters/hits"),
+    ("HEAD", "/api/v1/counters/hits"),
+    ("GET", "/api/v1/counters/nothing"),
+    ("GET", "/api/v1/watch/nothing"),
+    ("GET", "/api/v1/watch/hits?over=many"),
+    ("GET", "/api/v1/operator/hits"),
+    ("PATCH", "/api/v1/counters/hits"),
+    ("DELETE", "/api/v1/counters/hits"),
+    ("POST", "/api/v1/counters"),
+    ("GET", "/api/v1/sites"),
+    ("DELETE", "/api/v1/sites/web"),
+    ("GET", "/metrics"),
+    ("GET", "/readyz"),
+    ("GET", "/healthz"),
+    ("GET", "/livez"),
+    ("GET", "/api/v1/openapi.json"),
+    ("GET", "/api/v1/elsewhere"),
+]
+WEB = "ws://127.0.0.1:2686/api/v1/site"
+
+
+def seen_by_the_public(directory: Path, traffic: Callable[[Callable[..., None]], None]) -> list[tuple[Any, ...]]:
+    """Status, headers and body of everything that a read token can ask for; only the time of reading is masked."""
+    store = Store(directory / STATE_FILE)
+    reading, counting = ({"authorization": f"Bearer {new_token(store, scope, scope)}"} for scope in ("read", "site"))
+    store.close()
+    app = build_app(Settings(state_dir=str(directory), scheme="exact"))
+    with TestClient(app, "http://127.0.0.1:2686", headers=reading) as public:
+        with public.websocket_connect(WEB, headers=counting) as site:
+
+            def say(*items: UpItem) -> None:
+                site.send_bytes(next(encode_frames([*items, Sync(1)])))
+                while Synced(1) not in decode_down(site.receive_bytes()):
+                    pass
+
+            traffic(say)
+            answers = [public.request(method, path) for method, path in READS]
+        return [
+            (path, answer.status_code, dict(answer.headers), re.sub(r'"(as_of|time)":"[^"]*"', "", answer.text))
+            for (_, path), answer in zip(READS, answers, strict=True)
+        ]
+
+
+def quiet(say: Callable[..., None]) -> None:
+    say(Hello(1, "web", 1), Join("hits", 0, 40), Join("misses", 0, 2))
+
+
+def busy(say: Callable[..., None]) -> None:
+    say(Hello(1, "another-name", 7), Join("misses", 0, 0), Join("hits", 0, 0))
+    for number in range(1, 41):
+        say(Report("hits", 0, number, number))
+    for number in range(41, 60):
+        say(Report("hits", 0, 40, number))
+    say(Report("misses", 0, 1, 1), Report("misses", 0, 2, 2), Leave("misses", 0, 2))
+
+
+def test_what_the_public_sees_does_not_depend_on_who_reports_when_or_how_often(tmp_path: Path) -> None:
+    calm = seen_by_the_public(tmp_path / "calm", quiet)
+    lively = seen_by_the_public(tmp_path / "lively", busy)
+    assert calm == lively
+    assert '"estimate":40' in calm[2][3]
+    for _, status, headers, body in calm:
+        assert status < 500
+        assert set(headers) <= {"cache-control", "content-length", "content-type", "allow", "www-authenticate"}
+        assert "web" not in body.replace("webs", "")

@@ -1,0 +1,72 @@
+"""The dashboard for Grafana names metrics and labels: every one of them must be in the real `/metrics`."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from countless.core.answer import State
+from countless.server.app import build_app
+from countless.server.settings import Settings
+from countless.wire.frames import Hello, Join, encode_frames
+
+DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "countless.json"
+FUNCTIONS = {"by", "count", "increase", "or", "rate", "sum", "time", "topk", "label_values"}
+
+
+def real_metrics(directory: Path) -> dict[str, set[str]]:
+    """Names of metrics, each with its labels, of a coordinator that a site counts at and that has refused somebody."""
+    app = build_app(Settings(state_dir=str(directory)))
+    with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
+        assert client.get("/metrics", headers={"x-forwarded-for": "192.0.2.1"}).status_code == 401
+        with client.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
+            site.send_bytes(next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3)])))
+            site.receive_bytes()
+            text = client.get("/metrics").text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {sample.name: set(sample.labels) for sample in samples}
+
+
+def targets(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every expression with its legend."""
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"], target["legendFormat"]
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["query"]["query"], ""
+
+
+def test_every_metric_and_every_label_of_the_dashboard_exists(tmp_path: Path) -> None:
+    real, seen = real_metrics(tmp_path), set()
+    for expression, legend in targets(json.loads(DASHBOARD.read_text())):
+        metrics = set(re.findall(r"countless_\w+", expression))
+        assert metrics, expression
+        assert metrics <= set(real), expression
+        seen |= metrics
+        allowed = set.intersection(*(real[name] for name in metrics))
+        used = set(re.findall(r"(\w+)\s*=~?\s*\"", expression)) | set(re.findall(r"{{(\w+)}}", legend))
+        for inside in re.findall(r"by \(([\w, ]+)\)|label_values\(\w+, (\w+)\)", expression):
+            used |= set(re.findall(r"\w+", " ".join(inside)))
+        assert used <= allowed, (expression, used - allowed)
+        states = re.findall(r"state=\"(\w+)\"", expression)
+        assert set(states) in (set(), set(State)), expression
+        words = set(re.findall(r"[a-z]\w+", re.sub(r"\"[^\"]*\"|\[[^]]*\]|\$\w+", "", expression)))
+        assert words <= metrics | used | FUNCTIONS, expression
+    assert {"countless_count_total", "countless_count_lower", "countless_count_upper", "countless_answer_state"} <= seen
+
+
+def test_panels_do_not_lie_on_each_other() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + dx, place["y"] + dy) for dx in range(place["w"]) for dy in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])

@@ -1,0 +1,80 @@
+"""`countless_count_total` never falls: not in a restart, not under other rules. Deleting a counter ends its series."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from countless.core.messages import Report
+from countless.server.http.metrics import exposition
+from countless.server.sessions.site_server import Host
+from countless.server.storage.sqlite_store import Config, Store
+from countless.wire.frames import Join
+from support.service import bench
+
+
+def play(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+def samples(host: Host, name: str) -> dict[str, float]:
+    page = exposition(host, "")[0].decode()
+    families = list(text_string_to_metric_families(page))
+    return {
+        sample.labels.get("counter", ""): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def total(host: Host) -> float | None:
+    return samples(host, "countless_count_total").get("hits")
+
+
+def test_the_total_survives_a_restart_and_other_rules() -> None:
+    async def story() -> None:
+        store = Store(None)
+        async with bench(store) as table:
+            life, line = await table.connect("a")
+            await table.say(life, line, Join("hits", 0, 0))
+            for number in range(1, 400):
+                await table.say(life, line, Report("hits", 0, number, number))
+            seen = [total(table.host) or 0]
+            assert seen[0] >= 399
+        async with bench(store) as table:
+            seen.append(total(table.host) or 0)  # nobody has answered yet
+            life, line = await table.connect("a")
+            await table.say(life, line, Join("hits", 0, 401))
+            seen.append(total(table.host) or 0)
+            table.host.configure("hits", Config(alpha=0.3))
+            await table.host.settled()
+            seen.append(total(table.host) or 0)
+            assert seen == sorted(seen)
+
+    play(story())
+
+
+def test_a_deleted_counter_has_no_series_and_the_next_of_its_name_begins_at_nothing() -> None:
+    async def story() -> None:
+        async with bench() as table:
+            life, line = await table.connect("a")
+            await table.say(life, line, Join("hits", 0, 50))
+            table.host.delete("hits")
+            await table.host.settled()
+            assert total(table.host) is None
+            await table.say(life, line, Join("hits", 0, 3))
+            assert total(table.host) == 3
+
+    play(story())
+
+
+def test_the_overflow_of_labels_is_counted() -> None:
+    async def story() -> None:
+        async with bench(label_cap=1) as table:
+            life, line = await table.connect("a")
+            await table.say(life, line, *(Join(f"hits{{n={number}}}", 0, 1) for number in range(4)))
+            assert samples(table.host, "countless_label_overflow_total") == {"hits": 3}
+
+    play(story())

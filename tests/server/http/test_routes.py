@@ -1,0 +1,166 @@
+"""The API and its two audiences: what the public may know, and everything else (SPEC section 8)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+from starlette.testclient import TestClient
+
+from countless.errors import InvariantBroken
+from countless.server.app import STATE_FILE, build_app
+from countless.server.http.auth import SCOPES, new_token
+from countless.server.sessions.site_server import Host
+from countless.server.settings import Settings
+from countless.server.storage.sqlite_store import Store
+from countless.wire.frames import Hello, Join, decode_down, encode_frames
+
+PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of"}
+OPERATOR_ONLY = [
+    ("GET", "/api/v1/operator/hits"),
+    ("GET", "/api/v1/sites"),
+    ("DELETE", "/api/v1/sites/web"),
+    ("POST", "/api/v1/counters"),
+    ("PATCH", "/api/v1/counters/hits"),
+    ("DELETE", "/api/v1/counters/hits"),
+    ("GET", "/metrics"),
+]
+READ = [("GET", "/api/v1/counters"), ("GET", "/api/v1/counters/hits"), ("GET", "/api/v1/watch/hits")]
+
+
+def client_of(directory: Path, host: str = "127.0.0.1") -> TestClient:
+    app = build_app(Settings(state_dir=str(directory)))
+    return TestClient(app, base_url="http://127.0.0.1:2686", client=(host, 5000))
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[TestClient]:
+    with client_of(tmp_path) as client:
+        yield client
+
+
+def test_a_counter_from_creation_to_deletion(local: TestClient) -> None:
+    made = local.post("/api/v1/counters", json={"name": "hits/a", "alpha": 0.05, "adversary": "sees-everything"})
+    assert made.status_code == 201
+    assert made.json()["alpha"] == 0.05
+    assert local.post("/api/v1/counters", json={"name": "hits/a"}).status_code == 409
+    read = local.get("/api/v1/counters/hits/a").json()
+    assert set(read) == PUBLIC
+    assert (read["counter"], read["estimate"], read["state"]) == ("hits/a", 0, "exact")
+    changed = local.patch("/api/v1/counters/hits/a", json={"scheme": "deterministic", "label_cap": 5})
+    assert (changed.json()["configured_scheme"], changed.json()["label_cap"]) == ("deterministic", 5)
+    assert [each["counter"] for each in local.get("/api/v1/counters").json()["counters"]] == ["hits/a"]
+    assert local.delete("/api/v1/counters/hits/a").status_code == 204
+    assert local.get("/api/v1/counters/hits/a").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"{}", b"[]", b"{", b'{"name": 7}', b'{"name": ""}', b'{"name": "a\\nb"}', b'{"name": "a", "alpha": 2}'),
+        *(b'{"name": "a", "scheme": "magic"}', b'{"name": "a", "colour": 1}', b'{"name": "a", "label_cap": -1}'),
+        *(b'{"name": "' + b"a" * 501 + b'"}', b" " * 70_000, b"[" * 60_000, b'{"name": "\xff"}'),
+    ],
+)
+def test_bad_bodies_are_answered_with_400(local: TestClient, body: bytes) -> None:
+    response = local.post("/api/v1/counters", content=body)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]
+    assert local.get("/api/v1/counters").json()["counters"] == []
+
+
+def test_probes_need_no_token(tmp_path: Path) -> None:
+    with client_of(tmp_path, "192.0.2.1") as stranger:
+        assert stranger.get("/livez").status_code == 200
+        assert stranger.get("/readyz").json() == {"ready": True, "problems": []}
+        assert stranger.get("/healthz").status_code == 200
+
+
+def status(client: TestClient, method: str, path: str, **headers: str) -> int:
+    with client.stream(method, path, headers=headers) as response:
+        return response.status_code
+
+
+def test_each_scope_may_do_what_it_is_for(tmp_path: Path) -> None:
+    store = Store(tmp_path / STATE_FILE)
+    tokens = {scope: new_token(store, scope, scope) for scope in SCOPES}
+    with client_of(tmp_path) as client:
+        for method, path in OPERATOR_ONLY + READ[:2]:
+            for scope, token in {**tokens, "no": "countless-operator-guess"}.items():
+                allowed = scope == "operator" or ((method, path) in READ and scope == "read")
+                code = status(client, method, path, authorization=f"Bearer {token}")
+                assert (code != 401) is allowed, (method, path, scope)
+            assert status(client, method, path) == 401  # there are tokens: coming from this machine is not enough
+    store.close()
+
+
+def test_tokens_are_kept_as_hashes_and_can_be_revoked(tmp_path: Path) -> None:
+    store = Store(tmp_path / STATE_FILE)
+    token = new_token(store, "read", "dashboards")
+    assert token.encode() not in (tmp_path / STATE_FILE).read_bytes() + (tmp_path / f"{STATE_FILE}-wal").read_bytes()
+    new_token(store, "operator", "me")
+    with client_of(tmp_path) as client:
+        assert status(client, "GET", "/api/v1/counters", authorization=f"Bearer {token}") == 200
+        assert store.revoke("dashboards") == 1
+        assert status(client, "GET", "/api/v1/counters", authorization=f"Bearer {token}") == 401
+    store.close()
+
+
+@pytest.mark.parametrize(("method", "path"), [*OPERATOR_ONLY, *READ])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},  # a web page that a browser here shows
+        {"host": "evil.example"},  # a name that was bound to this machine
+        {"x-forwarded-for": "192.0.2.1"},  # somebody else, through a proxy here
+    ],
+)
+def test_only_programs_of_this_machine_need_no_token(
+    local: TestClient, method: str, path: str, headers: dict[str, str]
+) -> None:
+    assert status(local, method, path, **headers) == 401
+
+
+def test_strangers_may_nothing_while_there_are_no_tokens(tmp_path: Path) -> None:
+    with client_of(tmp_path, "192.0.2.1") as stranger:
+        for method, path in OPERATOR_ONLY + READ:
+            assert status(stranger, method, path) == 401
+
+
+def test_the_public_learns_nothing_from_reports_that_do_not_move_the_answer(local: TestClient) -> None:
+    with local.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
+        site.send_bytes(next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3)])))
+        decode_down(site.receive_bytes())
+        listed, read = local.get("/api/v1/counters").json()["counters"], local.get("/api/v1/counters/hits").json()
+        assert set(read) == PUBLIC
+        assert [set(each) for each in listed] == [PUBLIC]
+        assert read["estimate"] == 3
+        assert "web" not in str(read) + str(listed)
+        watched = local.get("/api/v1/operator/hits").json()
+        assert {"round", "sites", "messages", "bytes", "messages_to_double"} < set(watched)
+
+
+def test_a_host_that_fails_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Event()
+
+    def fail(host: Host) -> None:
+        raise InvariantBroken("a bug")
+
+    monkeypatch.setattr(Host, "ticking", fail)
+    monkeypatch.setattr("countless.server.app.raise_signal", lambda number: ended.set())
+    with client_of(tmp_path) as client:
+        assert ended.wait(20)
+        assert client.get("/readyz").status_code == 503
+
+
+def test_metrics_have_the_agreed_names(local: TestClient) -> None:
+    local.post("/api/v1/counters", json={"name": 'hits{route="/a"}'})
+    page = local.get("/metrics")
+    for name in ("count_total", "count_lower", "count_upper", "answer_state", "rounds_total", "messages_total"):
+        assert f'countless_{name}{{counter="hits{{route=\\"/a\\"}}"' in page.text
+    for name in ("message_bytes_total", "sites", "build_info"):
+        assert f"countless_{name}{{" in page.text
+    assert page.headers["content-type"].startswith("text/plain")
+    modern = local.get("/metrics", headers={"accept": "application/openmetrics-text"})
+    assert modern.headers["content-type"].startswith("application/openmetrics-text")
+    assert modern.text.endswith("# EOF\n")

@@ -1,0 +1,65 @@
+"""Flag over environment over file over default; and every mistake is named."""
+
+from pathlib import Path
+
+import pytest
+
+from countless.errors import InvalidParameter
+from countless.server.settings import PORT, Settings, load_settings, seconds
+
+
+def test_the_order_of_sources(tmp_path: Path) -> None:
+    file = tmp_path / "countless.toml"
+    file.write_text('port = 1\nhost = "::1"\nalpha = 0.1\nsilent_after = "500ms"\n')
+    environment = {"COUNTLESS_PORT": "2", "COUNTLESS_ALPHA": "0.2", "COUNTLESS_ALLOW_PLAINTEXT": "true"}
+    settings = load_settings({"port": 3, "alpha": None}, environment, file)
+    assert (settings.port, settings.alpha, settings.host, settings.silent_after) == (3, 0.2, "::1", 0.5)
+    assert settings.allow_plaintext
+    assert settings.delta == Settings().delta
+    assert load_settings({}, {}) == Settings()
+    assert Settings().port == PORT == 2686
+
+
+@pytest.mark.parametrize(("text", "value"), [("500ms", 0.5), ("10s", 10), ("2m", 120), ("1.5h", 5400), (7, 7)])
+def test_durations(text: object, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "many"),
+        ("PORT", "70000"),
+        ("ALPHA", "0.7"),
+        ("DELTA", "0"),
+        ("SCHEME", "magic"),
+        ("ADVERSARY", "martian"),
+        ("SILENT_AFTER", "10 parsecs"),
+        ("SILENT_AFTER", "0"),
+        ("ALLOW_PLAINTEXT", "maybe"),
+        ("MAX_COUNTERS", "0"),
+    ],
+)
+def test_mistakes_are_named(name: str, value: str) -> None:
+    with pytest.raises(InvalidParameter, match=name.lower()):
+        load_settings({}, {f"COUNTLESS_{name}": value})
+
+
+@pytest.mark.parametrize("text", ["prot = 1", "port = [", 'port = "x"', "port = true", "alpha = []"])
+def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "countless.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidParameter):
+        load_settings({}, {}, file)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "::", "192.168.1.5", "example.org"])
+def test_nobody_listens_beyond_loopback_by_accident(host: str) -> None:
+    with pytest.raises(InvalidParameter, match="--allow-plaintext"):
+        Settings(host=host).require_safe()
+    Settings(host=host, allow_plaintext=True).require_safe()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_loopback_is_fine(host: str) -> None:
+    Settings(host=host).require_safe()

@@ -1,0 +1,167 @@
+"""Frames as bytes and back, and that nothing else is taken for one."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countless.core.messages import Repace, Report, Snapshot
+from countless.core.triggers import Every, Lattice
+from countless.errors import ProtocolError
+from countless.wire.frames import (
+    MOST_BYTES,
+    MOST_NAME,
+    Again,
+    Buried,
+    DownItem,
+    Hello,
+    Item,
+    Join,
+    Leave,
+    Left,
+    Refused,
+    Sync,
+    Synced,
+    UpItem,
+    Welcome,
+    decode_down,
+    decode_up,
+    encode_frames,
+)
+
+pack = msgspec.msgpack.encode
+
+numbers = st.integers(0, 2**255 - 1) | st.integers(0, 300)
+names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=MOST_NAME)
+ups: st.SearchStrategy[UpItem] = st.one_of(
+    st.builds(Report, names, numbers, numbers, numbers),
+    st.builds(Snapshot, names, numbers, numbers),
+    st.builds(Hello, numbers, names, numbers),
+    st.builds(Join, names, numbers, numbers),
+    st.builds(Leave, names, numbers, numbers),
+    st.builds(Sync, numbers),
+)
+downs: st.SearchStrategy[DownItem] = st.one_of(
+    st.builds(Repace, names, numbers, st.just(Lattice(7, 3)), numbers),
+    st.builds(Welcome, numbers, numbers),
+    st.builds(Buried, st.lists(st.tuples(names, numbers), max_size=4).map(tuple)),
+    st.builds(Left, names),
+    st.builds(Synced, numbers),
+    st.builds(Again, names, st.booleans()),
+    st.builds(Refused, names, st.text(max_size=20)),
+)
+
+# For sites in other languages: these bytes are the protocol, version 1.
+VECTORS: list[tuple[list[Item], str]] = [
+    ([Hello(1, "web-1", 7)], "91 94 04 01 a5 77 65 62 2d 31 07"),
+    ([Join("hits", 0, 3), Snapshot("hits", 0, 0)], "92 94 05 a4 68 69 74 73 00 03 94 01 a4 68 69 74 73 00 00"),
+    ([Leave("hits", 2, 1000)], "91 94 06 a4 68 69 74 73 02 cd 03 e8"),
+    ([Sync(9)], "91 92 07 09"),
+    ([Welcome(1, 5000)], "91 93 08 01 cd 13 88"),
+    ([Buried((("hits", 5),))], "91 92 09 91 92 a4 68 69 74 73 05"),
+    ([Left("hits")], "91 92 0a a4 68 69 74 73"),
+    ([Synced(9)], "91 92 0b 09"),
+    ([Again("hits", True)], "91 93 0c a4 68 69 74 73 c3"),
+    ([Refused("hits", "no")], "91 93 0d a4 68 69 74 73 a2 6e 6f"),
+    ([Repace("hits", 4, Every(1), 99)], "91 95 03 a4 68 69 74 73 04 92 00 01 63"),
+    ([Join("hits", 0, 2**64)], "91 94 05 a4 68 69 74 73 00 c4 09 00 00 00 00 00 00 00 00 01"),
+]
+
+MALFORMED: dict[str, bytes] = {
+    "nothing": b"",
+    "not an array": pack(7),
+    "an item that is no array": pack([7]),
+    "an empty item": pack([[]]),
+    "an unknown kind": pack([[14, "hits"]]),
+    "a kind that is a boolean": pack([[True, "hits", 1, 2]]),
+    "a join without a count": pack([[5, "hits", 0]]),
+    "a join with more": pack([[5, "hits", 0, 1, 2]]),
+    "a negative count": pack([[5, "hits", 0, -1]]),
+    "a count with a point": pack([[5, "hits", 0, 1.0]]),
+    "a count beyond the limit": pack([[5, "hits", 0, b"\xff" * 32]]),
+    "a report beyond the limit": pack([[0, "hits", 0, b"\xff" * 32, 1]]),
+    "a counter without a name": pack([[5, "", 0, 1]]),
+    "a counter with a line break": pack([[5, "a\nb", 0, 1]]),
+    "a counter that is a novel": pack([[5, "a" * (MOST_NAME + 1), 0, 1]]),
+    "a report of a novel": pack([[0, "a" * (MOST_NAME + 1), 0, 1, 1]]),
+    "a site that is a number": pack([[4, 1, 7, 1]]),
+    "what only the coordinator says": pack([[11, 1]]),
+    "a pace from a site": pack([[2, "hits", 1, [0, 1]]]),
+    "more than a frame may have": b"\x91" + b"\x00" * MOST_BYTES,
+    "arrays in arrays without end": b"\x91" * 100_000,
+    "an array longer than any memory": b"\xdd\xff\xff\xff\xff",
+}
+
+
+@given(st.lists(ups))
+def test_what_a_site_says_arrives(items: list[UpItem]) -> None:
+    assert [item for frame in encode_frames(items) for item in decode_up(frame)] == items
+
+
+@given(st.lists(downs))
+def test_what_the_coordinator_says_arrives(items: list[DownItem]) -> None:
+    assert [item for frame in encode_frames(items) for item in decode_down(frame)] == items
+
+
+@pytest.mark.parametrize(("items", "data"), VECTORS, ids=[data for _, data in VECTORS])
+def test_vectors(items: list[Item], data: str) -> None:
+    assert [frame.hex(" ") for frame in encode_frames(items)] == [data]
+    up = isinstance(items[0], UpItem)
+    assert (decode_up if up else decode_down)(bytes.fromhex(data)) == items
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_up(data)
+
+
+def test_what_only_a_site_says_does_not_come_down() -> None:
+    with pytest.raises(ProtocolError, match="Sync does not travel down"):
+        decode_down(next(encode_frames([Sync(1)])))
+
+
+def test_a_long_list_is_cut_into_frames_within_the_limit() -> None:
+    items: list[UpItem] = [Join(f"counter-{number}", 0, number) for number in range(500)]
+    frames = list(encode_frames(items, most_bytes=300))
+    assert max(map(len, frames)) <= 300
+    assert [item for frame in frames for item in decode_up(frame)] == items
+
+
+def decodes_or_refuses(data: bytes) -> None:
+    for decode in (decode_up, decode_down):
+        try:
+            items = decode(data)
+        except ProtocolError:
+            continue
+        assert [item for frame in encode_frames(items) for item in decode(frame)] == items
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_frame_or_a_protocol_error(data: bytes) -> None:
+    decodes_or_refuses(data)
+
+
+@given(st.lists(ups | downs, min_size=1, max_size=3), st.data())
+def test_damaged_frames_are_a_frame_or_a_protocol_error(items: list[Item], data: st.DataObject) -> None:
+    damaged = bytearray(next(encode_frames(items)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    decodes_or_refuses(bytes(damaged))
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=40),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 15), plain, plain, plain).map(list), max_size=3))
+def test_well_formed_nonsense_is_a_frame_or_a_protocol_error(items: list[list[object]]) -> None:
+    decodes_or_refuses(pack(items))
