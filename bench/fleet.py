@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Any
 from zlib import crc32
 
-from countless.core.messages import Address, Repace, StartRound
+from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.core.site import Site
-from countless.core.triggers import Every
-from countless.randomness import SeededDice
+from countless.core.triggers import EveryNth
+from countless.randomness import SeededRandom
 from countless.wire.frames import Hello, Join, Sync, Synced, UpItem, Welcome, decode_down, encode_frames
 
 COUNTERS_EACH = 10
@@ -35,10 +35,10 @@ class Conn:
     """One life of one site on one socket."""
 
     def __init__(self, port: int, number: int, counters: int) -> None:
-        self.address = Address(f"site-{number}", 1 << 60)
-        dice = SeededDice(number)
+        self.site_id = SiteId(f"site-{number}", 1 << 60)
+        rng = SeededRandom(number)
         names = [f"counter-{(number * COUNTERS_EACH + i) % counters}" for i in range(COUNTERS_EACH)]
-        self.sites = {name: Site(name, self.address, dice, pace=Every(1)) for name in names}
+        self.sites = {name: Site(name, self.site_id, rng, trigger=EveryNth(1)) for name in names}
         self._cycle = list(self.sites.values())
         self.turn = 0
         self.welcome, self.synced = False, 0
@@ -56,7 +56,7 @@ class Conn:
         del self._in[: self._in.index(b"\r\n\r\n") + 4]
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
-        self.say([Hello(1, str(self.address.site), self.address.incarnation)])
+        self.say([Hello(1, str(self.site_id.site), self.site_id.incarnation)])
 
     @property
     def busy(self) -> bool:
@@ -95,7 +95,7 @@ class Conn:
         answers: list[UpItem] = []
         for payload in self._payloads():
             for item in decode_down(payload):
-                if isinstance(item, StartRound | Repace):
+                if isinstance(item, StartRound | SetTrigger):
                     answers += self.sites[item.counter].receive(item)
                 elif isinstance(item, Synced):
                     self.synced = item.number
@@ -143,7 +143,7 @@ class Fleet:
         for conn in self._conns:
             for site in conn.sites.values():
                 site.advance(ALREADY + crc32(site.counter.encode()) % ALREADY)  # or all would start rounds at once
-            conn.say([item for site in conn.sites.values() for item in (Join(*site.exactly()), *site.resume())])
+            conn.say([item for site in conn.sites.values() for item in (Join(*site.snapshot()), *site.resend())])
             self.listen(0)
         self.sync()
 

@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry, Counter
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import KeptMeter
 from countless.client.local_counter import Meter
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.core.site import Site
-from countless.core.triggers import Every, Lattice
+from countless.core.triggers import EveryNth, OffsetMultiple
 from countless.inprocess.tracker import Tracker
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 
 
 def nanoseconds(call: Callable[[], object], number: int = 200_000, repeats: int = 7) -> float:
@@ -43,8 +43,8 @@ def increments() -> None:
     quiet.add(10**12)  # the next report is far away: what remains is the hot path
     rival = Counter("bench", "bench", registry=CollectorRegistry())
     with TemporaryDirectory() as directory:
-        file = CountFile.create(Path(directory), Address("bench"))
-        site = Site("bench", Address("bench"), SystemDice(), pace=Every(1 << 62))
+        file = CountFile.create(Path(directory), SiteId("bench"))
+        site = Site("bench", SiteId("bench"), SystemRandom(), trigger=EveryNth(1 << 62))
         written = KeptMeter(site, RLock(), print, file.record("bench"))
         calls: dict[str, tuple[Callable[[], object], int]] = {
             "ours": (quiet.add, 200_000),
@@ -90,20 +90,20 @@ def drive(scheme: str, sites: int = 1000, laps: int = 50) -> tuple[int, float, i
     before, start = tracker.messages, process_time()
     for _ in range(laps):
         for add, site in calls:
-            pace = site.pace
+            trigger = site.trigger
             # To the next point; but where that is a secret, one step from wherever the site is. Traffic that aims at
             # secrets is what no scheme stands: answers would be wrong, and one round would follow on the other.
-            add(pace.step if type(pace) is Lattice else site.next_at - site.count)
+            add(trigger.step if type(trigger) is OffsetMultiple else site.next_at - site.count)
     seconds = process_time() - start
     return tracker.messages.total - before.total, seconds, sites * laps
 
 
 def memory() -> None:
-    count, dice, pace, lock = 20_000, SystemDice(), Every(1), RLock()  # shared, as in a Tracker
-    addresses = [Address(name) for name in range(count)]
+    count, rng, trigger, lock = 20_000, SystemRandom(), EveryNth(1), RLock()  # shared, as in a Tracker
+    site_ids = [SiteId(name) for name in range(count)]
     gc.collect()
     tracemalloc.start()
-    sites = [Site("total", address, dice, pace=pace) for address in addresses]
+    sites = [Site("total", site_id, rng, trigger=trigger) for site_id in site_ids]
     meters = [Meter(site, lock, print) for site in sites]
     for site in sites:
         site.advance(1_000_000)

@@ -6,8 +6,8 @@ import tracemalloc
 from pathlib import Path
 
 from countless.core.coordinator import Coordinator
-from countless.core.messages import Address
-from countless.randomness import SeededDice
+from countless.core.messages import SiteId
+from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named
 from race.contestants.base import Case
 from race.contestants.coordinator import CoordinatorBackend
@@ -18,10 +18,10 @@ from race.workloads import ONE, Event
 def ledger(sites: int = 100_000) -> None:
     gc.collect()
     tracemalloc.start()
-    addresses = [Address(f"site-{number}", number) for number in range(sites)]
+    site_ids = [SiteId(f"site-{number}", number) for number in range(sites)]
     names, _ = tracemalloc.get_traced_memory()
     scheme = scheme_named("auto", "adaptive")
-    kept = Coordinator("total", scheme, SeededDice(1), alpha=0.01, delta=0.05, fleet=addresses)
+    kept = Coordinator("total", scheme, SeededRandom(1), alpha=0.01, delta=0.05, fleet=site_ids)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     print(f"{(used - names) / sites:.0f} bytes for a site in the ledger, {names / sites:.0f} for its address ({kept})")

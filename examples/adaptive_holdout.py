@@ -29,7 +29,7 @@ from countless.privacy.noise import DiceNoise
 from countless.privacy.pure import transfer_tight
 from countless.privacy.tails import laplace_sum_quantile
 from countless.privacy.theorems import Accuracy, GeneralisationBound, Sample, transfer_pure
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 CLASSES = 10
 OPENED = LeakMap("the records the analyst opened", lambda opened: frozenset(opened))
@@ -60,9 +60,9 @@ class Setting:
 class Service:
     """Answers counting questions with exact integer noise, opens records, remembers which."""
 
-    def __init__(self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, dice: SeededDice) -> None:
+    def __init__(self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, rng: SeededRandom) -> None:
         self._features, self._labels = features, labels
-        self._scale, self._noise = scale, DiceNoise(dice)
+        self._scale, self._noise = scale, DiceNoise(rng)
         self.opened: set[int] = set()
 
     def share(self, satisfied: Bits) -> float:
@@ -144,7 +144,7 @@ def experiment(setting: Setting, seed: int) -> Outcome:
     draw = np.random.default_rng(seed)
     features = draw.random((setting.records, setting.features)) < 0.5
     labels = draw.integers(CLASSES, size=setting.records)
-    service = Service(features, labels, setting.scale, SeededDice(seed).split("noise"))
+    service = Service(features, labels, setting.scale, SeededRandom(seed).spawn("noise"))
     _, reported = analyst(service, setting)
     tight, paper, ordinary = bounds(setting)
     # Labels are independent of features, so outside the holdout every predictor is right one time in ten.

@@ -44,12 +44,12 @@ COLUMNS = (
     Column("oldest\nanswer", lambda row: row.worst_age, seconds),
     Column("CPU s per\n1e6 events", lambda row: row.cpu_seconds_per_million, lambda value: f"{value:,.1f}"),
 )
-OVER = Column("over\nquota", lambda row: row.over_quota or 0.0, percent)
+END_ROUND = Column("over\nquota", lambda row: row.over_quota or 0.0, percent)
 
 
 def results_table(workload: Workload, rows: Sequence[Result], alpha: float) -> Table:
     """One workload."""
-    columns = (*COLUMNS, OVER) if workload.quota else COLUMNS
+    columns = (*COLUMNS, END_ROUND) if workload.quota else COLUMNS
     table = Table(title=_title(workload, alpha), title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
     for column in columns:

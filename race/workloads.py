@@ -62,14 +62,14 @@ def steady(sites: int, events: int, seconds: float, seed: int) -> Workload:
 
 def bursty(sites: int, events: int, seconds: float, seed: int) -> Workload:
     """Nine events of ten come in bursts of a second, each at a tenth of the sites."""
-    dice = Random(seed)  # noqa: S311
-    quiet = list(_uniform(dice, sites, events // 10, seconds))
+    rng = Random(seed)  # noqa: S311
+    quiet = list(_uniform(rng, sites, events // 10, seconds))
     loud = []
     for _ in range(BURSTS):
-        begin = dice.uniform(0, seconds - 1)
-        busy = [dice.randrange(sites) for _ in range(max(1, sites // 10))]
+        begin = rng.uniform(0, seconds - 1)
+        busy = [rng.randrange(sites) for _ in range(max(1, sites // 10))]
         size = (events - len(quiet)) // BURSTS
-        loud += [Event(begin + dice.random(), dice.choice(busy), ONE) for _ in range(size)]
+        loud += [Event(begin + rng.random(), rng.choice(busy), ONE) for _ in range(size)]
     return Workload("bursty", sites, seconds, sorted(quiet + loud))
 
 
@@ -86,9 +86,9 @@ def feedback(sites: int, events: int, seconds: float, seed: int) -> Workload:
 
 def counters(sites: int, events: int, seconds: float, seed: int) -> Workload:
     """Fifty counters at a fifth of the sites, five of them raised at once: little traffic for each."""
-    dice = Random(seed)  # noqa: S311
+    rng = Random(seed)  # noqa: S311
     few = max(1, sites // 5)
-    spread = [event._replace(counters=_some(dice)) for event in _uniform(dice, few, max(1, events // 15), seconds)]
+    spread = [event._replace(counters=_some(rng)) for event in _uniform(rng, few, max(1, events // 15), seconds)]
     return Workload("counters", few, seconds, spread)
 
 
@@ -128,11 +128,11 @@ def _spread(moments: Iterator[tuple[float, int]]) -> Iterator[tuple[float, int]]
             yield time + place / len(sites), site
 
 
-def _uniform(dice: Random, sites: int, events: int, seconds: float) -> Iterator[Event]:
-    for time in sorted(dice.uniform(0, seconds) for _ in range(events)):
-        yield Event(time, dice.randrange(sites), ONE)
+def _uniform(rng: Random, sites: int, events: int, seconds: float) -> Iterator[Event]:
+    for time in sorted(rng.uniform(0, seconds) for _ in range(events)):
+        yield Event(time, rng.randrange(sites), ONE)
 
 
-def _some(dice: Random) -> tuple[int, ...]:
+def _some(rng: Random) -> tuple[int, ...]:
     # The last counter is always among them: then every workload of this kind has all fifty.
-    return (*sorted(dice.sample(range(COUNTERS - 1), AT_ONCE - 1)), COUNTERS - 1)
+    return (*sorted(rng.sample(range(COUNTERS - 1), AT_ONCE - 1)), COUNTERS - 1)

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from countless.core.answer import STATES, State
+from countless.core.answer import STATE_TABLE, State
 
 FACTS = (
     ("all have answered", "a question is open"),
@@ -27,11 +27,11 @@ def picture() -> str:
 
 def _moves() -> dict[tuple[State, State], set[str]]:
     moves: dict[tuple[State, State], set[str]] = {}
-    for (answered, heard, exact), state in STATES.items():
+    for (answered, heard, exact), state in STATE_TABLE.items():
         flips = (not answered, heard, exact), (answered, not heard, exact), (answered, heard, not exact)
         for flipped, (index, names) in zip(flips, enumerate(FACTS), strict=True):
-            if STATES[flipped] is not state:
-                moves.setdefault((state, STATES[flipped]), set()).add(names[0] if flipped[index] else names[1])
+            if STATE_TABLE[flipped] is not state:
+                moves.setdefault((state, STATE_TABLE[flipped]), set()).add(names[0] if flipped[index] else names[1])
     return moves
 
 

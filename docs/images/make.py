@@ -24,13 +24,13 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 def count(clients: list[countless.Client], done: Event) -> None:
     """Traffic as it is: some sites are busy, most are not, and it grows."""
-    dice = random.Random(7)  # noqa: S311  # only has to look natural
-    weights = [dice.paretovariate(1.3) for _ in clients]
+    rng = random.Random(7)  # noqa: S311  # only has to look natural
+    weights = [rng.paretovariate(1.3) for _ in clients]
     seconds = 0.0
     while not done.wait(0.1):
         seconds += 0.1
         for client, weight in zip(clients, weights, strict=True):
-            client.counter("requests").add(int(1 + weight * 30 * dice.random() * (1 + seconds / 20)))
+            client.counter("requests").add(int(1 + weight * 30 * rng.random() * (1 + seconds / 20)))
 
 
 def picture(url: str) -> None:

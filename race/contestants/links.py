@@ -12,9 +12,9 @@ from threading import RLock
 
 from countless.client.local_counter import Meter
 from countless.client.transport.websocket import Link, Place
-from countless.core.messages import Address, DownMessage, UpMessage
+from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.core.site import Site
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 from countless.server.sessions.session_table import HEARTBEAT
 from countless.wire.frames import (
     VERSION,
@@ -43,7 +43,7 @@ class Connection:
         self.frames = 0  # with counts in them, both ways
         self.probe_bytes = 0
         self.spoke = 0.0  # virtual time
-        self._address = Address(name, 1)
+        self._address = SiteId(name, 1)
         self._lock = RLock()
         self._meters: dict[str, Meter] = {}
         self._joined: set[str] = set()
@@ -61,7 +61,7 @@ class Connection:
         """One event: what every client does."""
         meter = self._meters.get(counter)
         if meter is None:
-            site = Site(counter, self._address, SystemDice())
+            site = Site(counter, self._address, SystemRandom())
             meter = self._meters[counter] = Meter(site, self._lock, lambda _, messages: self.due.extend(messages))
         meter.add()
 
@@ -115,8 +115,8 @@ def _size(item: Sync | Synced) -> int:
 class LinkFleet(Fleet):
     """All sites in this thread, one after the other."""
 
-    def __init__(self, address: str, case: Case) -> None:
-        place = Place.of(address)
+    def __init__(self, site_id: str, case: Case) -> None:
+        place = Place.of(site_id)
         self._sites = [Connection(f"site-{site}", place) for site in range(case.sites)]
         self._by_file = {site.link.socket.fileno(): site for site in self._sites}
         self._poll = select.poll()
@@ -127,7 +127,7 @@ class LinkFleet(Fleet):
         self._signs = 0
         self._sent: Tally[str] = Tally()
         self._heard: Tally[str] = Tally()
-        self._questions = Questions(address)
+        self._questions = Questions(site_id)
 
     def count(self, event: Event) -> News:
         """A site counts; if its pace says so it speaks, and everything that follows from it happens now."""

@@ -1,7 +1,7 @@
 """Where dice come from: the operating system, or a seed. Nothing else in Countless may draw a random number.
 
-`SystemDice` is for production. `SeededDice` replays: a tree of SplitMix64 generators, one for each path of labels, so
-that what one site draws never depends on what another one drew, and so that a compiled engine can repeat it word for
+`SystemRandom` is for production. `SeededRandom` replays: a tree of SplitMix64 generators, one for each path of labels,
+so that what one site draws never depends on what another one drew, and so that a compiled engine can repeat it word for
 word. SplitMix64 passes BigCrush but is no secret: never use it where somebody might guess.
 
 SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
@@ -28,7 +28,7 @@ _EACH_MASK = _EACH_ONE * _MASK
 _take_apart = Struct("<" + _LANES * "Q8x").unpack
 
 
-def geometric_gap(fraction: float, step: int) -> int:
+def geometric_from_uniform(fraction: float, step: int) -> int:
     """The geometric gap that a uniform `fraction` in [0, 1) stands for: P(gap > g) = (1 - 1/step)^g.
 
     By inversion in double precision: the gap is that of an exact sampler to within one part in 10^15 and one event,
@@ -39,7 +39,7 @@ def geometric_gap(fraction: float, step: int) -> int:
     return 1 + int(log(1.0 - fraction) / log1p(-1.0 / step))
 
 
-def _many_below(n: int, times: int, words: Callable[[int], Sequence[int]]) -> list[int]:
+def _randbelow_many(n: int, times: int, words: Callable[[int], Sequence[int]]) -> list[int]:
     """By rejection, as one at a time; `words` gives some of the 64 random bits that are asked for."""
     shift, values = 64 - (n - 1).bit_length(), list[int]()
     while missing := times - len(values):
@@ -47,38 +47,38 @@ def _many_below(n: int, times: int, words: Callable[[int], Sequence[int]]) -> li
     return values
 
 
-class SystemDice:
+class SystemRandom:
     """The operating system's randomness. It keeps no state, so one instance serves everybody, in every thread."""
 
     __slots__ = ()
 
-    def below(self, n: int) -> int:
+    def randbelow(self, n: int) -> int:
         """Uniform on 0 .. n-1."""
         return secrets.randbelow(n)
 
-    def many_below(self, n: int, times: int) -> list[int]:
+    def randbelow_many(self, n: int, times: int) -> list[int]:
         """All from one question to the system, where they fit into 64 bits."""
         if not 0 < n <= _MASK:
             return [secrets.randbelow(n) for _ in range(times)]
-        return _many_below(n, times, lambda number: memoryview(secrets.token_bytes(8 * number)).cast("Q"))
+        return _randbelow_many(n, times, lambda number: memoryview(secrets.token_bytes(8 * number)).cast("Q"))
 
-    def fraction(self) -> float:
+    def random(self) -> float:
         """Uniform on the multiples of 2^-53 in [0, 1)."""
         return (int.from_bytes(urandom(7), "little") >> 3) * _UNIT  # secrets.randbits(53), without the calls
 
-    def gap(self, step: int) -> int:
+    def geometric(self, step: int) -> int:
         """Geometric with mean `step`."""
-        return geometric_gap(self.fraction(), step)
+        return geometric_from_uniform(self.random(), step)
 
-    def split(self, *labels: str | int) -> "SystemDice":
+    def spawn(self, *labels: str | int) -> "SystemRandom":
         """Itself: the system's draws are independent already."""
         return self
 
 
-class SeededDice:
+class SeededRandom:
     """Reproducible dice: the same seed and labels give the same draws, on every machine.
 
-    >>> [SeededDice(7).split("site", 3).below(100) for _ in range(2)]
+    >>> [SeededRandom(7).spawn("site", 3).randbelow(100) for _ in range(2)]
     [85, 85]
     """
 
@@ -100,7 +100,7 @@ class SeededDice:
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
         return state ^ (state >> 31)
 
-    def below(self, n: int) -> int:
+    def randbelow(self, n: int) -> int:
         """Uniform on 0 .. n-1, by rejection of too large values: exact for every n."""
         if n < 1:
             raise InvalidParameter("n", n, "at least 1")
@@ -113,11 +113,11 @@ class SeededDice:
             if value < n:
                 return value
 
-    def many_below(self, n: int, times: int) -> list[int]:
+    def randbelow_many(self, n: int, times: int) -> list[int]:
         """The same as one at a time, in a fifth of the time."""
         if not 1 < n <= _MASK:
-            return [self.below(n) for _ in range(times)]
-        return _many_below(n, times, self._words)
+            return [self.randbelow(n) for _ in range(times)]
+        return _randbelow_many(n, times, self._words)
 
     def _words(self, number: int) -> Sequence[int]:
         """The next words, at most as many as there are lanes: `word`, all at once."""
@@ -136,11 +136,11 @@ class SeededDice:
             missing -= take
         return value
 
-    def fraction(self) -> float:
+    def random(self) -> float:
         """Uniform on the multiples of 2^-53 in [0, 1)."""
         return (self.word() >> 11) * _UNIT
 
-    def gap(self, step: int) -> int:
+    def geometric(self, step: int) -> int:
         """Geometric with mean `step`."""
         self._state = state = (self._state + _GOLDEN) & _MASK  # `fraction` and `geometric_gap`, without the calls
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -149,9 +149,9 @@ class SeededDice:
             return 1
         return 1 + int(log(1.0 - ((state ^ (state >> 31)) >> 11) * _UNIT) / log1p(-1.0 / step))
 
-    def split(self, *labels: str | int) -> "SeededDice":
+    def spawn(self, *labels: str | int) -> "SeededRandom":
         """An independent generator for this path of labels; drawing from one never moves another."""
-        child = object.__new__(SeededDice)
+        child = object.__new__(SeededRandom)
         # repr keeps "1" and 1 apart, the separator keeps ("a", "b") and ("ab",) apart.
         child._key = self._key + b"".join(b"/" + repr(label).encode() for label in labels)
         child._state = child._start()

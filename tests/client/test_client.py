@@ -11,11 +11,11 @@ import pytest
 
 import countless
 from countless.client.durable.count_file import CountFile
-from countless.core.messages import Address, Repace
+from countless.core.messages import SetTrigger, SiteId
 from countless.core.site import Site
-from countless.core.triggers import Every
+from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from support.meters import unheard
 
 
@@ -106,7 +106,7 @@ def test_closed_without_a_coordinator_it_leaves_its_counts_and_lets_go_of_them(n
         client.counter("hits").add(7)
     file = CountFile.adopt(next(tmp_path.iterdir()))
     assert file is not None
-    assert (file.address, file.cells["hits"].count) == (client.address, 5)
+    assert (file.site_id, file.cells["hits"].count) == (client.site_id, 5)
     file.release()
 
 
@@ -132,12 +132,12 @@ def test_what_cannot_be_counted_is_refused_and_changes_nothing(n: int) -> None:
 
 
 def site_with(count: int) -> Site:
-    return Site("hits", Address("here", 2), SeededDice(1), count=count)
+    return Site("hits", SiteId("here", 2), SeededRandom(1), count=count)
 
 
 @pytest.mark.parametrize(("settled", "rest"), [(None, 0), (0, 30), (12, 18), (30, 0)])
 def test_another_life_begins_with_what_was_not_settled(settled: int | None, rest: int) -> None:
-    meter = unheard(Site("hits", Address("here", 1), SeededDice(1)))
+    meter = unheard(Site("hits", SiteId("here", 1), SeededRandom(1)))
     meter.add(20)
     for _ in range(10):
         meter.add()
@@ -148,7 +148,7 @@ def test_another_life_begins_with_what_was_not_settled(settled: int | None, rest
     assert meter.count == rest + 6
     hello, _ = meter.hello()
     assert (hello.round, hello.count) == (0, rest + 6)
-    assert meter.receive(Repace("hits", 3, Every(2), 0)) != ()
+    assert meter.receive(SetTrigger("hits", 3, EveryNth(2), 0)) != ()
     assert meter.close().count == rest + 6
     assert meter.hello()[0].count == rest + 6
     meter.reborn(site_with, 0)  # told to begin again while it says its last words

@@ -5,10 +5,10 @@ import pytest
 from countless.client.counter import Series, series_name
 from countless.client.local_counter import Meter
 from countless.client.transport.websocket import Place
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.errors import InvalidParameter
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from support.meters import unheard
 
 
@@ -19,7 +19,7 @@ class Shelf:
         self.meters: dict[str, Meter] = {}
 
     def __call__(self, name: str) -> Meter:
-        return self.meters.setdefault(name, unheard(Site(name, Address("here"), SeededDice(1))))
+        return self.meters.setdefault(name, unheard(Site(name, SiteId("here"), SeededRandom(1))))
 
     def counts(self) -> dict[str, int]:
         return {name: meter.count for name, meter in self.meters.items() if meter.count}

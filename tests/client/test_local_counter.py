@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from countless import Tracker
-from countless.core.messages import Repace, Report, Snapshot, StartRound
-from countless.core.triggers import Every, Growth
+from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
+from countless.core.triggers import EveryNth, GeometricGrowth
 from countless.errors import InvalidParameter, ProtocolError
 from support.meters import HITS, Heard, together
 
@@ -24,7 +24,7 @@ def frequent_switches() -> Iterator[None]:
 
 
 def test_one_thread_one_event_at_a_time(kind: str) -> None:
-    heard = Heard(kind, Every(3))
+    heard = Heard(kind, EveryNth(3))
     for _ in range(7):
         heard.meter.add()
     assert heard.said == [Report(HITS, 0, 3, 1), Report(HITS, 0, 6, 2)]
@@ -32,7 +32,7 @@ def test_one_thread_one_event_at_a_time(kind: str) -> None:
 
 
 def test_reading_the_count_moves_nothing(kind: str) -> None:
-    heard = Heard(kind, Every(3))
+    heard = Heard(kind, EveryNth(3))
     for _ in range(6):
         heard.meter.add()
         assert heard.meter.count == heard.meter.count
@@ -56,7 +56,7 @@ def test_what_cannot_be_counted_changes_nothing(kind: str, n: int) -> None:
 
 
 def test_nothing_is_lost_by_eight_threads(kind: str, frequent_switches: None) -> None:
-    heard, each = Heard(kind, Growth(0.05)), 20_000
+    heard, each = Heard(kind, GeometricGrowth(0.05)), 20_000
 
     def single() -> None:
         for _ in range(each):
@@ -79,11 +79,11 @@ def test_nothing_is_lost_by_eight_threads(kind: str, frequent_switches: None) ->
     assert heard.meter.count == THREADS * each
     counts = [message.count for message in heard.said]
     assert counts == sorted(set(counts))
-    assert counts[-1] <= THREADS * each <= Growth(0.05).reach(counts[-1])
+    assert counts[-1] <= THREADS * each <= GeometricGrowth(0.05).reach(counts[-1])
 
 
 def test_new_rounds_and_readers_in_the_middle_lose_nothing(kind: str, frequent_switches: None) -> None:
-    heard, each, rounds = Heard(kind, Every(7)), 10_000, 200
+    heard, each, rounds = Heard(kind, EveryNth(7)), 10_000, 200
 
     def count() -> None:
         for _ in range(each):
@@ -92,8 +92,8 @@ def test_new_rounds_and_readers_in_the_middle_lose_nothing(kind: str, frequent_s
     def coordinate() -> None:
         for number in range(1, rounds + 1):
             with heard.lock:
-                pace = Every(1 + number % 13)
-                heard.said += heard.meter.receive(StartRound(HITS, number, pace))
+                trigger = EveryNth(1 + number % 13)
+                heard.said += heard.meter.receive(StartRound(HITS, number, trigger))
 
     def read() -> None:
         last = 0
@@ -132,16 +132,16 @@ def test_a_tracker_shared_by_eight_threads(frequent_switches: None) -> None:
 
 
 def test_a_message_that_is_refused_changes_nothing(kind: str) -> None:
-    heard = Heard(kind, Every(3))
+    heard = Heard(kind, EveryNth(3))
     with pytest.raises(ProtocolError):
-        heard.meter.receive(Repace(HITS, 1, Every(1), 99))
+        heard.meter.receive(SetTrigger(HITS, 1, EveryNth(1), 99))
     for _ in range(3):
         heard.meter.add()
     assert heard.said == [Report(HITS, 0, 3, 1)]
 
 
 def test_a_closed_meter_says_so_and_stays_as_it_is(kind: str) -> None:
-    heard = Heard(kind, Every(10))
+    heard = Heard(kind, EveryNth(10))
     heard.meter.add(4)
     assert heard.meter.close() == Snapshot(HITS, 0, 4)
     for _ in range(2):
@@ -181,4 +181,4 @@ def test_closing_among_threads_counts_every_event_that_was_accepted(frequent_swi
 def test_repr_shows_the_count() -> None:
     tracker = Tracker(sites=["a"], alpha=0.1, seed=1)
     tracker.site("a").add(1234)
-    assert repr(tracker.site("a")) == "<Meter of site 'a': 1,234 counted, Growth(alpha=0.1)>"
+    assert repr(tracker.site("a")) == "<Meter of site 'a': 1,234 counted, GeometricGrowth(alpha=0.1)>"

@@ -9,9 +9,9 @@ from threading import RLock
 import pytest
 
 from countless.client.local_counter import Meter
-from countless.core.messages import Repace, Report, UpMessage
+from countless.core.messages import Report, SetTrigger, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Every
+from countless.core.triggers import EveryNth
 from support.meters import HITS, Heard, together
 
 
@@ -34,11 +34,11 @@ class InterruptedTickets:
 @pytest.mark.parametrize("what", ["reads the count", "adds nothing", "an old message"])
 def test_the_event_that_should_speak_is_interrupted_before_it_looks(kind: str, what: str) -> None:
     """It has its ticket but has not compared it yet, when another thread passes through the lock."""
-    heard = Heard(kind, Every(3))
+    heard = Heard(kind, EveryNth(3))
     meanwhile: dict[str, Callable[[], object]] = {
         "reads the count": lambda: heard.meter.count,
         "adds nothing": lambda: heard.meter.add(0),
-        "an old message": lambda: heard.meter.receive(Repace(HITS, 0, Every(3), 0)),
+        "an old message": lambda: heard.meter.receive(SetTrigger(HITS, 0, EveryNth(3), 0)),
     }
     heard.meter._tickets = InterruptedTickets(heard.meter, 3, meanwhile[what])
     for _ in range(3):
@@ -82,7 +82,7 @@ def try_lock(lock: RLock, free: list[bool]) -> None:
 def test_an_interrupted_add_leaves_nothing_torn(kind: str, n: int) -> None:
     """Wherever it was broken off, file and count agree, nobody is locked out, and what is said next is right."""
     for point in count():
-        heard, free = Heard(kind, Every(3)), list[bool]()
+        heard, free = Heard(kind, EveryNth(3)), list[bool]()
         heard.meter.add()
         heard.meter.add()
         if not interrupted(partial(heard.meter.add, n), point):
@@ -108,7 +108,7 @@ class ContestedLock:
 
 
 def test_an_add_that_is_interrupted_while_it_waits_is_told_so_and_not_counted() -> None:
-    heard = Heard("plain", Every(1))
+    heard = Heard("plain", EveryNth(1))
     heard.meter._lock = ContestedLock()  # type: ignore[assignment]
     with pytest.raises(_Interrupted):
         heard.meter.add(3)
@@ -118,7 +118,7 @@ def test_an_add_that_is_interrupted_while_it_waits_is_told_so_and_not_counted() 
 
 def test_whoever_counts_in_the_middle_of_it_delays_nothing(kind: str) -> None:
     """A signal handler, or a finaliser, that adds events while a report is on its way."""
-    heard = Heard(kind, Every(10))
+    heard = Heard(kind, EveryNth(10))
 
     class Restless(Site):
         __slots__ = ()

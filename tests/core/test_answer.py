@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.answer import STATES, Answer, State, bounds, midpoint
+from countless.core.answer import STATE_TABLE, Answer, State, bounds, midpoint
 
 ANSWER = Answer(1000, 0.25, 0.05, State.HOLDING, 3, 12, "dithered")
 
 
 def test_the_table_has_an_entry_for_every_combination_of_facts() -> None:
-    assert STATES.keys() == set(product((False, True), repeat=3))
-    assert set(STATES.values()) == set(State)
+    assert STATE_TABLE.keys() == set(product((False, True), repeat=3))
+    assert set(STATE_TABLE.values()) == set(State)
 
 
 def test_what_is_not_answered_is_being_learnt_whatever_else_is_true() -> None:
-    assert {state for (answered, _, _), state in STATES.items() if not answered} == {State.LEARNING}
+    assert {state for (answered, _, _), state in STATE_TABLE.items() if not answered} == {State.LEARNING}
 
 
 def test_a_silent_site_degrades_even_an_exact_answer() -> None:
-    assert {STATES[True, False, exact] for exact in (False, True)} == {State.DEGRADED}
+    assert {STATE_TABLE[True, False, exact] for exact in (False, True)} == {State.DEGRADED}
 
 
 def test_only_an_answer_that_is_exact_is_called_so() -> None:
-    assert [facts for facts, state in STATES.items() if state is State.EXACT] == [(True, True, True)]
+    assert [facts for facts, state in STATE_TABLE.items() if state is State.EXACT] == [(True, True, True)]
 
 
 def test_bounds_are_the_totals_that_the_estimate_can_stand_for() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from countless.core.answer import State
-from countless.core.messages import Address, Repace, UpMessage
+from countless.core.messages import SetTrigger, SiteId, UpMessage
 from countless.errors import ProtocolError
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
@@ -36,9 +36,9 @@ class TestUntoldSites:
     def test_it_is_told_when_it_next_speaks_and_only_once(self) -> None:
         made = coordinator(Plain("blocks", start=3), A, B, C)
         made.receive(A, report(3, 3))
-        [(address, told)] = made.receive(C, report(1, 1))
-        assert (address, told) == (C, Repace(COUNTER, 1, made.pace_of(C), 0))
-        assert made.receive(C, report(2, 2)) == []  # the Repace is under way
+        [(site_id, told)] = made.receive(C, report(1, 1))
+        assert (site_id, told) == (C, SetTrigger(COUNTER, 1, made.trigger_of(C), 0))
+        assert made.receive(C, report(2, 2)) == []  # the SetTrigger is under way
         assert made.known_total == 3  # what the new pace says of these events will be heard
 
     def test_it_stays_untold_over_several_rounds(self) -> None:
@@ -49,7 +49,7 @@ class TestUntoldSites:
         assert asked(outbox) == ["a"]  # b and c have been idle since the start: they cost nothing
         made.receive(A, snapshot(5, round=2))
         assert (made.round, made.answer.state) == (2, State.HOLDING)
-        assert down(made.receive(B, report(1, 1)), Repace) == ["b"]
+        assert down(made.receive(B, report(1, 1)), SetTrigger) == ["b"]
 
     def test_it_may_leave_before_it_was_told(self) -> None:
         made = coordinator(Plain("blocks", start=3), A, B, C)
@@ -62,12 +62,12 @@ class TestUntoldSites:
 class TestRounds:
     def test_the_answer_is_learning_until_the_last_snapshot(self) -> None:
         made = in_round_two()
-        for address, count in ((A, 71), (B, 33)):
-            assert made.receive(address, snapshot(count, round=2)) == []
+        for site_id, count in ((A, 71), (B, 33)):
+            assert made.receive(site_id, snapshot(count, round=2)) == []
             assert made.answer.state is State.LEARNING
         made.receive(C, snapshot(25, round=2))
         assert made.answer.state is State.HOLDING
-        assert made.known_total == made._publisher.estimate == 71 + 33 + 25
+        assert made.known_total == made._estimator.estimate == 71 + 33 + 25
 
     def test_a_report_may_overtake_its_snapshot(self) -> None:
         made = in_round_two()
@@ -75,16 +75,16 @@ class TestRounds:
         made.receive(A, snapshot(71, round=2))
         made.receive(B, snapshot(33, round=2))
         made.receive(C, snapshot(25, round=2))
-        assert made._publisher.estimate == 71 + 33 + 25 + 10  # one block of ten
+        assert made._estimator.estimate == 71 + 33 + 25 + 10  # one block of ten
         assert made.known_total == 80 + 33 + 25
 
     def test_reports_of_an_old_round_raise_the_count_but_no_crossing(self) -> None:
         made = in_round_two()
         made.receive(B, report(35, 2, round=1))
         assert made.known_total == 70 + 35 + 20
-        for address, count in ((A, 70), (B, 36), (C, 20)):
-            made.receive(address, snapshot(count, round=2))
-        assert made._publisher.estimate == 70 + 36 + 20
+        for site_id, count in ((A, 70), (B, 36), (C, 20)):
+            made.receive(site_id, snapshot(count, round=2))
+        assert made._estimator.estimate == 70 + 36 + 20
 
     def test_reports_while_others_still_answer_are_counted_when_the_round_begins(self) -> None:
         made = in_round_two()
@@ -93,12 +93,12 @@ class TestRounds:
         assert made.answer.state is State.LEARNING
         made.receive(B, snapshot(30, round=2))
         made.receive(C, snapshot(20, round=2))
-        assert made._publisher.estimate == 120 + 10
+        assert made._estimator.estimate == 120 + 10
 
     def test_a_repeated_report_or_snapshot_brings_nothing(self) -> None:
         made = in_round_two()
-        for address, count in ((A, 70), (B, 30), (C, 20)):
-            made.receive(address, snapshot(count, round=2))
+        for site_id, count in ((A, 70), (B, 30), (C, 20)):
+            made.receive(site_id, snapshot(count, round=2))
         made.receive(A, report(75, 1, round=2))
         before = facts(made)
         made.receive(A, report(75, 1, round=2))
@@ -122,25 +122,25 @@ class TestAnotherPace:
 
     def test_it_goes_on_from_the_count_it_reported(self) -> None:
         made = in_round_one("redrawn", step=10)
-        [(address, message)] = made.receive(A, report(57, 1, round=1))
-        assert (address, message) == (A, Repace(COUNTER, 1, made.pace_of(A), 57))
+        [(site_id, message)] = made.receive(A, report(57, 1, round=1))
+        assert (site_id, message) == (A, SetTrigger(COUNTER, 1, made.trigger_of(A), 57))
 
     def test_it_may_then_say_less_than_it_had_said_meanwhile(self) -> None:
         made = in_round_one("redrawn", step=10)
         made.receive(A, report(57, 1, round=1))
-        made.receive(A, report(67, 2, round=1))  # the Repace was still under way
+        made.receive(A, report(67, 2, round=1))  # the SetTrigger was still under way
         made.receive(A, report(63, 3, round=1))  # and now it was there
         assert made.known_total == 67 + 30 + 20
 
     def test_if_its_connection_was_lost_the_pace_may_have_been_too(self) -> None:
         made = in_round_one("redrawn", step=10)
         made.receive(A, report(57, 1, round=1))
-        assert made.join(A, snapshot(66, round=1)) == [(A, Repace(COUNTER, 1, made.pace_of(A), 57))]
+        assert made.join(A, snapshot(66, round=1)) == [(A, SetTrigger(COUNTER, 1, made.trigger_of(A), 57))]
 
 
-FORBIDDEN: list[tuple[Address, UpMessage, str]] = [
-    (Address("nobody"), report(1, 1), "has not joined"),
-    (Address("a", 1), report(1, 1), "life 1"),
+FORBIDDEN: list[tuple[SiteId, UpMessage, str]] = [
+    (SiteId("nobody"), report(1, 1), "has not joined"),
+    (SiteId("a", 1), report(1, 1), "life 1"),
     (A, report(90, 1, round=2), "round 2"),
     (A, snapshot(90, round=9), "round 9"),
     (A, report(49, 1, round=1), "more crossings than events"),
@@ -148,13 +148,13 @@ FORBIDDEN: list[tuple[Address, UpMessage, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("address", "message", "complaint"), FORBIDDEN)
-def test_what_the_protocol_forbids_changes_nothing(address: Address, message: UpMessage, complaint: str) -> None:
+@pytest.mark.parametrize(("site_id", "message", "complaint"), FORBIDDEN)
+def test_what_the_protocol_forbids_changes_nothing(site_id: SiteId, message: UpMessage, complaint: str) -> None:
     made = in_round_one()
-    made.silence(A)  # even that it has spoken
+    made.mark_unreachable(A)  # even that it has spoken
     before = facts(made)
     with pytest.raises(ProtocolError, match=complaint):
-        made.receive(address, message)
+        made.receive(site_id, message)
     assert facts(made) == before
 
 
@@ -168,7 +168,7 @@ def test_who_comes_or_goes_from_a_round_that_never_was_changes_nothing() -> None
     with pytest.raises(ProtocolError, match="has not joined"):
         made.leave(D, snapshot(5))
     with pytest.raises(ProtocolError, match="has not joined"):
-        made.silence(D)
+        made.mark_unreachable(D)
     assert facts(made) == before
 
 
@@ -176,7 +176,7 @@ def test_a_joiner_of_round_0_may_pass_the_same_events_on_both_its_paces() -> Non
     made = coordinator(Deterministic(), A)
     made.join(B, snapshot(0))
     assert made.receive(B, report(1, 1)) == []  # on the pace it came with
-    assert made.receive(B, report(1, 2)) == []  # and, once the Repace was there, on the one it was given
+    assert made.receive(B, report(1, 2)) == []  # and, once the SetTrigger was there, on the one it was given
     assert made.published == 1
 
 

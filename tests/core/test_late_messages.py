@@ -1,9 +1,9 @@
 """Words that come at a bad moment: found by the faulty world (tests/lab/simulation/failing_seeds.txt)."""
 
 from countless.core.answer import State
-from countless.core.messages import Address, Repace
+from countless.core.messages import SetTrigger, SiteId
 from countless.core.site import Site
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.dithered import Dithered
 from support.schemes import Plain
 from support.worlds import COUNTER, World, asked
@@ -16,13 +16,13 @@ def test_a_site_may_join_in_the_middle_of_a_synchronisation() -> None:
         world.add(0)
         world.add(1)
     before = world.total
-    first, second = (Site(COUNTER, Address(name), SeededDice(2), count=7) for name in ("first", "second"))
-    outbox = world.coordinator.join(first.address, first.exactly())  # no place is left: a round with more opens
+    first, second = (Site(COUNTER, SiteId(name), SeededRandom(2), count=7) for name in ("first", "second"))
+    outbox = world.coordinator.join(first.site_id, first.snapshot())  # no place is left: a round with more opens
     assert asked(outbox) == [0, 1, "first"]
-    ((address, message),) = told = world.coordinator.join(second.address, second.exactly())
-    assert isinstance(message, Repace)
-    assert (address, message.since) == (second.address, 7)
-    world.sites |= {first.address: first, second.address: second}
+    ((site_id, message),) = told = world.coordinator.join(second.site_id, second.snapshot())
+    assert isinstance(message, SetTrigger)
+    assert (site_id, message.from_count) == (second.site_id, 7)
+    world.sites |= {first.site_id: first, second.site_id: second}
     world.settle(outbox + told)
     assert world.coordinator.answer.sites == 4
     assert world.coordinator.known_total == world.total == before + 14
@@ -31,14 +31,14 @@ def test_a_site_may_join_in_the_middle_of_a_synchronisation() -> None:
 def test_an_old_hello_does_not_make_a_site_look_twice() -> None:
     """It is told again from the base it has, and takes no notice; told from its last report it would draw again."""
     world = World(Plain("sampled", start=10, step=4, reports=1000), 1)
-    site = world.sites[Address(0)]
-    old_hello = site.exactly()
+    site = world.sites[SiteId(0)]
+    old_hello = site.snapshot()
     world.add(0, 12)  # exact until 12; then the round opens, and the next event brings its pace
     while site.crossings < 3 or site.round == 0:
         world.add(0)
-    ((_, message),) = world.coordinator.join(Address(0), old_hello)
-    assert isinstance(message, Repace)
-    assert message.since == 12
+    ((_, message),) = world.coordinator.join(SiteId(0), old_hello)
+    assert isinstance(message, SetTrigger)
+    assert message.from_count == 12
     before = (site.next_at, site.crossings)
     assert site.receive(message) == ()
     assert (site.next_at, site.crossings) == before

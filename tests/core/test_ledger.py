@@ -3,19 +3,19 @@
 import pytest
 
 from countless.core.ledger import Ledger
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.errors import InvariantBroken, ProtocolError
 
-ANNA, BERT = Address("anna"), Address("bert")
+ANNA, BERT = SiteId("anna"), SiteId("bert")
 
 
 def test_it_adds_up_what_is_known() -> None:
     ledger = Ledger(departed=100)
     ledger.enter(ANNA, 5, slot=0)
-    ledger.enter(BERT, 7, slot=1).known = 9
+    ledger.enter(BERT, 7, slot=1).reported = 9
     assert ledger.known_total == 114
     assert (len(ledger), ledger.present) == (2, 2)
-    assert [entry.address for entry in ledger] == [ANNA, BERT]
+    assert [entry.site_id for entry in ledger] == [ANNA, BERT]
 
 
 def test_a_site_that_left_keeps_its_place_until_the_round_is_settled() -> None:

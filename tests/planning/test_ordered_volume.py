@@ -26,9 +26,9 @@ def checker_volume(windows: Windows) -> float:
     return exp(_log_volumes(windows, [])[0][-1])
 
 
-def random_windows(dice: random.Random, count: int) -> Windows:
-    lows = sorted(dice.uniform(0, count) for _ in range(count))
-    highs = sorted(dice.uniform(0, count) + 2 for _ in range(count))
+def random_windows(rng: random.Random, count: int) -> Windows:
+    lows = sorted(rng.uniform(0, count) for _ in range(count))
+    highs = sorted(rng.uniform(0, count) + 2 for _ in range(count))
     return [(low, high) for low, high in zip(lows, highs, strict=True) if low < high]
 
 
@@ -69,9 +69,9 @@ def test_two_overlapping_windows_by_hand() -> None:
 
 
 def test_both_volumes_agree_and_lie_between_grid_sums() -> None:
-    dice = random.Random(20)  # noqa: S311
+    rng = random.Random(20)  # noqa: S311
     for _ in range(40):
-        windows = random_windows(dice, dice.randint(2, 12))
+        windows = random_windows(rng, rng.randint(2, 12))
         exact = exp(planner_volume(windows).log_total)
         assert isclose(exact, checker_volume(windows), rel_tol=1e-10)
         lower, upper = grid_bounds(windows, 400)
@@ -81,10 +81,10 @@ def test_both_volumes_agree_and_lie_between_grid_sums() -> None:
 
 
 def test_partial_volumes_agree_with_counting_cells() -> None:
-    dice = random.Random(21)  # noqa: S311
+    rng = random.Random(21)  # noqa: S311
     for _ in range(30):
-        windows = random_windows(dice, 8)
-        queries = sorted(dice.uniform(windows[0][0], windows[-1][1]) for _ in windows)
+        windows = random_windows(rng, 8)
+        queries = sorted(rng.uniform(windows[0][0], windows[-1][1]) for _ in windows)
         expected = _log_volumes(windows, queries)[1]
         volume = OrderedVolume()
         for (low, high), query, log_volume in zip(windows, queries, expected, strict=True):
@@ -108,10 +108,10 @@ def test_no_volume_overflows_over_thousands_of_points() -> None:
 
 
 def test_quantile_inverts_the_fraction_below() -> None:
-    dice = random.Random(22)  # noqa: S311
+    rng = random.Random(22)  # noqa: S311
     volume = planner_volume([(10.0 * i, 10.0 * i + 35) for i in range(20)])
     for _ in range(300):
-        fraction = dice.random()
+        fraction = rng.random()
         assert isclose(volume.fraction_below(volume.quantile(fraction)), fraction, rel_tol=1e-11, abs_tol=1e-13)
     assert volume.quantile(0.0) == volume.edges[0]
 

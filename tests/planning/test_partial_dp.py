@@ -17,7 +17,7 @@ from countless.planning.partial_dp import (
 from countless.planning.partial_dp_proven import Noisy, bound, reports_quantile
 from countless.privacy.noise import DiceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 pytestmark = pytest.mark.slow
 
@@ -186,10 +186,10 @@ def test_extremes(sites: int, alpha: float) -> None:
 
 def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Iterator[float]:
     """The error of the answer, over what the plan allows, after every event of one round."""
-    dice = SeededDice(seed)
+    rng = SeededRandom(seed)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
-    counter = PhasedCounter(shape, DiceNoise(dice.split("noise")))
-    feeder = FEEDERS[feeder_number](plan.sites, plan.phases, step, dice.split("feeder"))
+    counter = PhasedCounter(shape, DiceNoise(rng.spawn("noise")))
+    feeder = FEEDERS[feeder_number](plan.sites, plan.phases, step, rng.spawn("feeder"))
     places: dict[tuple[int, int], int] = {}
     seen: dict[int, int] = {}
     events, site = 0, next(feeder)
@@ -198,7 +198,7 @@ def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Ite
         count = seen[site] = seen.get(site, 0) + 1
         block = (site, (count - 1) // step)
         if block not in places:
-            places[block] = 1 + dice.below(step)
+            places[block] = 1 + rng.randbelow(step)
         moved = (count - 1) % step + 1 == places[block] and counter.crossing()
         if not counter.finished:
             yield (counter.value + plan.offset - events / step) / (plan.allowance + plan.alpha * events / step)

@@ -90,11 +90,11 @@ def test_coupling_path_by_path(
     No chance is involved in the claim: it holds on every path. The seed only chooses the paths.
     """
     allowance /= 3  # so that many paths do leave
-    dice, lines, seen = np.random.default_rng(7), lines_for(alpha, least_step), 0
+    rng, lines, seen = np.random.default_rng(7), lines_for(alpha, least_step), 0
     mu = -log1p(-1 / step)
     j = np.arange(reports)
     for _ in range(300):
-        gaps = dice.exponential(size=reports)
+        gaps = rng.exponential(size=reports)
         times, points = np.cumsum(np.ceil(gaps / mu)), np.cumsum(gaps)
         few = times - 1 > step * (allowance + shift + j) / (1 - alpha)  # the last silent event after j reports
         many = j[1:] + shift - times[:-1] / step > allowance + alpha * times[:-1] / step

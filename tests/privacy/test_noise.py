@@ -23,7 +23,7 @@ from countless.privacy.noise import (
     discrete_laplace,
     system_noise,
 )
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 DRAWS = 10_000
 
@@ -45,7 +45,7 @@ def chi_square(draws: list[int], scale: Fraction) -> float:
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(10)])
 def test_seeded_noise_has_the_exact_law(scale: Fraction) -> None:
-    source = DiceNoise(SeededDice(11))
+    source = DiceNoise(SeededRandom(11))
     assert chi_square([source.laplace(scale) for _ in range(DRAWS)], scale) > 1e-9
 
 
@@ -58,26 +58,26 @@ def test_opendp_has_the_same_law(scale: Fraction) -> None:
 
 def test_a_wrong_scale_is_told_apart() -> None:
     """The comparison has teeth: noise of scale 2.5 is not taken for noise of scale 2.8."""
-    source = DiceNoise(SeededDice(11))
+    source = DiceNoise(SeededRandom(11))
     assert chi_square([source.laplace(Fraction(5, 2)) for _ in range(DRAWS)], Fraction(14, 5)) < 1e-9
 
 
 @pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (1, 1), (1, 2), (2, 7)])
 def test_bernoulli_exp(numerator: int, denominator: int) -> None:
     """20,000 pinned flips within 6 standard deviations: a false alarm of 2e-9 before the seed was pinned."""
-    dice = SeededDice(5)
+    rng = SeededRandom(5)
     p = exp(-numerator / denominator)
-    heads = sum(bernoulli_exp(numerator, denominator, dice) for _ in range(20_000))
+    heads = sum(bernoulli_exp(numerator, denominator, rng) for _ in range(20_000))
     assert abs(heads - 20_000 * p) <= 6 * (20_000 * p * (1 - p)) ** 0.5
 
 
-@pytest.mark.parametrize("source", [DiceNoise(SeededDice(1)), OpenDPNoise()], ids=["dice", "opendp"])
+@pytest.mark.parametrize("source", [DiceNoise(SeededRandom(1)), OpenDPNoise()], ids=["rng", "opendp"])
 def test_scale_zero_is_no_noise(source: Noise) -> None:
     assert [source.laplace(Fraction(0)) for _ in range(5)] == [0] * 5
 
 
 @pytest.mark.parametrize("scale", [Fraction(-1), Fraction(2**41), 0.5, "1"])
-@pytest.mark.parametrize("source", [DiceNoise(SeededDice(1)), OpenDPNoise()], ids=["dice", "opendp"])
+@pytest.mark.parametrize("source", [DiceNoise(SeededRandom(1)), OpenDPNoise()], ids=["rng", "opendp"])
 def test_bad_scales_are_refused(source: Noise, scale: Fraction) -> None:
     with pytest.raises(InvalidParameter, match="scale"):
         source.laplace(scale)
@@ -100,7 +100,7 @@ def test_a_scale_that_is_no_double_is_rounded_up(monkeypatch: pytest.MonkeyPatch
 
 
 def test_seeded_noise_replays() -> None:
-    first, second = SeededDice(9), SeededDice(9)
+    first, second = SeededRandom(9), SeededRandom(9)
     assert [discrete_laplace(Fraction(7, 3), first) for _ in range(20)] == [
         discrete_laplace(Fraction(7, 3), second) for _ in range(20)
     ]

@@ -14,7 +14,7 @@ from countless.lab.audit.run import TINY
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import DiceNoise, Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.partial_dp import NoisyPhases
 
 STEP = 10
@@ -33,24 +33,24 @@ class Production:
     """The scheme's publisher, played like a phased counter. It starts at a total of 0."""
 
     def __init__(self, shape: PhasedShape, noise: Noise) -> None:
-        self._publisher = NoisyPhases(plan_of(shape), STEP, noise)
+        self._estimator = NoisyPhases(plan_of(shape), STEP, noise)
         self._phases = shape.phases
         self.finished = False
         self.released: list[int] = []
-        self._publisher.open([], 0)
+        self._estimator.open([], 0)
         self._note(False)
 
     def crossing(self, count: int = 1) -> bool:
         before = self.ended
         entry = cast(Entry, SimpleNamespace(crossings=0))
-        consequence = self._publisher.hear(entry, 0, count)
-        self._note(consequence is not None and consequence.over)
+        effect = self._estimator.on_report(entry, 0, count)
+        self._note(effect is not None and effect.over)
         return self.ended > before
 
     def _note(self, over: bool) -> None:
-        self.ended = self._publisher._counter.ended
+        self.ended = self._estimator._counter.ended
         self.finished = over or self.ended >= self._phases
-        value = self._publisher.estimate // STEP
+        value = self._estimator.estimate // STEP
         missing = min(self.ended, self._phases - 1) - len(self.released)
         self.released += [value] * missing  # where several phases ended at once only the last value is public
 
@@ -65,8 +65,8 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_publisher_is_the_phased_counter(shape: PhasedShape, seed: int) -> None:
-    counter = PhasedCounter(shape, DiceNoise(SeededDice(seed)))
-    production = Production(shape, DiceNoise(SeededDice(seed)))
+    counter = PhasedCounter(shape, DiceNoise(SeededRandom(seed)))
+    production = Production(shape, DiceNoise(SeededRandom(seed)))
     assert (production.ended, production.finished) == (counter.ended, counter.finished)
     while not counter.finished:
         assert production.crossing() == counter.crossing()
@@ -78,11 +78,11 @@ def test_the_publisher_is_the_phased_counter(shape: PhasedShape, seed: int) -> N
 @pytest.mark.parametrize("seed", range(20))
 def test_a_batch_is_its_crossings_one_by_one(seed: int) -> None:
     shape = SHAPES[0]
-    counter = PhasedCounter(shape, DiceNoise(SeededDice(seed)))
-    production = Production(shape, DiceNoise(SeededDice(seed)))
-    sizes = SeededDice(seed).split("sizes")
+    counter = PhasedCounter(shape, DiceNoise(SeededRandom(seed)))
+    production = Production(shape, DiceNoise(SeededRandom(seed)))
+    sizes = SeededRandom(seed).spawn("sizes")
     while not production.finished:
-        size = 1 + sizes.below(9)
+        size = 1 + sizes.randbelow(9)
         production.crossing(size)
         for _ in range(size):
             if not counter.finished:

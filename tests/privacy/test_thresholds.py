@@ -8,7 +8,7 @@ from countless.errors import InvalidParameter
 from countless.lab.audit.exact_audit import TapeNoise
 from countless.privacy.noise import DiceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 SHAPE = PhasedShape(3, 4, Fraction(2), 2, Fraction(3))
 
@@ -42,7 +42,7 @@ def test_a_finished_counter_takes_no_more() -> None:
 
 
 def test_without_noise_it_counts() -> None:
-    counter = PhasedCounter(PhasedShape(100, 1, Fraction(0), 99, Fraction(0)), DiceNoise(SeededDice(1)))
+    counter = PhasedCounter(PhasedShape(100, 1, Fraction(0), 99, Fraction(0)), DiceNoise(SeededRandom(1)))
     values = []
     for _ in range(50):
         counter.crossing()

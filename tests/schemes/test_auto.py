@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from countless import Tracker
-from countless.core.estimator import Case, Opening, Stay
-from countless.core.random_source import Dice
+from countless.core.estimator import KeepRound, RoundContext, RoundSetup
+from countless.core.random_source import RandomSource
 from countless.schemes.auto import AGAINST, Auto
 from countless.schemes.deterministic import Growing
 from countless.schemes.registry import ADVERSARIES, SCHEMES, stands_against
@@ -22,13 +22,13 @@ class Watched(Auto):
 
     def __init__(self, adversary: str = "adaptive", *, asks: bool = False) -> None:
         super().__init__(adversary, asks=asks)
-        self.opened: list[tuple[Case, Opening]] = []
+        self.opened: list[tuple[RoundContext, RoundSetup]] = []
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
-        opening = super().open(case, dice)
-        if isinstance(opening, Opening):
-            self.opened.append((case, opening))
-        return opening
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        setup = super().open(context, rng)
+        if isinstance(setup, RoundSetup):
+            self.opened.append((context, setup))
+        return setup
 
 
 def run(scheme: Auto, sites: int, alpha: float, *parts: tuple[str, int, int]) -> Tracker:
@@ -53,7 +53,7 @@ def test_it_never_considers_a_weaker_scheme(adversary: str) -> None:
 def test_it_never_picks_one(adversary: str) -> None:
     scheme = Watched(adversary)
     run(scheme, 300, 0.03, ("uniform", 40_000, 1), ("uniform", 5_000, 50))
-    picked = {opening.scheme for _, opening in scheme.opened}
+    picked = {setup.scheme for _, setup in scheme.opened}
     assert len(picked) > 1 or adversary == "sees-everything"  # where `sampled` pays only for more sites
     assert all(stands_against(name, adversary) for name in picked)
 
@@ -63,7 +63,7 @@ def test_the_failures_of_all_rounds_sum_to_less_than_delta() -> None:
     """Whatever their schemes: a plan's eta for its round, nothing for deterministic rounds, and no round twice."""
     scheme = Watched()
     run(scheme, 300, 0.03, ("uniform", 30_000, 1), ("single_site", 2_000, 200), ("uniform", 20_000, 100))
-    planned = [(case.round, opening.plan) for case, opening in scheme.opened if opening.scheme != "deterministic"]
+    planned = [(context.round, setup.plan) for context, setup in scheme.opened if setup.scheme != "deterministic"]
     assert len(planned) >= 3
     numbers = [number for number, _ in planned]
     assert len(set(numbers)) == len(numbers)
@@ -77,14 +77,14 @@ def test_one_busy_site_stays_deterministic() -> None:
     """One site's reports tell the total by themselves; asking the other 299 would only cost."""
     scheme = Watched()
     tracker = run(scheme, 300, 0.03, ("single_site", 20_000, 50))
-    assert {opening.scheme for _, opening in scheme.opened} == {"deterministic"}
+    assert {setup.scheme for _, setup in scheme.opened} == {"deterministic"}
     assert (tracker.answer.round, tracker.messages.down) == (0, 0)
 
 
 def test_few_sites_stay_deterministic() -> None:
     scheme = Watched()
     run(scheme, 5, 0.1, ("uniform", 20_000, 50))
-    assert {opening.scheme for _, opening in scheme.opened} == {"deterministic"}
+    assert {setup.scheme for _, setup in scheme.opened} == {"deterministic"}
 
 
 def test_many_busy_sites_leave_it() -> None:
@@ -115,15 +115,15 @@ def test_where_many_sites_are_busy_it_costs_less_than_deterministic() -> None:
 def test_while_it_stays_it_says_nothing() -> None:
     """More of the same is decided without a message: the publisher only learns when to ask again."""
     tracker = Tracker(sites=5, alpha=0.1, scheme=Auto(), seed=1)
-    publisher = tracker._coordinator._publisher
-    assert isinstance(publisher, Growing)
-    until = publisher.until
+    estimator = tracker._coordinator._estimator
+    assert isinstance(estimator, Growing)
+    reconsider_at = estimator.reconsider_at
     for event in range(20_000):
         tracker.site(event % 5).add()
-    assert tracker._coordinator._publisher is publisher
-    assert publisher.until is not None
-    assert until is not None
-    assert publisher.until > until
+    assert tracker._coordinator._estimator is estimator
+    assert estimator.reconsider_at is not None
+    assert reconsider_at is not None
+    assert estimator.reconsider_at > reconsider_at
     assert tracker.messages.down == 0
 
 
@@ -137,6 +137,6 @@ def test_every_scheme_has_its_place_in_the_order_of_adversaries() -> None:
 def test_where_messages_take_time_every_round_asks(asks: bool) -> None:
     scheme = Watched(asks=asks)
     run(scheme, 300, 0.05, ("uniform", 30_000, 1), ("uniform", 30_000, 100))
-    rounds = [opening for case, opening in scheme.opened if case.counts and sum(case.counts)]
+    rounds = [setup for context, setup in scheme.opened if context.counts and sum(context.counts)]
     assert len(rounds) >= 2
-    assert all(opening.asks for opening in rounds) is asks
+    assert all(setup.asks for setup in rounds) is asks

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.estimator import OVER
+from countless.core.estimator import END_ROUND
 from countless.core.ledger import Entry
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.core.site import Site
-from countless.core.triggers import Blocks, Sampled
-from countless.randomness import SeededDice
+from countless.core.triggers import BernoulliSampling, OncePerBlock
+from countless.randomness import SeededRandom
 from countless.schemes.crossing_estimator import Crossings
 
 
 def opened(step: int, *bases: int, reports: int = 10**9) -> tuple[Crossings, list[Entry]]:
-    publisher = Crossings(Blocks(step), reports)
-    sites = [Entry(Address(slot), base, slot) for slot, base in enumerate(bases)]
-    publisher.open(sites, departed=5)
-    return publisher, sites
+    estimator = Crossings(OncePerBlock(step), reports)
+    sites = [Entry(SiteId(slot), base, slot) for slot, base in enumerate(bases)]
+    estimator.open(sites, departed=5)
+    return estimator, sites
 
 
 @pytest.mark.parametrize("step", [1, 2, 5])
@@ -29,12 +29,12 @@ def test_the_mean_over_all_positions_is_the_truth(step: int, events: int) -> Non
     whole, rest = divmod(events, step)
     mean = Fraction(0)
     for position in range(1, step + 1):
-        publisher, [site] = opened(step, 40)
+        estimator, [site] = opened(step, 40)
         crossings = whole + (position <= rest)
-        site.known = 40 + events
+        site.reported = 40 + events
         if crossings:
-            publisher.hear(site, 40, crossings)
-        mean += Fraction(publisher.estimate) / step
+            estimator.on_report(site, 40, crossings)
+        mean += Fraction(estimator.estimate) / step
     assert mean == 5 + 40 + events
 
 
@@ -43,37 +43,43 @@ streams = st.lists(st.lists(st.integers(1, 80), max_size=20), min_size=1, max_si
 
 @given(st.integers(1, 30), streams, st.integers(0, 99))
 def test_it_is_never_off_by_a_step_a_site(step: int, streams: list[list[int]], seed: int) -> None:
-    publisher, entries = opened(step, *[10 * slot for slot in range(len(streams))])
+    estimator, entries = opened(step, *[10 * slot for slot in range(len(streams))])
     sites = [
-        Site("hits", entry.address, SeededDice(seed).split(entry.slot), pace=Blocks(step), count=entry.base)
+        Site(
+            "hits",
+            entry.site_id,
+            SeededRandom(seed).spawn(entry.slot),
+            trigger=OncePerBlock(step),
+            count=entry.round_start,
+        )
         for entry in entries
     ]
-    total = 5 + sum(entry.base for entry in entries)
+    total = 5 + sum(entry.round_start for entry in entries)
     for entry, site, stream in zip(entries, sites, streams, strict=True):
         for n in stream:
             total += n
             for report in site.add(n):
-                before, entry.known = entry.known, report.count
-                publisher.hear(entry, before, site.crossings - entry.crossings)
+                before, entry.reported = entry.reported, report.count
+                estimator.on_report(entry, before, site.crossings - entry.crossings)
                 entry.crossings = site.crossings
-            assert abs(publisher.estimate - total) <= len(streams) * max(0, step - 1)
+            assert abs(estimator.estimate - total) <= len(streams) * max(0, step - 1)
 
 
 def test_a_round_ends_after_its_reports() -> None:
-    publisher, [site] = opened(10, 0, reports=3)
-    assert publisher.hear(site, 0, 2) is None
-    assert publisher.hear(site, 0, 1) is OVER
+    estimator, [site] = opened(10, 0, reports=3)
+    assert estimator.on_report(site, 0, 2) is None
+    assert estimator.on_report(site, 0, 1) is END_ROUND
 
 
 def test_newcomers_and_latecomers_bring_what_is_known_exactly() -> None:
-    publisher, sites = opened(10, 7)
-    publisher.join(Entry(Address("new"), 33, 1))
-    assert publisher.estimate == 5 + 7 + 33
-    publisher.late(sites[0], 7, 4)
-    assert publisher.estimate == 5 + 7 + 33 + 4
+    estimator, sites = opened(10, 7)
+    estimator.join(Entry(SiteId("new"), 33, 1))
+    assert estimator.estimate == 5 + 7 + 33
+    estimator.on_late_start(sites[0], 7, 4)
+    assert estimator.estimate == 5 + 7 + 33 + 4
 
 
 def test_a_shift_is_in_steps() -> None:
-    publisher = Crossings(Sampled(10), 100, shift=3)
-    publisher.open([], departed=200)
-    assert publisher.estimate == 230
+    estimator = Crossings(BernoulliSampling(10), 100, shift=3)
+    estimator.open([], departed=200)
+    assert estimator.estimate == 230

@@ -11,7 +11,7 @@ import pytest
 from countless import Tracker
 from countless.core.answer import State
 from countless.core.messages import Message, StartRound
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.registry import SCHEMES, scheme_named
 from countless.wire.codec import encode
 from support.streams import STREAMS, Stream, stream_named
@@ -104,7 +104,7 @@ def test_huge_batches(name: str) -> None:
 @pytest.mark.slow
 @every_scheme
 def test_joins_and_leaves_keep_the_guarantee(name: str) -> None:
-    sites, dice = 8, SeededDice(5)
+    sites, rng = 8, SeededRandom(5)
     tracker = tracker_for(name, sites, 0.2)
     total = 0
     for event in range(3_000):
@@ -112,14 +112,14 @@ def test_joins_and_leaves_keep_the_guarantee(name: str) -> None:
         if event % 97 == 0:
             tracker.add_site()
         elif event % 131 == 0 and len(present) > 2:
-            tracker.remove_site(present[dice.below(len(present))])
+            tracker.remove_site(present[rng.randbelow(len(present))])
         elif event % 500 == 499:  # a site restarts without its state: the same name, another life
-            name_again = present[dice.below(len(present))]
+            name_again = present[rng.randbelow(len(present))]
             tracker.remove_site(name_again)
             tracker.add_site(name_again)
         else:
-            n = dice.gap(3)
-            tracker.site(present[dice.below(len(present))]).add(n)
+            n = rng.geometric(3)
+            tracker.site(present[rng.randbelow(len(present))]).add(n)
             total += n
         assert tracker.total == total
         assert within(tracker, total), f"event {event}: {tracker.answer} but the truth is {total}"
@@ -145,16 +145,16 @@ def test_a_restart_after_which_nobody_answers_for_a_long_time(name: str) -> None
     for site, n in stream_named("round_robin", 60, 20_000, seed=12):
         world.add(site, n)
     published = world.coordinator.published
-    world.coordinator = world._coordinator(memory=world.coordinator.memory)
-    world.coordinator.wake()  # and nothing of it arrives
+    world.coordinator = world._coordinator(saved_state=world.coordinator.saved_state)
+    world.coordinator.recover()  # and nothing of it arrives
     for address in world.sites:
-        world.coordinator.silence(address)
+        world.coordinator.mark_unreachable(address)
     answer = world.coordinator.answer
     assert (answer.state, len(answer.silent)) == (State.DEGRADED, 60)
     assert answer.estimate >= published
     for address, silent in world.sites.items():
-        world.settle(world.coordinator.join(address, silent.exactly()))
-        world.up(address, silent.resume())
+        world.settle(world.coordinator.join(address, silent.snapshot()))
+        world.up(address, silent.resend())
     assert world.coordinator.answer.state in (State.HOLDING, State.EXACT)
     for site, n in stream_named("round_robin", 60, 5_000, seed=13):
         world.add(site, n)
@@ -182,7 +182,7 @@ def test_message_accounting_adds_up(name: str, monkeypatch: pytest.MonkeyPatch) 
     tracker.add_site()
     tracker.remove_site(3)
     sent = tracker.messages
-    downs = sum(hasattr(message, "pace") for message in codec.messages)
+    downs = sum(hasattr(message, "trigger") for message in codec.messages)
     assert (sent.down, sent.up) == (downs, len(codec.messages) - downs)
     assert sent.total == sent.words == len(codec.messages)
     assert sent.bytes == sum(len(encode(message)) for message in codec.messages)
@@ -235,11 +235,11 @@ def test_a_batch_is_its_events(name: str) -> None:
     A batch that runs past the end of a round is counted in at its end, not at its middle, so the cuts include the
     events at which a round of the unit stream ended.
     """
-    sites, batches, dice = 10, 1_500, SeededDice(10)
+    sites, batches, rng = 10, 1_500, SeededRandom(10)
     one_by_one, batched = tracker_for(name, sites, 0.2, seed=3), tracker_for(name, sites, 0.2, seed=3)
     batch: list[int] = []
-    for site in (dice.below(sites) for _ in range(batches)):
-        for _ in range(dice.gap(20)):
+    for site in (rng.randbelow(sites) for _ in range(batches)):
+        for _ in range(rng.geometric(20)):
             before = one_by_one.answer.round
             one_by_one.site(site).add()
             batch.append(site)

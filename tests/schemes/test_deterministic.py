@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from countless import Tracker
 from countless.core.answer import State
 from countless.core.ledger import Entry
-from countless.core.messages import Address
-from countless.randomness import SeededDice
+from countless.core.messages import SiteId
+from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Growing
 
 ROUNDING = 1 + 1e-12
@@ -30,14 +30,14 @@ def test_the_answer_is_within_alpha_with_certainty(alpha: float, stream: list[tu
 
 def test_an_adversary_that_reads_the_answers_gains_nothing() -> None:
     """It always feeds the site whose last event moved the answer least, trying to gather silence everywhere."""
-    tracker, dice = Tracker(sites=10, alpha=0.1, scheme="deterministic"), SeededDice(1)
+    tracker, rng = Tracker(sites=10, alpha=0.1, scheme="deterministic"), SeededRandom(1)
     site = 0
     for total in range(1, 20_001):
         before = tracker.answer.estimate
         tracker.site(site).add()
         assert abs(tracker.answer.estimate - total) <= 0.1 * total * ROUNDING
         if tracker.answer.estimate != before:
-            site = dice.below(10)
+            site = rng.randbelow(10)
 
 
 def test_it_has_one_round_and_no_message_down() -> None:
@@ -75,15 +75,15 @@ def test_a_site_that_leaves_becomes_a_number() -> None:
     assert tracker.answer.state is State.HOLDING
     tracker.remove_site(0)
     assert tracker.messages.up == 2
-    assert tracker._coordinator._publisher.estimate == 1000
-    assert tracker._coordinator._publisher.exact
+    assert tracker._coordinator._estimator.estimate == 1000
+    assert tracker._coordinator._estimator.exact
 
 
 @given(st.lists(st.integers(0, 10**20), min_size=1, max_size=8), st.integers(0, 10**20))
 def test_there_is_always_a_number_for_all_that_the_reports_allow(counts: list[int], departed: int) -> None:
     alpha, made = Fraction(1, 10), Growing(0.1)
-    made.open([Entry(Address(slot), count, slot) for slot, count in enumerate(counts)], departed)
+    made.open([Entry(SiteId(slot), count, slot) for slot, count in enumerate(counts)], departed)
     least = departed + sum(counts)
-    most = departed + sum(made._pace.reach(count) for count in counts)
+    most = departed + sum(made._trigger.reach(count) for count in counts)
     for truth in (least, most):
         assert abs(Fraction(made.estimate) - truth) <= alpha * truth * Fraction(ROUNDING)

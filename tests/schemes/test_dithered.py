@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from countless import Tracker
 from countless.core.ledger import Entry
-from countless.core.messages import Address, Repace, Report
+from countless.core.messages import Report, SetTrigger, SiteId
 from countless.core.site import Site
 from countless.planning.dithered import DitheredPlan
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.dithered import Phases, _fraction
-from support.dice import ScriptedDice
 from support.plans import dithered_plan
+from support.rng import ScriptedDice
 
 HITS = "hits"
 SLOTS = 5
@@ -25,26 +25,26 @@ SLOTS = 5
 class Reference:
     """One round, as SPEC 3.3 has it. Slow on purpose."""
 
-    def __init__(self, plan: DitheredPlan, step: int, dice: SeededDice) -> None:
-        offsets, thresholds = dice.split("offsets"), dice.split("thresholds")
+    def __init__(self, plan: DitheredPlan, step: int, rng: SeededRandom) -> None:
+        offsets, thresholds = rng.spawn("offsets"), rng.spawn("thresholds")
         self.plan, self.step = plan, step
-        self.offsets = [offsets.below(step) for _ in range(plan.sites)]
-        finer = thresholds.split("finer")
-        drawn = plan.thresholds([thresholds.fraction() + finer.fraction() / 2**53 for _ in plan.phases])
+        self.offsets = [offsets.randbelow(step) for _ in range(plan.sites)]
+        finer = thresholds.spawn("finer")
+        drawn = plan.thresholds([thresholds.random() + finer.random() / 2**53 for _ in plan.phases])
         self.thetas = self.with_fresh_digits([Fraction(theta) for theta in drawn], thresholds)
         self.bases = [0] * plan.sites
         self.counts = [0] * plan.sites
         self.total = 0
         self.phase = 0
 
-    def with_fresh_digits(self, drawn: list[Fraction], dice: SeededDice) -> list[Fraction]:
+    def with_fresh_digits(self, drawn: list[Fraction], rng: SeededRandom) -> list[Fraction]:
         """Where a grain has several values of B, another one of the same block of them."""
         grain = int(self.step * self.plan.grain)
         if grain < 2:
             return drawn
         lowest = Fraction(self.plan.sites * (self.step - 1), 2)  # B in events, when all last points add up to 0
         blocks = [ceil(theta * self.step - lowest) // grain for theta in drawn]
-        return sorted((block * grain + dice.below(grain) + lowest) / self.step for block in blocks)
+        return sorted((block * grain + rng.randbelow(grain) + lowest) / self.step for block in blocks)
 
     def join(self, slot: int, count: int) -> None:
         """The slot's offset, shifted to the newcomer's count."""
@@ -89,39 +89,39 @@ class Round:
     """The publisher with production sites around it: what the coordinator does, without the coordinator."""
 
     def __init__(self, plan: DitheredPlan, step: int, seed: int, bases: list[int]) -> None:
-        self.publisher = Phases(plan, step, SeededDice(seed))
-        self.reference = Reference(plan, step, SeededDice(seed))
+        self.estimator = Phases(plan, step, SeededRandom(seed))
+        self.reference = Reference(plan, step, SeededRandom(seed))
         self.entries: list[Entry] = []
         self.sites: list[Site] = []
         self.over = False
         self.repaces = 0
         for slot, base in enumerate(bases):
-            self.entries.append(Entry(Address(slot), base, slot))
+            self.entries.append(Entry(SiteId(slot), base, slot))
             self.reference.bases[slot] = self.reference.counts[slot] = base
         self.reference.total = sum(bases)
-        self.publisher.open(self.entries, departed=0)
+        self.estimator.open(self.entries, departed=0)
         for entry in self.entries:
             self._place(entry)
 
     def _place(self, entry: Entry) -> None:
-        pace = self.publisher.pace(entry.slot)
-        self.sites.append(Site(HITS, entry.address, SeededDice(0), pace=pace, count=entry.base))
+        trigger = self.estimator.trigger(entry.slot)
+        self.sites.append(Site(HITS, entry.site_id, SeededRandom(0), trigger=trigger, count=entry.round_start))
 
     def B(self) -> Fraction:  # noqa: N802
-        slots, step = len(self.publisher._lattices), self.publisher._lattices.step
-        return Fraction(2 * self.publisher._lead + slots * (step - 1), 2 * step)
+        slots, step = len(self.estimator._lattices), self.estimator._lattices.step
+        return Fraction(2 * self.estimator._lead + slots * (step - 1), 2 * step)
 
     def join(self, count: int) -> None:
-        entry = Entry(Address(len(self.entries)), count, len(self.entries))
+        entry = Entry(SiteId(len(self.entries)), count, len(self.entries))
         self.entries.append(entry)
-        self.publisher.join(entry)
+        self.estimator.join(entry)
         self.reference.join(entry.slot, count)
         self._place(entry)
 
     def leave(self, slot: int) -> None:
         entry = self.entries[slot]
-        before, entry.known, entry.present = entry.known, self.sites[slot].count, False
-        assert self.publisher.leave(entry, before) is None
+        before, entry.reported, entry.present = entry.reported, self.sites[slot].count, False
+        assert self.estimator.leave(entry, before) is None
 
     def add(self, slot: int, n: int) -> None:
         self.reference.add(slot, n)
@@ -132,16 +132,16 @@ class Round:
             messages = self._hear(self.entries[slot], report)
 
     def _hear(self, entry: Entry, report: Report) -> tuple[Report, ...]:
-        before, entry.known = entry.known, report.count
-        consequence = self.publisher.hear(entry, before, report.crossings - entry.crossings)
+        before, entry.reported = entry.reported, report.count
+        effect = self.estimator.on_report(entry, before, report.crossings - entry.crossings)
         entry.crossings = report.crossings
-        if consequence is None:
+        if effect is None:
             return ()
-        self.over = consequence.over
-        if consequence.repace is None:
+        self.over = effect.over
+        if effect.repace is None:
             return ()
         self.repaces += 1
-        repace = Repace(HITS, 0, consequence.repace, report.count)
+        repace = SetTrigger(HITS, 0, effect.repace, report.count)
         return tuple(answer for answer in self.sites[entry.slot].receive(repace) if isinstance(answer, Report))
 
     def check(self) -> None:
@@ -149,11 +149,11 @@ class Round:
         assert self.over == reference.over
         if self.over:
             return
-        assert self.publisher._phase == reference.phase
-        assert [self.publisher.pace(slot).offset for slot in range(SLOTS)] == reference.offsets  # type: ignore[union-attr]
+        assert self.estimator._phase == reference.phase
+        assert [self.estimator.trigger(slot).offset for slot in range(SLOTS)] == reference.offsets  # type: ignore[union-attr]
         assert self.B() == reference.B()
         low, high = reference.answer_range()
-        assert low <= Fraction(self.publisher.estimate) <= high
+        assert low <= Fraction(self.estimator.estimate) <= high
 
 
 moves = st.lists(
@@ -199,18 +199,18 @@ def test_the_clever_way_is_the_slow_way(
 def test_neither_a_join_nor_a_departure_moves_the_hidden_sum(step: int, seed: int, n: int, count: int) -> None:
     played = Round(dithered_plan(SLOTS, phases=50), step, seed, [3, 4])
     played.add(0, n)
-    before, phase = played.B(), played.publisher._phase
+    before, phase = played.B(), played.estimator._phase
     played.join(count)
     played.leave(0)
-    assert (played.B(), played.publisher._phase) == (before, phase)
+    assert (played.B(), played.estimator._phase) == (before, phase)
 
 
 def batches(events: int, seed: int) -> Iterator[tuple[int, int]]:
-    dice = SeededDice(seed)
+    rng = SeededRandom(seed)
     while events > 0:
-        n = dice.gap(30)
+        n = rng.geometric(30)
         events -= n
-        yield dice.below(3), n
+        yield rng.randbelow(3), n
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -225,22 +225,22 @@ def test_a_batch_is_its_events_and_costs_no_more(seed: int) -> None:
         assert batched.over == unit.over
         if batched.over:
             break
-        assert batched.publisher._phase == unit.publisher._phase
-        assert batched.publisher.estimate == unit.publisher.estimate
+        assert batched.estimator._phase == unit.estimator._phase
+        assert batched.estimator.estimate == unit.estimator.estimate
         assert batched.B() == unit.B()
         # One for the report, and one more if the first look at the new lattice ends a phase too.
         assert batched.repaces - repaces <= 2
-    assert batched.publisher._phase > 10
+    assert batched.estimator._phase > 10
 
 
 def test_the_answer_is_constant_inside_a_phase_and_grows_from_one_to_the_next() -> None:
     played = Round(dithered_plan(SLOTS, phases=30), 5, 7, [0, 0])
-    estimates = {played.publisher._phase: played.publisher.estimate}
+    estimates = {played.estimator._phase: played.estimator.estimate}
     for event in range(800):
         played.add(event % 2, 1)
         if played.over:
             break
-        phase, estimate = played.publisher._phase, played.publisher.estimate
+        phase, estimate = played.estimator._phase, played.estimator.estimate
         assert estimates.setdefault(phase, estimate) == estimate
     assert list(estimates.values()) == sorted(set(estimates.values()))
     assert len(estimates) == 30
@@ -251,16 +251,16 @@ def test_each_lattice_that_the_public_learns_moves_at_once() -> None:
     """With a step so large that it rarely stays where it was (pinned seed)."""
     step = 997
     played = Round(dithered_plan(SLOTS, phases=30), step, 3, [0, 0])
-    known = [played.publisher.pace(slot) for slot in range(2)]
+    known = [played.estimator.trigger(slot) for slot in range(2)]
     for event in range(60):
-        slot, phase = event % 2, played.publisher._phase
+        slot, phase = event % 2, played.estimator._phase
         played.add(slot, step)
         if played.over:
             break
-        moved = played.publisher._phase != phase
-        assert (played.publisher.pace(slot) != known[slot]) == moved
-        assert played.sites[slot].pace == played.publisher.pace(slot)
-        known[slot] = played.publisher.pace(slot)
+        moved = played.estimator._phase != phase
+        assert (played.estimator.trigger(slot) != known[slot]) == moved
+        assert played.sites[slot].trigger == played.estimator.trigger(slot)
+        known[slot] = played.estimator.trigger(slot)
     assert played.repaces > 5
 
 
@@ -270,9 +270,9 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
     The windows are but eight grains wide: many thresholds share one, and are in order all the same.
     """
     step, plan = 10**12, dithered_plan(SLOTS, phases=30, length=1e-4, dither=2e-3)
-    publisher, dice = Phases(plan, step, SeededDice(4)), SeededDice(4).split("thresholds")
-    goals = publisher._goals
-    thresholds = plan.thresholds([dice.fraction() for _ in plan.phases])
+    estimator, rng = Phases(plan, step, SeededRandom(4)), SeededRandom(4).spawn("thresholds")
+    goals = estimator._goals
+    thresholds = plan.thresholds([rng.random() for _ in plan.phases])
     exact = [Fraction(theta) * step - Fraction(SLOTS * (step - 1), 2) for theta in thresholds]
     moves = [goal - place for goal, place in zip(goals, exact, strict=True)]
     assert goals == sorted(goals)
@@ -294,12 +294,12 @@ def test_thresholds_in_one_place_end_their_phases_at_once() -> None:
     played = Round(plan, 3, 6, [0, 0])
     skipped = 0
     for event in range(60):
-        phase = played.publisher._phase
+        phase = played.estimator._phase
         played.add(event % 2, 1)
         if played.over:
             break
         played.check()
-        skipped += played.publisher._phase > phase + 1
+        skipped += played.estimator._phase > phase + 1
     assert skipped > 3
 
 

@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 
-from countless.core.estimator import Case
+from countless.core.estimator import RoundContext
 from countless.core.ledger import Entry
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.schemes.forecast import MOST_SURPRISE, WINDOW, Watched, deterministic_cost, sites_beyond, speaking_sites
 
 
-def case(total: int, messages: int, sites: int = 10) -> Case:
+def context(total: int, messages: int, sites: int = 10) -> RoundContext:
     counts = [total // sites] * sites
-    return Case(1, sites, total, 0.1, 0.05, counts, messages=messages)
+    return RoundContext(1, sites, total, 0.1, 0.05, counts, messages=messages)
 
 
 def test_sites_that_report_every_event_cost_one_message_each() -> None:
@@ -37,34 +37,34 @@ def test_only_sites_with_a_share_will_speak() -> None:
 )
 def test_a_forecast_is_corrected_by_what_came(came: float, correction: float) -> None:
     """Thirty events at sites that report every one; then so many messages came."""
-    watched = Watched(0.1, until=50)
-    watched.look(case(10, 10), Counter([1] * 10))
+    watched = Watched(0.1, reconsider_at=50)
+    watched.look(context(10, 10), Counter([1] * 10))
     counts = Counter([4] * 10)
-    watched.look(case(40, 10 + round(came * 4) // 4), counts)
+    watched.look(context(40, 10 + round(came * 4) // 4), counts)
     window = (WINDOW - 1) * 40
     expected = min(window, correction * deterministic_cost(counts, 0.1, window))
-    assert watched.forecast(case(40, 0), counts, window) == pytest.approx(expected, rel=0.05)
+    assert watched.forecast(context(40, 0), counts, window) == pytest.approx(expected, rel=0.05)
 
 
 def test_who_is_surprised_expects_as_much_again_in_each_window() -> None:
-    watched = Watched(0.1, until=50)
-    watched.look(case(100, 100), Counter([10] * 10))
-    watched.look(case(200, 200), Counter([20] * 10))
+    watched = Watched(0.1, reconsider_at=50)
+    watched.look(context(100, 100), Counter([10] * 10))
+    watched.look(context(200, 200), Counter([20] * 10))
     counts, surprise = Counter([20] * 10), watched.surprise
     watched.surprise = 1.1
     for windows in (1, 2, 3):
         events = (WINDOW**windows - 1) * 200
         plain = deterministic_cost(counts, 0.1, events)
-        assert watched.forecast(case(200, 0), counts, events) == pytest.approx(1.1**windows * plain)
+        assert watched.forecast(context(200, 0), counts, events) == pytest.approx(1.1**windows * plain)
     assert surprise > 1
 
 
 def test_by_which_power_of_the_total_the_messages_grow() -> None:
-    watched = Watched(0.1, until=50)
-    watched.look(case(100, 100), Counter([10] * 10))
-    watched.look(case(400, 200), Counter([40] * 10))
+    watched = Watched(0.1, reconsider_at=50)
+    watched.look(context(100, 100), Counter([10] * 10))
+    watched.look(context(400, 200), Counter([40] * 10))
     assert watched.power == pytest.approx(0.5)
-    watched.look(case(800, 800), Counter([80] * 10))
+    watched.look(context(800, 800), Counter([80] * 10))
     assert watched.power == 1.0  # never more than a message for each event
 
 
@@ -74,20 +74,20 @@ def test_sites_that_will_have_counted_so_much() -> None:
 
 
 def test_newcomers_are_those_of_the_last_look() -> None:
-    watched = Watched(0.1, until=50)
+    watched = Watched(0.1, reconsider_at=50)
     for name in range(3):
-        watched.join(Entry(Address(name), 0, name))
-    watched.look(case(100, 100), Counter([10] * 10))
+        watched.join(Entry(SiteId(name), 0, name))
+    watched.look(context(100, 100), Counter([10] * 10))
     assert watched.newcomers == 0  # they may be the fleet, all starting together
-    watched.join(Entry(Address(3), 0, 3))
-    watched.look(case(110, 110), Counter([11] * 10))
+    watched.join(Entry(SiteId(3), 0, 3))
+    watched.look(context(110, 110), Counter([11] * 10))
     assert watched.newcomers == 0  # too early to say
-    watched.look(case(130, 130), Counter([13] * 10))
+    watched.look(context(130, 130), Counter([13] * 10))
     assert watched.newcomers == 1
 
 
 def test_a_time_without_sites_is_no_surprise() -> None:
-    watched = Watched(0.1, until=50)
-    watched.look(case(100, 100), Counter())
-    watched.look(case(200, 200), Counter([20] * 10))
+    watched = Watched(0.1, reconsider_at=50)
+    watched.look(context(100, 100), Counter())
+    watched.look(context(200, 200), Counter([20] * 10))
     assert watched.surprise == 1.0

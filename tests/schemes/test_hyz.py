@@ -5,24 +5,24 @@ from itertools import product
 
 import pytest
 
-from countless.core.estimator import OVER
+from countless.core.estimator import END_ROUND
 from countless.core.ledger import Entry
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.schemes.hyz import LastReports
 
 
 def estimate(step: int, base: int, coins: tuple[bool, ...], *, batched: bool) -> float:
     """After these coins, told one report at a time or in one batch."""
-    site = Entry(Address(0), base, 0)
-    publisher = LastReports(step, 10**9)
-    publisher.open([site], departed=100)
+    site = Entry(SiteId(0), base, 0)
+    estimator = LastReports(step, 10**9)
+    estimator.open([site], departed=100)
     heads = [base + number for number, head in enumerate(coins, start=1) if head]
     for points in [heads] if batched else [[head] for head in heads]:
         if points:
-            before, site.known = site.known, points[-1]
+            before, site.reported = site.reported, points[-1]
             site.crossings += len(points)
-            publisher.hear(site, before, len(points))
-    return publisher.estimate
+            estimator.on_report(site, before, len(points))
+    return estimator.estimate
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
@@ -44,25 +44,25 @@ def test_a_site_counts_as_its_base_until_it_reports() -> None:
 
 
 def test_a_round_ends_after_its_reports() -> None:
-    site = Entry(Address(0), 0, 0)
-    publisher = LastReports(5, 3)
-    publisher.open([site], departed=0)
-    site.known, site.crossings = 8, 2
-    assert publisher.hear(site, 0, 2) is None
-    site.known, site.crossings = 11, 3
-    assert publisher.hear(site, 8, 1) is OVER
+    site = Entry(SiteId(0), 0, 0)
+    estimator = LastReports(5, 3)
+    estimator.open([site], departed=0)
+    site.reported, site.crossings = 8, 2
+    assert estimator.on_report(site, 0, 2) is None
+    site.reported, site.crossings = 11, 3
+    assert estimator.on_report(site, 8, 1) is END_ROUND
 
 
 def test_a_late_base_matters_only_before_the_first_report() -> None:
-    site = Entry(Address(0), 10, 0)
-    publisher = LastReports(5, 100)
-    publisher.open([site], departed=0)
-    site.base = site.known = 14
-    publisher.late(site, 10, 4)
-    assert publisher.estimate == 14
-    site.known, site.crossings = 20, 1
-    publisher.hear(site, 14, 1)
-    assert publisher.estimate == 20 - 1 + 5
-    site.base = 16
-    publisher.late(site, 20, 2)
-    assert publisher.estimate == 20 - 1 + 5
+    site = Entry(SiteId(0), 10, 0)
+    estimator = LastReports(5, 100)
+    estimator.open([site], departed=0)
+    site.round_start = site.reported = 14
+    estimator.on_late_start(site, 10, 4)
+    assert estimator.estimate == 14
+    site.reported, site.crossings = 20, 1
+    estimator.on_report(site, 14, 1)
+    assert estimator.estimate == 20 - 1 + 5
+    site.round_start = 16
+    estimator.on_late_start(site, 20, 2)
+    assert estimator.estimate == 20 - 1 + 5

@@ -6,31 +6,31 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.estimator import OVER
+from countless.core.estimator import END_ROUND
 from countless.core.ledger import Entry
-from countless.core.messages import Address
-from countless.core.triggers import Lattice
+from countless.core.messages import SiteId
+from countless.core.triggers import OffsetMultiple
 from countless.schemes.lattice import LatticePoints
 from countless.schemes.offsets import Lattices
-from support.dice import ScriptedDice
+from support.rng import ScriptedDice
 
 
-def publisher(step: int, offsets: list[int], reports: int = 10**9) -> LatticePoints:
+def estimator(step: int, offsets: list[int], reports: int = 10**9) -> LatticePoints:
     return LatticePoints(Lattices(step, len(offsets), ScriptedDice(offsets)), reports)
 
 
 def entries(*bases: int) -> list[Entry]:
-    return [Entry(Address(slot), base, slot) for slot, base in enumerate(bases)]
+    return [Entry(SiteId(slot), base, slot) for slot, base in enumerate(bases)]
 
 
 def play(made: LatticePoints, site: Entry, count: int) -> bool:
     """The site has come to `count`: it reports its last lattice point, if that is new. True if the round is over."""
     point = made._lattices[site.slot].floor(count)
-    before = site.known
+    before = site.reported
     if point <= before:
         return False
-    site.known = point
-    return made.hear(site, before, 1) is OVER
+    site.reported = point
+    return made.on_report(site, before, 1) is END_ROUND
 
 
 @given(st.integers(1, 60), st.integers(0, 10**40), st.integers(0, 200))
@@ -38,7 +38,7 @@ def test_a_sites_error_is_uniform_on_half_a_step_either_way(step: int, base: int
     """Over all offsets, at any count: each of the `step` values from -(step-1)/2 to (step-1)/2 exactly once."""
     errors = Counter[Fraction]()
     for offset in range(step):
-        made, [site] = publisher(step, [offset]), entries(base)
+        made, [site] = estimator(step, [offset]), entries(base)
         made.open([site], departed=0)
         play(made, site, base + more)
         points = made._points  # the published number is a float: too coarse for 10^40
@@ -54,7 +54,7 @@ def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
     step: int, counts: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     offsets = data.draw(st.lists(st.integers(0, step - 1), min_size=len(counts), max_size=len(counts)))
-    made, sites = publisher(step, offsets), entries(*[base for base, _ in counts])
+    made, sites = estimator(step, offsets), entries(*[base for base, _ in counts])
     made.open(sites, departed=17)
     for site, (base, more) in zip(sites, counts, strict=True):
         play(made, site, base + more)
@@ -63,13 +63,13 @@ def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
 
 
 def test_points_below_zero_are_not_clipped() -> None:
-    made, [site] = publisher(10, [7]), entries(2)
+    made, [site] = estimator(10, [7]), entries(2)
     made.open([site], departed=0)
     assert made.estimate == -3 + 4.5
 
 
 def test_a_newcomer_stands_on_its_lattice_too() -> None:
-    made, sites = publisher(10, [0, 3]), entries(20, 58)
+    made, sites = estimator(10, [0, 3]), entries(20, 58)
     made.open(sites[:1], departed=0)
     assert made.estimate == 20 + 4.5
     made.join(sites[1])
@@ -77,11 +77,11 @@ def test_a_newcomer_stands_on_its_lattice_too() -> None:
 
 
 def test_a_round_ends_after_its_reports_also_inside_a_batch() -> None:
-    made, [site] = publisher(10, [0], reports=4), entries(0)
+    made, [site] = estimator(10, [0], reports=4), entries(0)
     made.open([site], departed=0)
     assert not play(made, site, 30)
     assert play(made, site, 40)
-    made, [site] = publisher(10, [0], reports=4), entries(0)
+    made, [site] = estimator(10, [0], reports=4), entries(0)
     made.open([site], departed=0)
     assert play(made, site, 1000)
 
@@ -89,14 +89,14 @@ def test_a_round_ends_after_its_reports_also_inside_a_batch() -> None:
 def test_a_free_slot_moves_with_whoever_takes_it() -> None:
     lattices = Lattices(10, 2, ScriptedDice([7, 4]))
     lattices.shift(1, 25)
-    assert lattices[1] == Lattice(10, 9)
-    assert lattices[1].floor(25) - 25 == Lattice(10, 4).floor(0)
+    assert lattices[1] == OffsetMultiple(10, 9)
+    assert lattices[1].floor(25) - 25 == OffsetMultiple(10, 4).floor(0)
     assert len(lattices) == 2
 
 
 @given(st.integers(1, 50), st.integers(0, 10**9), st.integers(0, 10**20), st.integers(0, 10**9))
 def test_a_gain_is_the_way_from_point_to_point(step: int, offset: int, before: int, events: int) -> None:
     lattices = Lattices(step, 1, ScriptedDice([offset % step]))
-    pace, now = lattices[0], before + events
-    assert lattices.gain(0, before, now) == pace.floor(now) - pace.floor(before)
-    assert pace.first(before, ScriptedDice([]))[0] == pace.floor(before) + step
+    trigger, now = lattices[0], before + events
+    assert lattices.gain(0, before, now) == trigger.floor(now) - trigger.floor(before)
+    assert trigger.start(before, ScriptedDice([]))[0] == trigger.floor(before) + step

@@ -11,18 +11,18 @@ from math import ceil, exp, floor, log, log2, sqrt
 import pytest
 
 from countless import Tracker
-from countless.core.estimator import OVER, Case
+from countless.core.estimator import END_ROUND, RoundContext
 from countless.core.ledger import Entry
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.core.site import Site
-from countless.core.triggers import Blocks
+from countless.core.triggers import OncePerBlock
 from countless.errors import UnknownName
 from countless.planning.failure_budget import round_eta
 from countless.planning.partial_dp import PartialDPPlan, paper_constant, plan_partial_dp
 from countless.privacy import theorems
 from countless.privacy.guarantee import PartialDP as Guarantee
 from countless.privacy.tails import laplace_sum_quantile
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.crossing_estimator import Crossings
 from countless.schemes.partial_dp import NoisyPhases, PartialDP
 from support.streams import stream_named
@@ -44,15 +44,15 @@ class ScriptedNoise:
 
 
 def opened(plan: PartialDPPlan, noise: ScriptedNoise, base: int = 1000, step: int = 10) -> tuple[NoisyPhases, Entry]:
-    publisher, site = NoisyPhases(plan, step, noise), Entry(Address(0), base, 0)
-    publisher.open([site], departed=0)
-    return publisher, site
+    estimator, site = NoisyPhases(plan, step, noise), Entry(SiteId(0), base, 0)
+    estimator.open([site], departed=0)
+    return estimator, site
 
 
-def cross(publisher: NoisyPhases, site: Entry, crossings: int) -> bool:
+def cross(estimator: NoisyPhases, site: Entry, crossings: int) -> bool:
     """That many blocks report; True if the round is over."""
     site.crossings += crossings
-    return publisher.hear(site, site.known, crossings) is OVER
+    return estimator.on_report(site, site.reported, crossings) is END_ROUND
 
 
 def test_row_base_of_the_logs() -> None:
@@ -63,11 +63,11 @@ def test_row_base_of_the_logs() -> None:
 
 def test_row_one_crossing_per_block_exactly() -> None:
     """Integer step; the crossing when the in-block count reaches r, uniform on 1 .. step; block = ceil(count/step)."""
-    publisher, _ = opened(PAPER, ScriptedNoise(), step=5)
-    assert publisher.pace(0) == Blocks(5)
+    estimator, _ = opened(PAPER, ScriptedNoise(), step=5)
+    assert estimator.trigger(0) == OncePerBlock(5)
     seen = set()
     for seed in range(200):
-        site, points = Site("hits", Address(0), SeededDice(seed), pace=Blocks(5)), []
+        site, points = Site("hits", SiteId(0), SeededRandom(seed), trigger=OncePerBlock(5)), []
         for _ in range(40):
             points += [message.count for message in site.add()]
         assert [ceil(point / 5) for point in points] == list(range(1, 9))
@@ -79,10 +79,10 @@ def test_row_one_crossing_per_block_exactly() -> None:
 def test_row_one_whole_k_everywhere(sites: int) -> None:
     plan = plan_partial_dp(sites, 0.1, 1e-3, "paper")
     assert plan.phases == ceil(sqrt(sites))
-    publisher, site = opened(replace(plan, threshold=3, cap=10**9), ScriptedNoise())
+    estimator, site = opened(replace(plan, threshold=3, cap=10**9), ScriptedNoise())
     for phase in range(1, plan.phases + 1):
-        assert not cross(publisher, site, 2)
-        assert cross(publisher, site, 1) == (phase == plan.phases)
+        assert not cross(estimator, site, 2)
+        assert cross(estimator, site, 1) == (phase == plan.phases)
 
 
 def test_row_threshold_noise_has_scale_four_over_epsilon() -> None:
@@ -98,8 +98,8 @@ def test_row_the_tree_divides_by_the_nodes_an_input_enters(sites: int) -> None:
     levels = floor(log2(plan.tree_length)) + 1
     assert float(plan.tree_scale) == pytest.approx(levels * 4 / plan.epsilon)
     noise = ScriptedNoise()
-    publisher, site = opened(plan, noise)
-    cross(publisher, site, plan.threshold)
+    estimator, site = opened(plan, noise)
+    cross(estimator, site, plan.threshold)
     assert noise.scales == [plan.threshold_scale, plan.tree_scale, plan.threshold_scale]
 
 
@@ -113,27 +113,27 @@ def test_row_tails_are_exact_chernoff_bounds(terms: int, failure: float) -> None
 
 def test_row_the_cap_on_a_sites_blocks_ends_the_round() -> None:
     assert PAPER.cap == ceil(4 * paper_constant(100, 1e-3) * 100)
-    publisher, site = opened(replace(QUIET, threshold=10**6, cap=20), ScriptedNoise())
-    assert not cross(publisher, site, 19)
-    assert cross(publisher, site, 1)
+    estimator, site = opened(replace(QUIET, threshold=10**6, cap=20), ScriptedNoise())
+    assert not cross(estimator, site, 19)
+    assert cross(estimator, site, 1)
 
 
 def test_row_a_threshold_at_or_below_zero_ends_its_phase_at_its_start() -> None:
     noise = ScriptedNoise(0, 0, -7, 0, 3)  # phase 1: 7; its sum; phase 2: 0, at once; its sum; phase 3: 10
-    publisher, site = opened(QUIET, noise)
-    cross(publisher, site, 7)
-    assert publisher._counter.ended == 2
-    assert publisher.estimate == 1000 + 10 * 7
-    cross(publisher, site, 9)
-    assert publisher._counter.ended == 2
-    cross(publisher, site, 1)
-    assert publisher._counter.ended == 3
+    estimator, site = opened(QUIET, noise)
+    cross(estimator, site, 7)
+    assert estimator._counter.ended == 2
+    assert estimator.estimate == 1000 + 10 * 7
+    cross(estimator, site, 9)
+    assert estimator._counter.ended == 2
+    cross(estimator, site, 1)
+    assert estimator._counter.ended == 3
 
 
 def test_row_even_the_first_phase_may_end_before_its_first_crossing() -> None:
-    publisher, _ = opened(QUIET, ScriptedNoise(-9, 5))
-    assert publisher._counter.ended == 1
-    assert publisher.estimate == 1000 + 10 * 5
+    estimator, _ = opened(QUIET, ScriptedNoise(-9, 5))
+    assert estimator._counter.ended == 1
+    assert estimator.estimate == 1000 + 10 * 5
 
 
 def test_row_the_proofs_give_kappa_over_m() -> None:
@@ -152,17 +152,17 @@ def test_row_slacks_have_names() -> None:
 def test_row_proven_publishes_the_middle() -> None:
     assert PROVEN.noisy
     assert 0 < PROVEN.offset <= PROVEN.threshold
-    publisher, site = opened(PROVEN, ScriptedNoise())
-    assert publisher.estimate == 1000 + 10 * PROVEN.offset
-    cross(publisher, site, PROVEN.threshold)
-    assert publisher.estimate == 1000 + 10 * (PROVEN.threshold + PROVEN.offset)
+    estimator, site = opened(PROVEN, ScriptedNoise())
+    assert estimator.estimate == 1000 + 10 * PROVEN.offset
+    cross(estimator, site, PROVEN.threshold)
+    assert estimator.estimate == 1000 + 10 * (PROVEN.threshold + PROVEN.offset)
 
 
 def test_row_failure_is_shared_out_by_rounds_so_no_horizon_is_needed() -> None:
     scheme = PartialDP(calibration="paper")
     for number in (1, 2, 7):
-        case = Case(number, 9, 10**6, 0.1, 0.05, [10**5] * 9)
-        [plan] = scheme.plans(case, patient=True)
+        context = RoundContext(number, 9, 10**6, 0.1, 0.05, [10**5] * 9)
+        [plan] = scheme.plans(context, patient=True)
         assert plan.eta == round_eta(0.05, number) <= 0.05 / (number * (number + 1))
 
 
@@ -182,22 +182,22 @@ def test_row_more_sites_than_one_over_alpha_squared(calibration: str) -> None:
 
 
 def test_row_the_transcript_starts_at_the_exact_total() -> None:
-    publisher, _ = opened(PAPER, ScriptedNoise(5), base=12345)
-    assert publisher.estimate == 12345
+    estimator, _ = opened(PAPER, ScriptedNoise(5), base=12345)
+    assert estimator.estimate == 12345
 
 
 def test_noise_off_reduces_to_blocks_at_phase_ends() -> None:
     """And between phase ends to what `blocks` said at the last one, however the crossings are batched."""
-    dice = SeededDice(3)
+    rng = SeededRandom(3)
     private, mine = opened(QUIET, ScriptedNoise())
-    blocks, theirs = Crossings(Blocks(10), 10**9), Entry(Address(0), 1000, 0)
+    blocks, theirs = Crossings(OncePerBlock(10), 10**9), Entry(SiteId(0), 1000, 0)
     blocks.open([theirs], departed=0)
     crossings, said, over = 0, 1000, False
     while not over:
-        batch = 1 + dice.below(4)
+        batch = 1 + rng.randbelow(4)
         for _ in range(batch):
             crossings += 1
-            blocks.hear(theirs, theirs.known, 1)
+            blocks.on_report(theirs, theirs.reported, 1)
             if crossings % QUIET.threshold == 0 and crossings < QUIET.threshold * QUIET.phases:
                 said = blocks.estimate
         over = cross(private, mine, batch)
@@ -207,10 +207,10 @@ def test_noise_off_reduces_to_blocks_at_phase_ends() -> None:
 
 
 def test_what_newcomers_and_latecomers_bring_is_known_exactly() -> None:
-    publisher, site = opened(QUIET, ScriptedNoise())
-    publisher.join(Entry(Address(1), 50, 1))
-    publisher.late(site, 1000, 6)
-    assert publisher.estimate == 1056
+    estimator, site = opened(QUIET, ScriptedNoise())
+    estimator.join(Entry(SiteId(1), 50, 1))
+    estimator.on_late_start(site, 1000, 6)
+    assert estimator.estimate == 1056
 
 
 def test_an_unknown_calibration_is_named() -> None:

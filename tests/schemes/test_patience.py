@@ -4,11 +4,11 @@ import pytest
 
 from countless import Tracker
 from countless.core.coordinator import Coordinator
-from countless.core.estimator import Case, Scheme
-from countless.core.messages import Address, Report
+from countless.core.estimator import RoundContext, Scheme
+from countless.core.messages import Report, SiteId
 from countless.planning.cache import PlanBook
 from countless.planning.oblivious import ObliviousPlan
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.auto import Auto
 from countless.schemes.dithered import Dithered
 from countless.schemes.sampled import Sampled
@@ -17,14 +17,14 @@ ALPHA = 0.2
 
 
 def coordinator(scheme: Scheme, sites: int) -> Coordinator:
-    fleet = [Address(name) for name in range(sites)]
-    return Coordinator("hits", scheme, SeededDice(1), alpha=ALPHA, delta=0.05, fleet=fleet)
+    fleet = [SiteId(name) for name in range(sites)]
+    return Coordinator("hits", scheme, SeededRandom(1), alpha=ALPHA, delta=0.05, fleet=fleet)
 
 
 def feed(tracked: Coordinator, count: int) -> None:
     """One site of the fleet reports every event; what comes back is left lying."""
     for number in range(1, count + 1):
-        tracked.receive(Address(0), Report("hits", 0, number, number))
+        tracked.receive(SiteId(0), Report("hits", 0, number, number))
         if tracked.round:
             return
 
@@ -55,9 +55,9 @@ def test_a_tracker_plans_ahead_of_a_round_that_nobody_was_told_of() -> None:
     prepared: list[int] = []
 
     class Watched(Sampled):
-        def prepare(self, case: Case) -> None:
-            prepared.append(case.round)
-            super().prepare(case)
+        def prepare(self, context: RoundContext) -> None:
+            prepared.append(context.round)
+            super().prepare(context)
 
     tracker = Tracker(sites=3, alpha=0.1937, scheme=Watched(patient=False), seed=1)  # an alpha nobody else plans for
     tracker.site(0).add()

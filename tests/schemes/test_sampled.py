@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, DownMessage, Report, Snapshot, StartRound, UpMessage
-from countless.core.triggers import Sampled
+from countless.core.messages import DownMessage, Report, SiteId, Snapshot, StartRound, UpMessage
+from countless.core.triggers import BernoulliSampling
 from countless.planning.sampled import plan_sampled
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.sampled import Sampled as SampledScheme
 from support.schemes import Plain
 from support.worlds import COUNTER
@@ -36,11 +36,11 @@ class TapeSite:
         return (Report(COUNTER, self.round, self.count, self.crossings),)
 
     def receive(self, message: DownMessage, head: bool) -> tuple[UpMessage, ...]:
-        self.round, self.crossings, self.sampled = message.round, 0, isinstance(message.pace, Sampled)
+        self.round, self.crossings, self.sampled = message.round, 0, isinstance(message.trigger, BernoulliSampling)
         if isinstance(message, StartRound):
             return (Snapshot(COUNTER, self.round, self.count),)
         # A site that spoke before it was told of the round: the coin of that one event is looked at now.
-        if message.since < self.count and head:
+        if message.from_count < self.count and head:
             self.crossings = 1
             return (Report(COUNTER, self.round, self.count, 1),)
         return ()
@@ -49,13 +49,13 @@ class TapeSite:
 def answers(scheme: Scheme, sites: list[int], tape: list[bool]) -> list[float]:
     """The published answers when event t happens at sites[t]."""
     coordinator = Coordinator(
-        COUNTER, scheme, SeededDice(1), alpha=0.2, delta=0.1, fleet=[Address(name) for name in range(6)]
+        COUNTER, scheme, SeededRandom(1), alpha=0.2, delta=0.1, fleet=[SiteId(name) for name in range(6)]
     )
-    world = {Address(name): TapeSite() for name in range(6)}
+    world = {SiteId(name): TapeSite() for name in range(6)}
     published = []
     for name, head in zip(sites, tape, strict=True):
-        address = Address(name)
-        queue: list[tuple[Address, UpMessage]] = [(address, message) for message in world[address].event(head)]
+        site_id = SiteId(name)
+        queue: list[tuple[SiteId, UpMessage]] = [(site_id, message) for message in world[site_id].event(head)]
         while queue:
             speaker, message = queue.pop(0)
             for to, down in coordinator.receive(speaker, message):
@@ -70,8 +70,8 @@ assignments = st.lists(st.integers(0, 5), min_size=150, max_size=150)
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), assignments, assignments)
 def test_the_assignment_of_events_to_sites_changes_nothing(seed: int, left: list[int], right: list[int]) -> None:
-    dice = SeededDice(seed)
-    tape = [dice.below(STEP) == 0 for _ in range(150)]
+    rng = SeededRandom(seed)
+    tape = [rng.randbelow(STEP) == 0 for _ in range(150)]
     scheme = Plain("sampled", start=20, step=STEP, reports=7)
     assert answers(scheme, left, tape) == answers(scheme, right, tape)
 
@@ -80,9 +80,9 @@ def test_the_same_for_a_round_of_the_scheme_itself() -> None:
     """With a real plan; the first round starts from an exact total, so the step is the same for all assignments."""
     plan = plan_sampled(6, 0.2, 0.01, least_step=2)
     start = next(total for total in range(1, 10**6) if plan.step(total) >= 2)
-    dice, events = SeededDice(3), start + plan.reports
-    tape = [dice.below(2) == 0 for _ in range(events)]
-    spread = [dice.below(6) for _ in range(events)]
+    rng, events = SeededRandom(3), start + plan.reports
+    tape = [rng.randbelow(2) == 0 for _ in range(events)]
+    spread = [rng.randbelow(6) for _ in range(events)]
     runs = [
         answers(SampledScheme(plan), sites, tape)
         for sites in ([0] * events, spread, [number % 6 for number in range(events)])
@@ -99,10 +99,10 @@ def test_gaps_drawn_by_each_site_have_the_law_of_the_tape(sites: int) -> None:
     for run in range(size):
         heads = 0
         for site in range(sites):
-            dice = SeededDice(17).split(run, site)
-            cue, mine = Sampled(step).first(0, dice), events // sites
+            rng = SeededRandom(17).spawn(run, site)
+            cue, mine = BernoulliSampling(step).start(0, rng), events // sites
             if mine >= cue[0]:
-                heads += Sampled(step).after(mine, cue, dice)[2]
+                heads += BernoulliSampling(step).advance(mine, cue, rng)[2]
         seen[min(heads, 7)] += 1
     law = [1.0]  # the binomial law, one coin after the other
     for _ in range(events):

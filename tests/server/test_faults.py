@@ -7,7 +7,7 @@ from threading import Event, Thread
 import pytest
 
 import countless
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from support.service import Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
@@ -211,7 +211,7 @@ def test_forks_in_the_middle_of_counting(server: Server, tmp_path: Path, state_d
 
 def test_the_coordinator_is_killed_again_and_again_while_everybody_counts(server: Server) -> None:
     """The dice choose the moment: after so many answers to a reader who asks without pause."""
-    dice, done, counted = SeededDice(6), Event(), [0, 0, 0]
+    rng, done, counted = SeededRandom(6), Event(), [0, 0, 0]
     clients = [countless.connect(server.url, site=f"site-{number}") for number in range(3)]
 
     def count(number: int) -> None:
@@ -226,7 +226,7 @@ def test_the_coordinator_is_killed_again_and_again_while_everybody_counts(server
     until(lambda: server.answer("hits"), "the first answer")
     watcher = Watcher(server, "hits")
     for _ in range(8):
-        for _ in range(dice.below(40)):
+        for _ in range(rng.randbelow(40)):
             until(lambda: server.answer("hits"), "an answer")
         server.kill()
         server.start()

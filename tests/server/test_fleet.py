@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from countless.core.messages import Address, Repace, StartRound, UpMessage
+from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage
 from countless.core.site import Site
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.server.sessions.session_table import Life
 from countless.wire.frames import Join
 from support.service import FakeLine, bench
@@ -30,7 +30,7 @@ class Fleet:
         answers: list[tuple[Life, FakeLine, tuple[UpMessage, ...]]] = []
         for site, life, line in self.sites:
             got, line.got = line.got, []
-            words = [site.receive(item) for item in got if isinstance(item, StartRound | Repace)]
+            words = [site.receive(item) for item in got if isinstance(item, StartRound | SetTrigger)]
             answers += [(life, line, messages) for messages in words if messages]
         return answers
 
@@ -49,9 +49,9 @@ def test_a_large_fleet_comes_to_run_a_randomised_scheme_and_stays_within_its_bou
 
             for number in range(SITES):
                 life, line = await table.connect(f"site-{number}")
-                site = Site("hits", Address(f"site-{number}", 1), SeededDice(number))
+                site = Site("hits", SiteId(f"site-{number}", 1), SeededRandom(number))
                 site.add(1)
-                host.hear(life, line, [Join(*site.exactly()), *site.resume()], 10)
+                host.hear(life, line, [Join(*site.snapshot()), *site.resend()], 10)
                 fleet.sites.append((site, life, line))
             await settle()
             host.tick()

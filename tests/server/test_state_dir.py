@@ -14,7 +14,7 @@ from shutil import copyfile
 import pytest
 
 import countless
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from support.service import PATIENCE, Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
@@ -127,12 +127,12 @@ def test_killed_at_any_instant_under_load_with_the_coordinator_there_and_away(
     server: Server, tmp_path: Path, born: Callable[..., Life]
 ) -> None:
     """The dice choose when. Each life but the first also delivers what the one before left, and may die doing so."""
-    dice, directory, lives = SeededDice(2), tmp_path / "state", list[Life]()
+    rng, directory, lives = SeededRandom(2), tmp_path / "state", list[Life]()
     watcher: Watcher | None = None
     for number in range(6):
         life = born(f"life-{number}")
         lives.append(life)
-        life.count_on(1 + dice.below(3_000))
+        life.count_on(1 + rng.randbelow(3_000))
         if number % 2:  # both sides die: first one, then the other
             server.kill()
             life.count_on(500)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countless.core.messages import Report
-from countless.core.threshold import Mark
+from countless.core.threshold import Threshold
 from countless.errors import InvalidParameter
 from countless.server.http.routes import _events, _whole
 from countless.server.storage.sqlite_store import Config
@@ -32,7 +32,7 @@ def test_possibly_comes_before_certainly_and_each_once() -> None:
             counter = table.host.create("hits", Config(alpha=0.1, scheme="exact"))
             life, line = await table.connect("a")
             await table.say(life, line, Join("hits", 0, 800))
-            events = _events(table.host, counter, Mark(1000))
+            events = _events(table.host, counter, Threshold(1000))
             heard = [await next_event(events)]
             for number, total in enumerate((1000, 1050, 1200, 1300), start=1):
                 await table.say(life, line, Report("hits", 0, total, number))

@@ -1,19 +1,21 @@
 """Coordinators in states that many tests start from: sites a, b, c, and every message by hand."""
 
 from countless.core.answer import State
-from countless.core.coordinator import Coordinator, Memory
-from countless.core.messages import Address, Repace
-from countless.randomness import SeededDice
+from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.messages import SetTrigger, SiteId
+from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
 from support.schemes import Plain
 from support.worlds import COUNTER, asked, down, report
 
-A, B, C, D = (Address(name) for name in "abcd")
+A, B, C, D = (SiteId(name) for name in "abcd")
 
 
-def coordinator(scheme: Plain | Exact | Deterministic, *fleet: Address, memory: Memory | None = None) -> Coordinator:
-    return Coordinator(COUNTER, scheme, SeededDice(1), alpha=0.1, delta=0.1, fleet=fleet, memory=memory)
+def coordinator(
+    scheme: Plain | Exact | Deterministic, *fleet: SiteId, saved_state: PersistentState | None = None
+) -> Coordinator:
+    return Coordinator(COUNTER, scheme, SeededRandom(1), alpha=0.1, delta=0.1, fleet=fleet, saved_state=saved_state)
 
 
 def in_round_one(kind: str = "blocks", **numbers: int) -> Coordinator:
@@ -22,9 +24,9 @@ def in_round_one(kind: str = "blocks", **numbers: int) -> Coordinator:
     made.receive(A, report(50, 50))
     made.receive(B, report(30, 30))
     assert made.receive(C, report(20, 20)) == []  # all counts are known to the last event: nobody is asked
-    for address in (A, B, C):
-        count = made._ledger[address].known
-        assert down(made.receive(address, report(count + 1, 51)), Repace) == [address.site]
+    for site_id in (A, B, C):
+        count = made._ledger[site_id].reported
+        assert down(made.receive(site_id, report(count + 1, 51)), SetTrigger) == [site_id.site]
     assert (made.round, made.known_total) == (1, 100)
     return made
 
@@ -42,7 +44,19 @@ def in_round_two(kind: str = "blocks", reports: int = 2) -> Coordinator:
 def facts(made: Coordinator) -> tuple[object, ...]:
     """Everything about a coordinator that an input could change."""
     entries = tuple(
-        (e.address, e.known, e.base, e.crossings, e.slot, e.asked, e.assumed, e.told, e.repaced, e.silent, e.present)
+        (
+            e.site_id,
+            e.reported,
+            e.round_start,
+            e.crossings,
+            e.slot,
+            e.asked,
+            e.assumed,
+            e.told,
+            e.trigger_changed,
+            e.silent,
+            e.present,
+        )
         for e in made._ledger
     )
-    return (made.round, made.published, made.answer, made.memory, entries, made._publisher.estimate, made._joined)
+    return (made.round, made.published, made.answer, made.saved_state, entries, made._estimator.estimate, made._joined)

@@ -7,10 +7,10 @@ from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import Cells
 from countless.client.durable.state import KeptMeter
 from countless.client.local_counter import Meter
-from countless.core.messages import Address, UpMessage
+from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Pace
-from support.dice import NO_DICE
+from countless.core.triggers import Trigger
+from support.rng import NO_DICE
 
 HITS = "hits"
 
@@ -26,15 +26,15 @@ def unheard(site: Site) -> Meter:
 class Heard:
     """A meter and what it has said."""
 
-    def __init__(self, kind: str, pace: Pace | None = None) -> None:
+    def __init__(self, kind: str, trigger: Trigger | None = None) -> None:
         self.said: list[UpMessage] = []
-        self.site = Site(HITS, Address("s"), NO_DICE, pace=pace)
+        self.site = Site(HITS, SiteId("s"), NO_DICE, trigger=trigger)
         self.lock = RLock()
         self.file: Cells | None = None
         if kind == "plain":
             self.meter = Meter(self.site, self.lock, self._deliver)
         else:
-            self.file = CountFile.in_memory(self.site.address).record(HITS)
+            self.file = CountFile.in_memory(self.site.site_id).record(HITS)
             self.meter = KeptMeter(self.site, self.lock, self._deliver, self.file)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:

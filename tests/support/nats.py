@@ -134,7 +134,7 @@ class Reading:
         assert self.seen == sorted(self.seen)
 
 
-class Counting:
+class ExactSum:
     """A client that counts without pause, in a thread of its own, on several counters."""
 
     def __init__(self, url: str, site: str, counters: Sequence[str]) -> None:

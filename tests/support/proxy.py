@@ -11,7 +11,7 @@ from threading import Event, Thread
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 _BINARY = 2
 
@@ -38,7 +38,7 @@ class Proxy:
         self.weather = CALM
         self.happened: Counter[str] = Counter()
         self._target = urlsplit(target)
-        self._dice = SeededDice(seed)
+        self._rng = SeededRandom(seed)
         self._number = 0
         self._loop = asyncio.new_event_loop()
         self._open: set[asyncio.StreamWriter] = set()
@@ -94,31 +94,31 @@ class Proxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._number += 1
-        dice = self._dice.split(self._number)
+        rng = self._rng.spawn(self._number)
         self._open.add(writer)
         try:
             if not self.weather.parted:
-                await self._relay(reader, writer, dice)
+                await self._relay(reader, writer, rng)
         except (OSError, EOFError):  # whoever it was has gone, as the weather wanted or because a process died
             pass
         finally:
             self._open.discard(writer)
             writer.transport.abort()
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dice: SeededDice) -> None:
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rng: SeededRandom) -> None:
         there, back = await asyncio.open_connection(self._target.hostname, self._target.port)
         self._open.add(back)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, back, dice.split("up")))
-                both.create_task(self._pump(there, writer, dice.split("down")))
+                both.create_task(self._pump(reader, back, rng.spawn("up")))
+                both.create_task(self._pump(there, writer, rng.spawn("down")))
         except* (OSError, EOFError):
             pass
         finally:
             self._open.discard(back)
             back.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dice: SeededDice) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rng: SeededRandom) -> None:
         """The handshake as it is, then frame by frame."""
         writer.write(await reader.readuntil(b"\r\n\r\n"))
         first = True
@@ -126,21 +126,21 @@ class Proxy:
             frame = await _frame(reader)
             await self._calm.wait()
             weather = self.weather
-            await asyncio.sleep(weather.delay * dice.fraction())
-            if self._chance("drop", weather.drop, dice):
+            await asyncio.sleep(weather.delay * rng.random())
+            if self._chance("drop", weather.drop, rng):
                 raise ConnectionAbortedError
-            if self._chance("cut", weather.cut, dice):
+            if self._chance("cut", weather.cut, rng):
                 writer.write(frame[: len(frame) // 2])
                 await writer.drain()
                 raise ConnectionAbortedError
             writer.write(frame)
-            if not first and frame[0] & 15 == _BINARY and self._chance("duplicate", weather.duplicate, dice):
+            if not first and frame[0] & 15 == _BINARY and self._chance("duplicate", weather.duplicate, rng):
                 writer.write(frame)
             await writer.drain()
             first = False
 
-    def _chance(self, what: str, probability: float, dice: SeededDice) -> bool:
-        happens = dice.fraction() < probability
+    def _chance(self, what: str, probability: float, rng: SeededRandom) -> bool:
+        happens = rng.random() < probability
         self.happened[what] += happens
         return happens
 

@@ -17,11 +17,11 @@ answer, sites         what can be read
 
 from collections.abc import Callable
 
-from countless.core.coordinator import Coordinator, Memory, Outbox
+from countless.core.coordinator import Coordinator, Outbox, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, Message, Report, Snapshot, StartRound, UpMessage
+from countless.core.messages import Message, Report, SiteId, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
 from support.schemes import Plain, PlainDithered
@@ -30,20 +30,20 @@ from support.worlds import COUNTER
 ALPHA = 0.1
 
 
-def name_of(address: Address) -> str:
-    return str(address.site) + "'" * address.incarnation
+def name_of(site_id: SiteId) -> str:
+    return str(site_id.site) + "'" * site_id.incarnation
 
 
-def show(address: Address, message: Message) -> str:
-    name = name_of(address)
+def show(site_id: SiteId, message: Message) -> str:
+    name = name_of(site_id)
     if isinstance(message, Report):
         facts = f"{name} -> Report: {message.count}, {message.crossings} crossings"
     elif isinstance(message, Snapshot):
         facts = f"{name} -> Snapshot: {message.count}"
     elif isinstance(message, StartRound):
-        facts = f"-> {name} StartRound: {message.pace}"
+        facts = f"-> {name} StartRound: {message.trigger}"
     else:
-        facts = f"-> {name} Repace: {message.pace} since {message.since}"
+        facts = f"-> {name} SetTrigger: {message.trigger} since {message.from_count}"
     return f"{facts} (round {message.round})"
 
 
@@ -52,7 +52,7 @@ class Scenario:
 
     def __init__(self) -> None:
         self.out: list[str] = []
-        self.wire: list[tuple[Address, Message]] = []
+        self.wire: list[tuple[SiteId, Message]] = []
         self.sites: dict[str, Site] = {}
         self.lives: dict[str, int] = {}
         self.gone = 0
@@ -71,9 +71,9 @@ class Scenario:
     def do_new(self, scheme: str, *words: str) -> None:
         given = dict(word.split("=") for word in words)
         names = given.pop("sites").split(",")
-        self.dice = SeededDice(int(given.pop("seed", "1")))
+        self.rng = SeededRandom(int(given.pop("seed", "1")))
         self.scheme = self._scheme(scheme, {key: int(value) for key, value in given.items()})
-        self.coordinator = self._coordinator(fleet=[Address(name) for name in names])
+        self.coordinator = self._coordinator(fleet=[SiteId(name) for name in names])
         for name in names:
             self.sites[name] = self._site(name, configured=True)
         self.do_sites()
@@ -89,9 +89,9 @@ class Scenario:
 
     def do_deliver(self, *numbers: str) -> None:
         if numbers:
-            for address, message in [self.wire[int(number)] for number in numbers]:
-                self.wire.remove((address, message))
-                self._deliver(address, message)
+            for site_id, message in [self.wire[int(number)] for number in numbers]:
+                self.wire.remove((site_id, message))
+                self._deliver(site_id, message)
         while not numbers and self.wire:
             self._deliver(*self.wire.pop(0))
         self.do_answer()
@@ -108,31 +108,31 @@ class Scenario:
 
     def do_join(self, name: str) -> None:
         site = self.sites[name] = self._site(name)
-        self.out.append(f"{name_of(site.address)} joins with {site.count}")
-        self._down(self.coordinator.join(site.address, site.exactly()))
+        self.out.append(f"{name_of(site.site_id)} joins with {site.count}")
+        self._down(self.coordinator.join(site.site_id, site.snapshot()))
 
     def do_leave(self, name: str) -> None:
         site = self.sites.pop(name)
-        self.lives[name] = site.address.incarnation + 1
+        self.lives[name] = site.site_id.incarnation + 1
         self.gone += site.count
-        self.out.append(f"{name_of(site.address)} leaves with {site.count}")
-        self._down(self.coordinator.leave(site.address, site.exactly()))
+        self.out.append(f"{name_of(site.site_id)} leaves with {site.count}")
+        self._down(self.coordinator.leave(site.site_id, site.snapshot()))
 
     def do_silence(self, name: str) -> None:
-        self._down(self.coordinator.silence(self.sites[name].address))
+        self._down(self.coordinator.mark_unreachable(self.sites[name].site_id))
         self.do_answer()
 
     def do_reconnect(self, name: str) -> None:
         site = self.sites[name]
         self.out.append(f"{name} is back with {site.count}")
-        self._down(self.coordinator.join(site.address, site.exactly()))
-        self._up(site, site.resume())
+        self._down(self.coordinator.join(site.site_id, site.snapshot()))
+        self._up(site, site.resend())
 
     def do_restart(self) -> None:
-        memory = self.coordinator.memory
-        self.out.append(f"saved: {memory}")
-        self.coordinator = self._coordinator(memory=memory)
-        self._down(self.coordinator.wake())
+        saved_state = self.coordinator.saved_state
+        self.out.append(f"saved: {saved_state}")
+        self.coordinator = self._coordinator(saved_state=saved_state)
+        self._down(self.coordinator.recover())
         self.do_answer()
 
     def do_answer(self) -> None:
@@ -149,25 +149,29 @@ class Scenario:
             return Exact() if name == "exact" else Deterministic()
         return PlainDithered(**numbers) if name == "dithered" else Plain(name, **numbers)
 
-    def _coordinator(self, fleet: list[Address] | None = None, memory: Memory | None = None) -> Coordinator:
-        dice = self.dice.split("coordinator")
-        return Coordinator(COUNTER, self.scheme, dice, alpha=ALPHA, delta=0.1, fleet=fleet or (), memory=memory)
+    def _coordinator(
+        self, fleet: list[SiteId] | None = None, saved_state: PersistentState | None = None
+    ) -> Coordinator:
+        rng = self.rng.spawn("coordinator")
+        return Coordinator(
+            COUNTER, self.scheme, rng, alpha=ALPHA, delta=0.1, fleet=fleet or (), saved_state=saved_state
+        )
 
     def _site(self, name: str, configured: bool = False) -> Site:
-        address = Address(name, self.lives.get(name, 0))
-        pace = self.coordinator.pace_of(address) if configured else None
-        return Site(COUNTER, address, self.dice.split("site", *address), pace=pace)
+        site_id = SiteId(name, self.lives.get(name, 0))
+        trigger = self.coordinator.trigger_of(site_id) if configured else None
+        return Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
 
-    def _deliver(self, address: Address, message: Message) -> None:
-        self.out.append(show(address, message))
+    def _deliver(self, site_id: SiteId, message: Message) -> None:
+        self.out.append(show(site_id, message))
         if isinstance(message, UpMessage):
-            self._down(self.coordinator.receive(address, message))
+            self._down(self.coordinator.receive(site_id, message))
         else:
-            site = self.sites[str(address.site)]
+            site = self.sites[str(site_id.site)]
             self._up(site, site.receive(message))
 
     def _up(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.wire += [(site.address, message) for message in messages]
+        self.wire += [(site.site_id, message) for message in messages]
 
     def _down(self, outbox: Outbox) -> None:
         self.wire += outbox

@@ -1,9 +1,9 @@
 """Schemes without any calibration, whose numbers a test chooses, so that a person can follow every message."""
 
-from countless.core.estimator import Case, Consequence, Counting, Opening, Publisher, Scheme, Stay
+from countless.core.estimator import Effect, Estimator, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Blocks, Sampled
+from countless.core.random_source import RandomSource
+from countless.core.triggers import BernoulliSampling, OncePerBlock
 from countless.errors import PlanError
 from countless.schemes.crossing_estimator import Crossings
 from countless.schemes.dithered import Phases
@@ -15,10 +15,10 @@ from support.plans import dithered_plan
 class Redrawn(LatticePoints):
     """Gives a site another lattice after every report."""
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
-        super().hear(entry, before, crossings)
-        self._lattices.place(entry.slot, entry.known + 2)
-        return Consequence(repace=self._lattices[entry.slot])
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
+        super().on_report(entry, before, crossings)
+        self._lattices.place(entry.slot, entry.reported + 2)
+        return Effect(repace=self._lattices[entry.slot])
 
 
 class Plain(Scheme):
@@ -34,21 +34,21 @@ class Plain(Scheme):
         self.kind, self.start, self.step, self.reports, self.slots = kind, start, step, reports, slots
         self.most_sites: int | None = None
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
-        if self.most_sites is not None and len(case.counts) > self.most_sites:
-            raise PlanError(f"no plan for {len(case.counts)} sites")
-        if case.total < self.start:
-            return Opening(self.name, Counting(self.start))
-        slots = None if self.slots is None else max(self.slots, case.sites)
-        return Opening(self.name, self._publisher(case, dice), slots, asks=self.asks)
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        if self.most_sites is not None and len(context.counts) > self.most_sites:
+            raise PlanError(f"no plan for {len(context.counts)} sites")
+        if context.total < self.start:
+            return RoundSetup(self.name, ExactSum(self.start))
+        slots = None if self.slots is None else max(self.slots, context.sites)
+        return RoundSetup(self.name, self._estimator(context, rng), slots, asks=self.asks)
 
-    def _publisher(self, case: Case, dice: Dice) -> Publisher:
+    def _estimator(self, context: RoundContext, rng: RandomSource) -> Estimator:
         if self.kind == "blocks":
-            return Crossings(Blocks(self.step), self.reports)
+            return Crossings(OncePerBlock(self.step), self.reports)
         if self.kind == "sampled":
-            return Crossings(Sampled(self.step), self.reports)
+            return Crossings(BernoulliSampling(self.step), self.reports)
         kind = Redrawn if self.kind == "redrawn" else LatticePoints
-        return kind(Lattices(self.step, max(self.slots or 0, case.sites) + 10, dice), self.reports)
+        return kind(Lattices(self.step, max(self.slots or 0, context.sites) + 10, rng), self.reports)
 
 
 class PlainDithered(Scheme):
@@ -61,8 +61,8 @@ class PlainDithered(Scheme):
     def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
         self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
-        if case.total < self.start:
-            return Opening(self.name, Counting(self.start))
-        plan = dithered_plan(case.sites + self.reserve, self.phases)
-        return Opening(self.name, Phases(plan, self.step, dice), plan.sites, plan, self.asks)
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        if context.total < self.start:
+            return RoundSetup(self.name, ExactSum(self.start))
+        plan = dithered_plan(context.sites + self.reserve, self.phases)
+        return RoundSetup(self.name, Phases(plan, self.step, rng), plan.sites, plan, self.asks)

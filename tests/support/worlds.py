@@ -2,93 +2,95 @@
 
 from collections import deque
 
-from countless.core.coordinator import Coordinator, Memory, Outbox
+from countless.core.coordinator import Coordinator, Outbox, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, DownMessage, Message, Report, SiteName, Snapshot, StartRound, UpMessage
+from countless.core.messages import DownMessage, Message, Report, SiteId, SiteName, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 COUNTER = "hits"
 
-Line = tuple[str, Address, Message]
+Line = tuple[str, SiteId, Message]
 
 
 class World:
     """Sites 0 .. sites-1 and a coordinator. Every message is delivered at once, in order, and written down."""
 
     def __init__(self, scheme: Scheme, sites: int, *, alpha: float = 0.1, delta: float = 1e-9, seed: int = 1) -> None:
-        self.dice = SeededDice(seed)
+        self.rng = SeededRandom(seed)
         self.transcript: list[Line] = []
-        self.sites: dict[Address, Site] = {}
+        self.sites: dict[SiteId, Site] = {}
         self.scheme, self.alpha, self.delta = scheme, alpha, delta
-        fleet = [Address(name) for name in range(sites)]
+        fleet = [SiteId(name) for name in range(sites)]
         self.coordinator = self._coordinator(fleet=fleet)
-        for address in fleet:
-            self._enter(address)
+        for site_id in fleet:
+            self._enter(site_id)
         self.gone = 0
 
-    def _coordinator(self, fleet: list[Address] | None = None, memory: Memory | None = None) -> Coordinator:
+    def _coordinator(
+        self, fleet: list[SiteId] | None = None, saved_state: PersistentState | None = None
+    ) -> Coordinator:
         return Coordinator(
             COUNTER,
             self.scheme,
-            self.dice.split("coordinator"),
+            self.rng.spawn("coordinator"),
             alpha=self.alpha,
             delta=self.delta,
             fleet=fleet or (),
-            memory=memory,
+            saved_state=saved_state,
         )
 
-    def _enter(self, address: Address) -> None:
-        pace = self.coordinator.pace_of(address)
-        self.sites[address] = Site(COUNTER, address, self.dice.split("site", *address), pace=pace)
+    def _enter(self, site_id: SiteId) -> None:
+        trigger = self.coordinator.trigger_of(site_id)
+        self.sites[site_id] = Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
 
     @property
     def total(self) -> int:
         return self.gone + sum(site.count for site in self.sites.values())
 
     def add(self, name: SiteName, n: int = 1, *, life: int = 0) -> None:
-        address = Address(name, life)
-        self.up(address, self.sites[address].add(n))
+        site_id = SiteId(name, life)
+        self.up(site_id, self.sites[site_id].add(n))
 
     def join(self, name: SiteName, count: int = 0, *, life: int = 0) -> Site:
-        address = Address(name, life)
-        site = Site(COUNTER, address, self.dice.split("site", *address), count=count)
-        self.sites[address] = site
-        hello = site.exactly()
-        self.transcript.append(("join", address, hello))
-        self.settle(self.coordinator.join(address, hello))
+        site_id = SiteId(name, life)
+        site = Site(COUNTER, site_id, self.rng.spawn("site", *site_id), count=count)
+        self.sites[site_id] = site
+        hello = site.snapshot()
+        self.transcript.append(("join", site_id, hello))
+        self.settle(self.coordinator.join(site_id, hello))
         return site
 
     def leave(self, name: SiteName, *, life: int = 0) -> None:
-        address = Address(name, life)
-        farewell = self.sites.pop(address).exactly()
+        site_id = SiteId(name, life)
+        farewell = self.sites.pop(site_id).snapshot()
         self.gone += farewell.count
-        self.transcript.append(("leave", address, farewell))
-        self.settle(self.coordinator.leave(address, farewell))
+        self.transcript.append(("leave", site_id, farewell))
+        self.settle(self.coordinator.leave(site_id, farewell))
 
     def restart(self) -> None:
         """The coordinator dies and another one goes on from what it saved."""
-        self.coordinator = self._coordinator(memory=self.coordinator.memory)
-        self.settle(self.coordinator.wake())
+        self.coordinator = self._coordinator(saved_state=self.coordinator.saved_state)
+        self.settle(self.coordinator.recover())
 
-    def up(self, address: Address, messages: tuple[UpMessage, ...]) -> None:
+    def up(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:
         for message in messages:
-            self.transcript.append(("up", address, message))
-            self.settle(self.coordinator.receive(address, message))
+            self.transcript.append(("up", site_id, message))
+            self.settle(self.coordinator.receive(site_id, message))
 
     def settle(self, outbox: Outbox) -> None:
         queue = deque(outbox)
         while queue:
-            address, message = queue.popleft()
-            self.transcript.append(("down", address, message))
-            for reply in self.sites[address].receive(message):
-                self.transcript.append(("up", address, reply))
-                queue += self.coordinator.receive(address, reply)
+            site_id, message = queue.popleft()
+            self.transcript.append(("down", site_id, message))
+            for reply in self.sites[site_id].receive(message):
+                self.transcript.append(("up", site_id, reply))
+                queue += self.coordinator.receive(site_id, reply)
 
 
 def down(outbox: Outbox, kind: type[DownMessage]) -> list[SiteName]:
     """The names of the sites that are sent a message of this kind."""
-    return [address.site for address, message in outbox if isinstance(message, kind)]
+    return [site_id.site for site_id, message in outbox if isinstance(message, kind)]
 
 
 def asked(outbox: Outbox) -> list[SiteName]:

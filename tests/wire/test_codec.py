@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.messages import Message, Repace, Report, Snapshot, StartRound, UpMessage
-from countless.core.triggers import Blocks, Every, Growth, Lattice, Pace, Sampled
+from countless.core.messages import Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
+from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import ProtocolError
 from countless.wire.codec import decode, encode, size
 
@@ -14,30 +14,30 @@ pack = msgspec.msgpack.encode
 
 naturals = st.integers(0, 2**70) | st.integers(0, 2**400) | st.sampled_from([2**63 - 1, 2**63, 2**64 - 1, 2**64])
 steps = naturals.map(lambda n: n + 1)
-paces: st.SearchStrategy[Pace] = st.one_of(
-    steps.map(Every),
-    st.floats(0, 1, exclude_min=True, exclude_max=True).map(Growth),
-    steps.map(Sampled),
-    steps.map(Blocks),
-    steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: Lattice(step, offset))),
+triggers: st.SearchStrategy[Trigger] = st.one_of(
+    steps.map(EveryNth),
+    st.floats(0, 1, exclude_min=True, exclude_max=True).map(GeometricGrowth),
+    steps.map(BernoulliSampling),
+    steps.map(OncePerBlock),
+    steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: OffsetMultiple(step, offset))),
 )
 counters = st.text(st.characters(exclude_categories=["Cs"]))
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Report, counters, naturals, naturals, naturals),
     st.builds(Snapshot, counters, naturals, naturals),
-    st.builds(StartRound, counters, naturals, paces),
-    st.builds(Repace, counters, naturals, paces, naturals),
+    st.builds(StartRound, counters, naturals, triggers),
+    st.builds(SetTrigger, counters, naturals, triggers, naturals),
 )
 
 # A page of documentation for sites in other languages: these bytes are the protocol.
 VECTORS: list[tuple[Message, str]] = [
     (Report("hits", 3, 1000, 2), "95 00 a4 68 69 74 73 03 cd 03 e8 02"),
     (Snapshot("hits", 3, 5), "94 01 a4 68 69 74 73 03 05"),
-    (StartRound("hits", 4, Every(1)), "94 02 a4 68 69 74 73 04 92 00 01"),
-    (StartRound("hits", 4, Growth(0.25)), "94 02 a4 68 69 74 73 04 92 01 cb 3f d0 00 00 00 00 00 00"),
-    (StartRound("hits", 4, Sampled(7)), "94 02 a4 68 69 74 73 04 92 02 07"),
-    (StartRound("hits", 4, Blocks(300)), "94 02 a4 68 69 74 73 04 92 03 cd 01 2c"),
-    (Repace("hits", 4, Lattice(7, 3), 99), "95 03 a4 68 69 74 73 04 93 04 07 03 63"),
+    (StartRound("hits", 4, EveryNth(1)), "94 02 a4 68 69 74 73 04 92 00 01"),
+    (StartRound("hits", 4, GeometricGrowth(0.25)), "94 02 a4 68 69 74 73 04 92 01 cb 3f d0 00 00 00 00 00 00"),
+    (StartRound("hits", 4, BernoulliSampling(7)), "94 02 a4 68 69 74 73 04 92 02 07"),
+    (StartRound("hits", 4, OncePerBlock(300)), "94 02 a4 68 69 74 73 04 92 03 cd 01 2c"),
+    (SetTrigger("hits", 4, OffsetMultiple(7, 3), 99), "95 03 a4 68 69 74 73 04 93 04 07 03 63"),
     (Snapshot("é", 0, 2**64 - 1), "94 01 a2 c3 a9 00 cf ff ff ff ff ff ff ff ff"),
     (Snapshot("é", 0, 2**64), "94 01 a2 c3 a9 00 c4 09 00 00 00 00 00 00 00 00 01"),
     (Report("", 0, 2**64, 1), "95 00 a0 00 c4 09 00 00 00 00 00 00 00 00 01 01"),
@@ -153,6 +153,6 @@ def test_well_formed_nonsense_is_a_message_or_a_protocol_error(fields: list[obje
 
 @given(st.integers(0, 3), counters, st.integers(0, 9), st.integers(0, 5), st.lists(plain, max_size=3))
 def test_nonsense_paces_are_a_pace_or_a_protocol_error(
-    kind: int, counter: str, number: int, pace: int, numbers: list[object]
+    kind: int, counter: str, number: int, trigger: int, numbers: list[object]
 ) -> None:
-    decodes_or_refuses(pack([kind, counter, number, [pace, *numbers], 7][: 4 if kind == 2 else 5]))
+    decodes_or_refuses(pack([kind, counter, number, [trigger, *numbers], 7][: 4 if kind == 2 else 5]))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.messages import Repace, Report, Snapshot
-from countless.core.triggers import Every, Lattice
+from countless.core.messages import Report, SetTrigger, Snapshot
+from countless.core.triggers import EveryNth, OffsetMultiple
 from countless.errors import ProtocolError
 from countless.wire.frames import (
     MOST_BYTES,
@@ -42,7 +42,7 @@ ups: st.SearchStrategy[UpItem] = st.one_of(
     st.builds(Sync, numbers),
 )
 downs: st.SearchStrategy[DownItem] = st.one_of(
-    st.builds(Repace, names, numbers, st.just(Lattice(7, 3)), numbers),
+    st.builds(SetTrigger, names, numbers, st.just(OffsetMultiple(7, 3)), numbers),
     st.builds(Welcome, numbers, numbers),
     st.builds(Buried, st.lists(st.tuples(names, numbers), max_size=4).map(tuple)),
     st.builds(Left, names),
@@ -63,7 +63,7 @@ VECTORS: list[tuple[list[Item], str]] = [
     ([Synced(9)], "91 92 0b 09"),
     ([Again("hits", True)], "91 93 0c a4 68 69 74 73 c3"),
     ([Refused("hits", "no")], "91 93 0d a4 68 69 74 73 a2 6e 6f"),
-    ([Repace("hits", 4, Every(1), 99)], "91 95 03 a4 68 69 74 73 04 92 00 01 63"),
+    ([SetTrigger("hits", 4, EveryNth(1), 99)], "91 95 03 a4 68 69 74 73 04 92 00 01 63"),
     ([Join("hits", 0, 2**64)], "91 94 05 a4 68 69 74 73 00 c4 09 00 00 00 00 00 00 00 00 01"),
 ]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.messages import StartRound
-from countless.core.triggers import Every, Growth, Lattice
+from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
 from countless.errors import InvalidParameter, ProtocolError
 from countless.wire import nats_subjects as nats
 from countless.wire.nats_broadcast import pack_for_everybody, pack_for_group, unpack_round
@@ -57,7 +57,7 @@ def test_garbage_is_a_protocol_error(data: bytes) -> None:
 @given(st.integers(2, 1 << 255), st.data())
 def test_each_finds_its_own_offset_in_a_packet_and_nobody_elses(step: int, data: st.DataObject) -> None:
     offsets = {card: data.draw(st.integers(0, step - 1)) for card in CARDS[1:]}
-    starts = {card: StartRound("hits", 5, Lattice(step, offset)) for card, offset in offsets.items()}
+    starts = {card: StartRound("hits", 5, OffsetMultiple(step, offset)) for card, offset in offsets.items()}
     packet = pack_for_group(starts)
     for card, start in starts.items():
         assert unpack_round(packet, card, to_everybody=False) == start
@@ -67,18 +67,18 @@ def test_each_finds_its_own_offset_in_a_packet_and_nobody_elses(step: int, data:
 def test_without_the_key_an_offset_is_any_number() -> None:
     """5 equal offsets of 40 bits: what travels has no two alike, and none is the offset; by chance below 1e-10."""
     step, offset = 1 << 40, 12345
-    packet = pack_for_group({card: StartRound("hits", 5, Lattice(step, offset)) for card in CARDS[1:]})
+    packet = pack_for_group({card: StartRound("hits", 5, OffsetMultiple(step, offset)) for card in CARDS[1:]})
     stranger = [card._replace(key=b"another key of 16") for card in CARDS[1:]]
     seen = {unpack_round(packet, card, to_everybody=False) for card in stranger}
     assert len(seen) == 5
-    assert StartRound("hits", 5, Lattice(step, offset)) not in seen
+    assert StartRound("hits", 5, OffsetMultiple(step, offset)) not in seen
 
 
 def test_a_packet_to_everybody_leaves_out_who_is_not_meant() -> None:
-    start = StartRound("hits", 2, Growth(0.1))
+    start = StartRound("hits", 2, GeometricGrowth(0.1))
     packet = pack_for_everybody(start, [65, 66])
     assert [card.seat for card in CARDS if unpack_round(packet, card, to_everybody=True) == start] == [64, 67, 68, 69]
-    packet = pack_for_group({card: StartRound("hits", 2, Every(1)) for card in CARDS[:2]})
+    packet = pack_for_group({card: StartRound("hits", 2, EveryNth(1)) for card in CARDS[:2]})
     assert [unpack_round(packet, card, False) is not None for card in CARDS[:3]] == [True, True, False]
 
 

@@ -18,7 +18,7 @@ from countless.lab.audit.mechanisms import SUBJECTS
 from countless.lab.audit.run import Effort, audit_mechanism, in_json
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.privacy.thresholds import PhasedShape
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 EXAMPLE = "Example:  countless audit --sites 1000 --alpha 0.01 --mechanism one-level-too-few"
 
@@ -41,7 +41,7 @@ def audit(
     plan = _noisy_plan(sites, alpha, eta, calibration)
     effort = Effort(events, window, transcripts, plays, confidence)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
-    findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededDice(seed), effort)
+    findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededRandom(seed), effort)
     if as_json:
         print(json.dumps({"seed": seed, **in_json(findings)}, indent=2))
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
-from countless.core.threshold import Mark, Verdict
+from countless.core.threshold import Threshold, Verdict
 
 EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
 
@@ -19,11 +19,11 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Print every new answer. With --over, exit 0 when the truth is certainly over the mark."""
-    mark = None if over is None else Mark(over)
+    threshold = None if over is None else Threshold(over)
     said: Verdict | None = None
     for answer in reader(url, token).watch(name):
         print(json.dumps(answer) if as_json else describe(answer), flush=True)
-        for word in mark.news(said, answer["lower"], answer["upper"]) if mark else ():
+        for word in threshold.news(said, answer["lower"], answer["upper"]) if threshold else ():
             typer.echo(f"{word} over {over:,}", err=True)
             said = word
         if said == "certainly":

@@ -27,11 +27,11 @@ from countless.client.session.loop import Exchange
 from countless.client.session.protocol import new_incarnation
 from countless.client.transport.base import carrier_to
 from countless.client.transport.websocket import Link, Place
-from countless.core.messages import Address, UpMessage
+from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Every
+from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("countless")
 
-_NEVER = Every(1 << 62)  # the pace of a client that is switched off
-_DICE = SystemDice()
+_NEVER = EveryNth(1 << 62)  # the pace of a client that is switched off
+_DICE = SystemRandom()
 
 
 def connect(
@@ -102,11 +102,11 @@ class Client:
             forks.look_after(self)
 
     def _begin_life(self) -> None:
-        self.address = Address(self.site, new_incarnation())
+        self.site_id = SiteId(self.site, new_incarnation())
         self._thread: Thread | None = None
         self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
         carrier = carrier_to(self.place, self._token, self.site)
-        self._exchange = Exchange(self.address, self._meters, self._lock, carrier, self._note, self._another_life)
+        self._exchange = Exchange(self.site_id, self._meters, self._lock, carrier, self._note, self._another_life)
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
 
@@ -120,7 +120,7 @@ class Client:
             )
         from countless.client.durable.state import Keeper  # most clients keep nothing, and not every system could
 
-        return Keeper(directory, self.address, lambda: Link(place, self._token), self._lock)
+        return Keeper(directory, self.site_id, lambda: Link(place, self._token), self._lock)
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else f"trouble: {self.trouble}" if self.trouble else "open"
@@ -218,8 +218,8 @@ class Client:
     def _meter(self, name: str) -> Meter:
         with self._lock:
             if name not in self._meters:
-                pace = _NEVER if self._disabled else None
-                site = Site(name, self.address, _DICE, pace=pace)
+                trigger = _NEVER if self._disabled else None
+                site = Site(name, self.site_id, _DICE, trigger=trigger)
                 new = Meter if self._keeper is None else self._keeper.meter
                 self._meters[name] = new(site, self._lock, self._deliver)
                 self._exchange.include(name)
@@ -261,11 +261,11 @@ class Client:
         if closing:
             return
         if self._keeper is not None:
-            self._keeper.move(self.address, self._meters)
+            self._keeper.move(self.site_id, self._meters)
         for name, meter in self._meters.items():
 
             def site_with(count: int, name: str = name) -> Site:
-                return Site(name, self.address, _DICE, count=count)
+                return Site(name, self.site_id, _DICE, count=count)
 
             meter.reborn(site_with, None)
 
@@ -286,8 +286,8 @@ class Client:
                 self._change.notify_all()
 
     @contextmanager
-    def _another_life(self, address: Address) -> Iterator[None]:
+    def _another_life(self, site_id: SiteId) -> Iterator[None]:
         """The coordinator has given the one before up."""
-        with self._keeper.another_life(address.incarnation) if self._keeper else nullcontext():
+        with self._keeper.another_life(site_id.incarnation) if self._keeper else nullcontext():
             yield
-        self.address = address
+        self.site_id = site_id

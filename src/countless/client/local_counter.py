@@ -19,7 +19,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from countless.core.messages import DownMessage, Snapshot, UpMessage
-from countless.core.site import MOST_AT_ONCE, Site, require_increment
+from countless.core.site import MAX_INCREMENT, Site, require_increment
 from countless.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Meter:
         self._arm(site.count)
 
     def __repr__(self) -> str:
-        return f"<Meter of site {self._site.address.site!r}: {self.count:,} counted, {self._site.pace!r}>"
+        return f"<Meter of site {self._site.site_id.site!r}: {self.count:,} counted, {self._site.trigger!r}>"
 
     def add(self, n: int = ONE) -> None:
         """`n` more events have happened here."""
@@ -54,14 +54,14 @@ class Meter:
             if next(self._tickets) < self._due:
                 return
             n = 0  # it is counted; now see what is due
-        elif type(n) is not int or not 0 <= n <= MOST_AT_ONCE:
+        elif type(n) is not int or not 0 <= n <= MAX_INCREMENT:
             require_increment(n)
         lock = self._lock
         try:  # quicker than `with lock`, and as safe from interrupts
             lock.acquire()
             deliver, site = self._deliver, self._site
             if deliver is None:
-                raise InvalidParameter("site", site.address.site, "a site that has not been removed")
+                raise InvalidParameter("site", site.site_id.site, "a site that has not been removed")
             self._due = AT_ONCE  # `_observe`, without the call
             self._surplus = surplus = self._surplus + n - self._blank
             messages = site.advance(next(self._looks) + surplus)
@@ -110,7 +110,7 @@ class Meter:
         if self._deliver is not None:
             self._site.count = now = self._observe()
             self._arm(now)
-        return self._site.exactly(), self._site.resume()
+        return self._site.snapshot(), self._site.resend()
 
     def reborn(self, site_with: "Callable[[int], Site]", settled: int | None) -> None:
         """Another life, which begins with what the earlier one counted beyond `settled`; None: with nothing."""
@@ -124,7 +124,7 @@ class Meter:
         """The site's last words; whoever adds from now on is told that it is gone."""
         self._site.count = self._observe()
         self._deliver = None
-        return self._site.exactly()
+        return self._site.snapshot()
 
     def _observe(self) -> int:
         """The count as it is now."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from countless.client.api import Reader, ServiceError, Stream
 from countless.client.session.backoff import Backoff
-from countless.core.threshold import Mark, Verdict
+from countless.core.threshold import Threshold, Verdict
 
 log = logging.getLogger("countless")
 
@@ -33,7 +33,7 @@ class Watch:
         self.trouble: str | None = None  # why there is no news, if so
         self._reader = reader
         self._counter = counter
-        self._mark = Mark(over)
+        self._mark = Threshold(over)
         self._callbacks: dict[Verdict, Callback | None] = {"possibly": possibly, "certainly": certainly}
         self._over = Event()
         self._stream: Stream | None = None

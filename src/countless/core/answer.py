@@ -20,7 +20,7 @@ class State(StrEnum):
 # has every site answered the last question (a synchronisation, or the first one after a restart)? has every site been
 # heard from lately? does the pace in force report every event?
 #       (answered, all heard, exact)
-STATES: dict[tuple[bool, bool, bool], State] = {
+STATE_TABLE: dict[tuple[bool, bool, bool], State] = {
     (False, False, False): State.LEARNING,
     (False, False, True): State.LEARNING,
     (False, True, False): State.LEARNING,

@@ -12,89 +12,89 @@ from math import inf
 from typing import NamedTuple
 
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Every, Pace
+from countless.core.random_source import RandomSource
+from countless.core.triggers import EveryNth, Trigger
 
 
-class Consequence(NamedTuple):
+class Effect(NamedTuple):
     """What follows from a report: the round is over, or the site that reported must go on with another pace."""
 
     over: bool = False
-    repace: Pace | None = None
+    repace: Trigger | None = None
 
 
-OVER = Consequence(over=True)
+END_ROUND = Effect(over=True)
 
 
-class Publisher(ABC):
+class Estimator(ABC):
     """Keeps the estimate of one round."""
 
     estimate: float = 0
     exact: bool = False  # is the estimate the truth itself?
-    until: int | None = None  # where a round has no end of its own: the total at which to ask the scheme again
-    loud: float = 0  # a site whose count is below this reports its very next event
+    reconsider_at: int | None = None  # where a round has no end of its own: the total at which to ask the scheme again
+    exact_below: float = 0  # a site whose count is below this reports its very next event
 
     @abstractmethod
-    def pace(self, slot: int) -> Pace:
+    def trigger(self, slot: int) -> Trigger:
         """The pace of the site in this slot, as of now."""
 
     @abstractmethod
     def open(self, entries: Sequence[Entry], departed: int) -> None:
-        """Every site has told its exact count, `entry.base`; sites that are gone add up to `departed`."""
+        """Every site has told its exact count, `entry.round_start`; sites that are gone add up to `departed`."""
 
     @abstractmethod
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
-        """A site went from a known count of `before` to `entry.known`, passing `crossings` points of its pace."""
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
+        """A site went from a known count of `before` to `entry.reported`, passing `crossings` points of its pace."""
 
     @abstractmethod
     def join(self, entry: Entry) -> None:
-        """A site takes its slot in the middle of the round, at the exact count `entry.base`."""
+        """A site takes its slot in the middle of the round, at the exact count `entry.round_start`."""
 
     @property
     def phase(self) -> int | None:
         """Which phase of the round runs, from 0, where the public answer moves in phases."""
         return None
 
-    def late(self, entry: Entry, before: int, gain: int) -> Consequence | None:
-        """A silent site is back: it adopted its pace `gain` events after the base it was given, at `entry.base`."""
-        return self.hear(entry, before, 0)
+    def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
+        """A site that was unreachable at the start adopted its trigger `gain` events later, at `entry.round_start`."""
+        return self.on_report(entry, before, 0)
 
-    def leave(self, entry: Entry, before: int) -> Consequence | None:
-        """A site left with the exact count `entry.known`. A round that freezes its estimate has nothing to do."""
+    def leave(self, entry: Entry, before: int) -> Effect | None:
+        """A site left with the exact count `entry.reported`. A round that freezes its estimate has nothing to do."""
         return None
 
 
-class Counting(Publisher):
+class ExactSum(Estimator):
     """The sum of the counts: right to the last event while every site reports every event."""
 
     exact = True
-    loud = inf
-    _pace = Every(1)
+    exact_below = inf
+    _trigger = EveryNth(1)
 
-    def __init__(self, until: int | None = None) -> None:
+    def __init__(self, reconsider_at: int | None = None) -> None:
         self.estimate: int = 0
-        self.until = until
+        self.reconsider_at = reconsider_at
 
-    def pace(self, slot: int) -> Pace:
+    def trigger(self, slot: int) -> Trigger:
         """Every event."""
-        return self._pace
+        return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """Start from the exact total."""
-        self.estimate = departed + sum(entry.base for entry in entries)
+        self.estimate = departed + sum(entry.round_start for entry in entries)
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         """Add what is new."""
-        self.estimate += entry.known - before
-        return OVER if self.until is not None and self.estimate >= self.until else None
+        self.estimate += entry.reported - before
+        return END_ROUND if self.reconsider_at is not None and self.estimate >= self.reconsider_at else None
 
     def join(self, entry: Entry) -> None:
         """Add what it brings."""
-        self.estimate += entry.base
+        self.estimate += entry.round_start
 
-    def leave(self, entry: Entry, before: int) -> Consequence | None:
+    def leave(self, entry: Entry, before: int) -> Effect | None:
         """Add its last words."""
-        return self.hear(entry, before, 0)
+        return self.on_report(entry, before, 0)
 
 
 class Budget(NamedTuple):
@@ -103,35 +103,35 @@ class Budget(NamedTuple):
     messages: float  # when the total is `total`
     total: float
     power: float = 1.0  # of the total, by which they grow
-    until: float = inf  # the total from which on this is no limit any more
+    reconsider_at: float = inf  # the total from which on this is no limit any more
     also: tuple["Budget", ...] = ()  # others to keep to
 
     def allows(self, messages: int, total: float) -> bool:
         """Whether `messages` in all are within it when the total is about `total`."""
-        if total < self.until and messages > self.messages * (total / self.total) ** self.power:
+        if total < self.reconsider_at and messages > self.messages * (total / self.total) ** self.power:
             return False
         return all(budget.allows(messages, total) for budget in self.also)
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class RoundSetup:
     """How a scheme opens a round."""
 
     scheme: str
-    publisher: Publisher
+    estimator: Estimator
     slots: int | None = None  # how many sites the round may have; None: any number
     plan: object = None  # the numbers behind it, for people and logs
     asks: bool = True  # must every site tell its exact count first? If not, it goes on from the one that is known
     budget: Budget | None = None  # while it is spent, sites that report every event as it is are not told of the round
 
 
-class Stay(NamedTuple):
+class KeepRound(NamedTuple):
     """Go on as before, without a word to anybody, and ask again when the estimate reaches `until`."""
 
-    until: int
+    reconsider_at: int
 
 
-class Case(NamedTuple):
+class RoundContext(NamedTuple):
     """What a scheme is told when it is asked to open a round."""
 
     round: int
@@ -140,7 +140,7 @@ class Case(NamedTuple):
     alpha: float
     delta: float
     counts: Sequence[int]  # the known count of each site present
-    running: Opening | None = None  # the round that has come to its end, if it is this one's to go on with
+    running: RoundSetup | None = None  # the round that has come to its end, if it is this one's to go on with
     known: int = 0  # the sum of all counts heard: where a round starts that asks nobody
     estimate: float = 0  # what is published
     messages: int = 0  # heard and sent so far
@@ -154,8 +154,8 @@ class Scheme(ABC):
     safe_against: str
 
     @abstractmethod
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Open the next round, or stay in the present one. Must be quick: messages are waiting."""
 
-    def prepare(self, case: Case) -> None:  # noqa: B027 - most schemes have nothing slow to do
+    def prepare(self, context: RoundContext) -> None:  # noqa: B027 - most schemes have nothing slow to do
         """Do the slow part of `open(case)` ahead of time."""

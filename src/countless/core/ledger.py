@@ -5,7 +5,7 @@ Every number here is cumulative. A message that was repeated, delayed or overtak
 
 from collections.abc import Iterable, Iterator
 
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.errors import InvariantBroken, ProtocolError
 
 
@@ -13,55 +13,58 @@ class Entry:
     """One site, in one life."""
 
     __slots__ = (
-        "address",
         "asked",
         "assumed",
-        "base",
         "crossings",
-        "known",
-        "loud",
+        "exact_below",
         "present",
-        "repaced",
+        "reported",
+        "round_start",
         "silent",
+        "site_id",
         "slot",
         "told",
+        "trigger_changed",
     )
 
-    def __init__(self, address: Address, count: int, slot: int) -> None:
-        self.address = address
-        self.known = count  # the largest count heard
-        self.base = count  # the count at which it entered this round
+    def __init__(self, site_id: SiteId, count: int, slot: int) -> None:
+        self.site_id = site_id
+        self.reported = count  # the largest count heard
+        self.round_start = count  # the count at which it entered this round
         self.crossings = 0  # points of its pace passed in this round
         self.slot = slot  # its place in this round's plan
         self.asked = False  # it owes a Snapshot
         self.assumed = False  # it was silent when the round opened: its base is only what was known of it
         self.told = True  # it has this round's pace, or a message that brings it is under way
-        self.loud = 0.0  # while it is not told: below this count its old pace makes it report every event
-        self.repaced = False  # it was given another pace in the middle of this round
+        self.exact_below = 0.0  # while it is not told: below this count its old pace makes it report every event
+        self.trigger_changed = False  # it was given another pace in the middle of this round
         self.silent = False  # it has not been heard of for too long
         self.present = True
 
     def __repr__(self) -> str:
-        facts = [name for name in ("asked", "assumed", "repaced", "silent") if getattr(self, name)]
+        facts = [name for name in ("asked", "assumed", "trigger_changed", "silent") if getattr(self, name)]
         facts += [] if self.present else ["gone"]
-        return f"<Entry {self.address} known {self.known}, base {self.base}, {self.crossings} crossings {facts}>"
+        return (
+            f"<Entry {self.site_id} known {self.reported}, base {self.round_start}, {self.crossings} crossings {facts}>"
+        )
 
 
-def certain(entries: Iterable[Entry], loud: float) -> list[bool]:
+def certain(entries: Iterable[Entry], exact_below: float) -> list[bool]:
     """Of each, whether its count is known to the last event: below `loud` the pace in force makes it speak at its next.
 
     (Or an earlier pace does, and it has not spoken since the present one was kept from it for that reason.)
     """
     return [
-        entry.known < (loud if entry.told else entry.loud) and not (entry.asked or entry.assumed) for entry in entries
+        entry.reported < (exact_below if entry.told else entry.exact_below) and not (entry.asked or entry.assumed)
+        for entry in entries
     ]
 
 
-class _Entries(dict[Address, Entry]):
+class _Entries(dict[SiteId, Entry]):
     """Looked up for every report: a dictionary that says who is missing."""
 
-    def __missing__(self, address: Address) -> Entry:
-        raise ProtocolError(f"site {address.site!r} (life {address.incarnation}) has not joined")
+    def __missing__(self, site_id: SiteId) -> Entry:
+        raise ProtocolError(f"site {site_id.site!r} (life {site_id.incarnation}) has not joined")
 
 
 class Ledger:
@@ -79,28 +82,28 @@ class Ledger:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries.values())
 
-    def __contains__(self, address: Address) -> bool:
-        return address in self.entries
+    def __contains__(self, site_id: SiteId) -> bool:
+        return site_id in self.entries
 
-    def __getitem__(self, address: Address) -> Entry:
-        return self.entries[address]
+    def __getitem__(self, site_id: SiteId) -> Entry:
+        return self.entries[site_id]
 
     @property
     def known_total(self) -> int:
         """The sum of all counts heard: never more than the truth."""
-        return self.departed + sum([entry.known for entry in self.entries.values()])
+        return self.departed + sum([entry.reported for entry in self.entries.values()])
 
-    def enter(self, address: Address, count: int, slot: int) -> Entry:
+    def enter(self, site_id: SiteId, count: int, slot: int) -> Entry:
         """A new site, or a new life of one."""
-        if address in self.entries:
-            raise InvariantBroken(f"{address} is already in the ledger")
-        entry = self.entries[address] = Entry(address, count, slot)
+        if site_id in self.entries:
+            raise InvariantBroken(f"{site_id} is already in the ledger")
+        entry = self.entries[site_id] = Entry(site_id, count, slot)
         self.present += 1
         return entry
 
     def forget(self, entry: Entry) -> None:
         """It could not be taken in."""
-        del self.entries[entry.address]
+        del self.entries[entry.site_id]
         self.present -= 1
 
     def leave(self, entry: Entry) -> None:
@@ -111,5 +114,5 @@ class Ledger:
     def settle(self) -> None:
         """Fold the sites that are gone into one number: their exact counts are kept, their entries are not."""
         for entry in [entry for entry in self.entries.values() if not entry.present]:
-            self.departed += entry.known
-            del self.entries[entry.address]
+            self.departed += entry.reported
+            del self.entries[entry.site_id]

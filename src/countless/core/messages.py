@@ -1,18 +1,18 @@
 """The four messages of the protocol (SPEC section 2), each one word in the paper's accounting.
 
 Everything a site sends is cumulative and tagged with its round, and the coordinator merges by maximum: a message may
-be lost, repeated or overtaken by another without a count being doubled or lost. Who sent it - the `Address` - is known
+be lost, repeated or overtaken by another without a count being doubled or lost. Who sent it - the `SiteId` - is known
 from the connection and is not repeated in every message.
 """
 
 from typing import NamedTuple
 
-from countless.core.triggers import Pace
+from countless.core.triggers import Trigger
 
 SiteName = str | int
 
 
-class Address(NamedTuple):
+class SiteId(NamedTuple):
     """One life of one site. A site that restarts without its state comes back with a higher incarnation."""
 
     site: SiteName
@@ -41,18 +41,18 @@ class StartRound(NamedTuple):
 
     counter: str
     round: int
-    pace: Pace
+    trigger: Trigger
 
 
-class Repace(NamedTuple):
+class SetTrigger(NamedTuple):
     """Down: continue with this pace from the count `since`, which is what I know of you; no reply is needed."""
 
     counter: str
     round: int
-    pace: Pace
-    since: int
+    trigger: Trigger
+    from_count: int
 
 
 UpMessage = Report | Snapshot
-DownMessage = StartRound | Repace
+DownMessage = StartRound | SetTrigger
 Message = UpMessage | DownMessage

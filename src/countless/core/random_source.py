@@ -7,20 +7,20 @@ and simulations they come from a seed. Both live in `countless.randomness`; the 
 from typing import Protocol
 
 
-class Dice(Protocol):
+class RandomSource(Protocol):
     """A source of independent random numbers."""
 
-    def below(self, n: int) -> int:
+    def randbelow(self, n: int) -> int:
         """Uniform on 0 .. n-1, for any n >= 1."""
 
-    def many_below(self, n: int, times: int) -> list[int]:
+    def randbelow_many(self, n: int, times: int) -> list[int]:
         """The same so many times, which may be quicker than one at a time."""
 
-    def gap(self, step: int) -> int:
+    def geometric(self, step: int) -> int:
         """How many coins of probability 1/step are flipped up to and including the first head (at least 1)."""
 
-    def fraction(self) -> float:
+    def random(self) -> float:
         """Uniform on [0, 1)."""
 
-    def split(self, *labels: str | int) -> "Dice":
+    def spawn(self, *labels: str | int) -> "RandomSource":
         """An independent source for one purpose; the same labels give the same source again."""

@@ -10,14 +10,14 @@ Nothing here knows how sites come, speak and go: that is `Coordinator`.
 from fractions import Fraction
 from math import ceil
 
-from countless.core.estimator import Case, Consequence, Opening, Publisher, Scheme, Stay
+from countless.core.estimator import Effect, Estimator, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.ledger import Entry, Ledger, certain
-from countless.core.messages import Address, DownMessage, Repace, StartRound
-from countless.core.random_source import Dice
-from countless.core.triggers import Pace
+from countless.core.messages import DownMessage, SetTrigger, SiteId, StartRound
+from countless.core.random_source import RandomSource
+from countless.core.triggers import Trigger
 from countless.errors import InvariantBroken
 
-Outbox = list[tuple[Address, DownMessage]]
+Outbox = list[tuple[SiteId, DownMessage]]
 
 
 class Rounds:
@@ -27,7 +27,7 @@ class Rounds:
         self,
         counter: str,
         scheme: Scheme,
-        dice: Dice,
+        rng: RandomSource,
         *,
         alpha: float,
         delta: float,
@@ -41,7 +41,7 @@ class Rounds:
         self.delta = delta
         self.round = number
         self.published = published
-        self._dice = dice
+        self._rng = rng
         self._up = 1 + Fraction(repr(alpha))
         self._ledger = ledger
         self._pending = 0  # sites that owe a Snapshot
@@ -50,145 +50,145 @@ class Rounds:
         self._waiting: dict[Entry, None] = {}  # sites that spoke when the budget did not allow to tell them
         self._messages = ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
 
-    def _set(self, opening: Opening) -> None:
-        self._opening = opening
-        self._publisher: Publisher = opening.publisher
+    def _set(self, setup: RoundSetup) -> None:
+        self._setup = setup
+        self._estimator: Estimator = setup.estimator
 
     @property
     def plan(self) -> object:
         """The numbers in force, for people."""
-        return self._opening.plan
+        return self._setup.plan
 
     @property
     def phase(self) -> int | None:
         """The phase of the round, where the answer moves in phases. Secret like the round: for operators."""
-        return self._publisher.phase
+        return self._estimator.phase
 
-    def pace_of(self, address: Address) -> Pace:
+    def trigger_of(self, site_id: SiteId) -> Trigger:
         """The pace of a site in the present round."""
-        return self._publisher.pace(self._ledger[address].slot)
+        return self._estimator.trigger(self._ledger[site_id].slot)
 
     def prepare(self) -> None:
         """Let the scheme plan ahead. The owner calls this when no message waits: it may take a second."""
-        self.scheme.prepare(self.outlook)
+        self.scheme.prepare(self.next_context)
 
     @property
-    def outlook(self) -> Case:
+    def next_context(self) -> RoundContext:
         """What the scheme would be asked now. An owner who plans ahead in another thread takes it there."""
-        return self._case(self._opening)
+        return self._context(self._setup)
 
     # What the scheme is asked
 
-    def _case(self, running: Opening | None, total: int | None = None) -> Case:
+    def _context(self, running: RoundSetup | None, total: int | None = None) -> RoundContext:
         present = [entry for entry in self._ledger if entry.present]
         # As many as came during the last round may come again during the next: then that needs no other round.
         places = max(1, len(present) + (2 * self._joined if self.round else 0))
-        counts = [entry.known for entry in present]
+        counts = [entry.reported for entry in present]
         known = self._ledger.known_total
         if total is None:
             total = max(known, ceil(Fraction(self.published) / self._up))
-        unsure = len(present) - sum(certain(present, self._publisher.loud))
+        unsure = len(present) - sum(certain(present, self._estimator.exact_below))
         facts = known, self.published, self._messages, unsure
-        return Case(self.round + 1, places, total, self.alpha, self.delta, counts, running, *facts)
+        return RoundContext(self.round + 1, places, total, self.alpha, self.delta, counts, running, *facts)
 
-    def _ask_scheme(self, running: Opening | None, total: int | None = None) -> Opening | Stay:
-        case = self._case(running, total)
-        opening = self.scheme.open(case, self._dice.split("round", self.round + 1))
-        if isinstance(opening, Opening):
-            self._planned_for = case.total if opening.asks else case.known
-        return opening
+    def _ask_scheme(self, running: RoundSetup | None, total: int | None = None) -> RoundSetup | KeepRound:
+        context = self._context(running, total)
+        setup = self.scheme.open(context, self._rng.spawn("round", self.round + 1))
+        if isinstance(setup, RoundSetup):
+            self._planned_for = context.total if setup.asks else context.known
+        return setup
 
-    def _fresh_opening(self, total: int | None = None) -> Opening:
-        opening = self._ask_scheme(None, total)
-        if isinstance(opening, Stay):
+    def _fresh_opening(self, total: int | None = None) -> RoundSetup:
+        setup = self._ask_scheme(None, total)
+        if isinstance(setup, KeepRound):
             raise InvariantBroken(f"scheme {self.scheme.name!r} wants to stay where nothing runs")
-        return opening
+        return setup
 
     # From one round to the next
 
     def _reconsider(self) -> Outbox:
         """The publisher has come to its end: the next round, or more of the same."""
-        opening = self._ask_scheme(self._opening)
-        if isinstance(opening, Stay):
-            self._publisher.until = opening.until
+        setup = self._ask_scheme(self._setup)
+        if isinstance(setup, KeepRound):
+            self._estimator.reconsider_at = setup.reconsider_at
             return []
-        return self._start(opening)
+        return self._start(setup)
 
-    def _start(self, opening: Opening) -> Outbox:
-        ask, loud = opening.asks or self._pending > 0, self._publisher.loud
+    def _start(self, setup: RoundSetup) -> Outbox:
+        ask, exact_below = setup.asks or self._pending > 0, self._estimator.exact_below
         self.round += 1
         self._joined = 0
         self._waiting.clear()
-        self._set(opening)
+        self._set(setup)
         self._ledger.settle()
-        counter, number, pace_of = self.counter, self.round, opening.publisher.pace
+        counter, number, trigger_of = self.counter, self.round, setup.estimator.trigger
         new = tuple.__new__  # makes a message in half the time of the constructor that Python wrote for it
         outbox: Outbox = []
-        pace: Pace | None = None
-        for slot, (entry, sure) in enumerate(zip(self._ledger, certain(self._ledger, loud), strict=True)):
+        trigger: Trigger | None = None
+        for slot, (entry, sure) in enumerate(zip(self._ledger, certain(self._ledger, exact_below), strict=True)):
             # A site whose count is known to the last event need not be asked, and need not even be told before it
             # next speaks: until then its old pace would make it speak at its very next event.
-            known = entry.known
+            known = entry.reported
             if entry.told:
-                entry.loud = loud
+                entry.exact_below = exact_below
             entry.slot = slot
-            entry.base = known
+            entry.round_start = known
             entry.crossings = 0
-            entry.repaced = False
+            entry.trigger_changed = False
             entry.assumed = entry.silent and not sure
             entry.told = told = not (sure or entry.silent)
             entry.asked = ask and told
             if entry.asked:  # what is its count?
-                own = pace_of(slot)
-                if own is not pace:  # where all sites have the same pace they get the same message
-                    pace, start = own, new(StartRound, (counter, number, own))
-                outbox.append((entry.address, start))
+                own = trigger_of(slot)
+                if own is not trigger:  # where all sites have the same pace they get the same message
+                    trigger, start = own, new(StartRound, (counter, number, own))
+                outbox.append((entry.site_id, start))
             elif told:  # this is the count it is taken to have
-                outbox.append((entry.address, new(Repace, (counter, number, pace_of(slot), known))))
+                outbox.append((entry.site_id, new(SetTrigger, (counter, number, trigger_of(slot), known))))
         self._pending = len(outbox) if ask else 0
         self._messages += len(outbox)
         return outbox if self._pending else outbox + self._begin()
 
     def _answered(self, entry: Entry, count: int) -> Outbox:
         entry.asked = False
-        entry.base = count
-        if count > entry.known:
-            entry.known = count
+        entry.round_start = count
+        if count > entry.reported:
+            entry.reported = count
         self._pending -= 1
         return [] if self._pending else self._begin()
 
     def _begin(self) -> Outbox:
         entries = list(self._ledger)
-        if self._ledger.departed + sum(entry.base for entry in entries) < self._planned_for:
+        if self._ledger.departed + sum(entry.round_start for entry in entries) < self._planned_for:
             # Silent sites count for less than what had been published of them: plan for what is known, and ask again.
             return self._start(self._fresh_opening(self._ledger.known_total))
-        self._publisher.open(entries, self._ledger.departed)
+        self._estimator.open(entries, self._ledger.departed)
         self._publish()
         outbox: Outbox = []
         for entry in entries:  # what happened while the others were still answering
-            if entry.known > entry.base:
+            if entry.reported > entry.round_start:
                 number = self.round
-                outbox += self._follow(entry, self._publisher.hear(entry, entry.base, entry.crossings))
+                outbox += self._follow(entry, self._estimator.on_report(entry, entry.round_start, entry.crossings))
                 if self.round != number:
                     break
         return outbox
 
     # Inside a round
 
-    def _follow(self, entry: Entry, consequence: Consequence | None) -> Outbox:
+    def _follow(self, entry: Entry, effect: Effect | None) -> Outbox:
         self._publish()
-        if consequence is None:
+        if effect is None:
             return []
-        if consequence.over:
+        if effect.over:
             return self._reconsider()
-        if consequence.repace is None or not entry.present:
+        if effect.repace is None or not entry.present:
             return []
-        entry.repaced = True
+        entry.trigger_changed = True
         return self._tell(entry)
 
     def _publish(self) -> None:
         # The truth never falls, so the largest estimate so far is at least as good as the last one.
-        estimate = self._publisher.estimate
+        estimate = self._estimator.estimate
         if estimate > self.published:
             self.published = estimate
 
@@ -200,6 +200,6 @@ class Rounds:
         """
         entry.told = True
         self._messages += 1
-        pace = self._publisher.pace(entry.slot)
-        since = entry.known if entry.repaced else entry.base
-        return [(entry.address, Repace(self.counter, self.round, pace, since))]
+        trigger = self._estimator.trigger(entry.slot)
+        from_count = entry.reported if entry.trigger_changed else entry.round_start
+        return [(entry.site_id, SetTrigger(self.counter, self.round, trigger, from_count))]

@@ -13,11 +13,11 @@ Verdict = Literal["possibly", "certainly"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Threshold:
     """A number, and what the bounds of an answer say about it.
 
-    >>> mark = Mark(1000)
-    >>> mark.verdict(950, 990), mark.verdict(980, 1020), mark.verdict(1001, 1041)
+    >>> threshold = Threshold(1000)
+    >>> threshold.verdict(950, 990), threshold.verdict(980, 1020), threshold.verdict(1001, 1041)
     (None, 'possibly', 'certainly')
     """
 
@@ -34,7 +34,7 @@ class Mark:
     def news(self, said: Verdict | None, lower: float, upper: float) -> tuple[Verdict, ...]:
         """What these bounds say beyond what was `said` before: "possibly" always comes before "certainly".
 
-        >>> Mark(1000).news(None, 1001, 1041), Mark(1000).news("possibly", 980, 1020)
+        >>> Threshold(1000).news(None, 1001, 1041), Threshold(1000).news("possibly", 980, 1020)
         (('possibly', 'certainly'), ())
         """
         steps: tuple[Verdict, ...] = ("possibly", "certainly")

@@ -10,12 +10,12 @@ the size of a batch: O(1), except `Sampled`, which draws one gap for each crossi
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from countless.core.random_source import Dice
+from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 
 # When to speak next, and what was just passed: (next_at, last, crossings, block), where `block` is the start of the
 # current block, if the pace has any. A plain tuple, because one is made for every report.
-Cue = tuple[int, int, int, int]
+TriggerState = tuple[int, int, int, int]
 
 
 def _require_step(step: object) -> None:
@@ -24,7 +24,7 @@ def _require_step(step: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class EveryNth:
     """Speak at every multiple of `step`. With step 1 the coordinator knows every event."""
 
     step: int = 1
@@ -32,19 +32,19 @@ class Every:
     def __post_init__(self) -> None:
         _require_step(self.step)
 
-    def first(self, count: int, dice: Dice) -> Cue:
+    def start(self, count: int, rng: RandomSource) -> TriggerState:
         """First multiple beyond `count`."""
         return count - count % self.step + self.step, count, 0, 0
 
-    def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
+    def advance(self, count: int, state: TriggerState, rng: RandomSource) -> TriggerState:
         """`count` has reached the cue's `next_at`."""
         step = self.step
         last = count - count % step
-        return last + step, last, (last - cue[0]) // step + 1, 0
+        return last + step, last, (last - state[0]) // step + 1, 0
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class GeometricGrowth:
     """After a report at n, speak at floor(n (1+alpha)/(1-alpha)) + 1: the first count that n cannot stand for.
 
     The arithmetic is exact: alpha is the decimal that was written, so both ends of the wire agree for ever.
@@ -66,21 +66,21 @@ class Growth:
         return count * self._up // self._down
 
     @property
-    def loud(self) -> int:
+    def exact_below(self) -> int:
         """The first count that stands for more than itself: up to it, every event is reported."""
         return -(-self._down // (self._up - self._down))
 
-    def first(self, count: int, dice: Dice) -> Cue:
+    def start(self, count: int, rng: RandomSource) -> TriggerState:
         """The coordinator knows `count`: speak once it no longer describes the site."""
         return self.reach(count) + 1, count, 0, 0
 
-    def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
+    def advance(self, count: int, state: TriggerState, rng: RandomSource) -> TriggerState:
         """Reporting the count itself, not a point before it, gives the longest silence."""
         return self.reach(count) + 1, count, 1, 0
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class BernoulliSampling:
     """Speak at each event independently with probability 1/step, by drawing the geometric gaps between heads."""
 
     step: int
@@ -88,21 +88,21 @@ class Sampled:
     def __post_init__(self) -> None:
         _require_step(self.step)
 
-    def first(self, count: int, dice: Dice) -> Cue:
+    def start(self, count: int, rng: RandomSource) -> TriggerState:
         """The coin of every event after `count` is fresh."""
-        return count + dice.gap(self.step), count, 0, 0
+        return count + rng.geometric(self.step), count, 0, 0
 
-    def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
+    def advance(self, count: int, state: TriggerState, rng: RandomSource) -> TriggerState:
         """One gap for each head up to `count`, and one more."""
-        crossings, last = 1, cue[0]
-        point = last + dice.gap(self.step)
+        crossings, last = 1, state[0]
+        point = last + rng.geometric(self.step)
         while point <= count:
-            crossings, last, point = crossings + 1, point, point + dice.gap(self.step)
+            crossings, last, point = crossings + 1, point, point + rng.geometric(self.step)
         return point, last, crossings, 0
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class OncePerBlock:
     """Speak once in each block of `step` events, at a uniform position; blocks start where the pace was adopted."""
 
     step: int
@@ -110,29 +110,29 @@ class Blocks:
     def __post_init__(self) -> None:
         _require_step(self.step)
 
-    def first(self, count: int, dice: Dice) -> Cue:
+    def start(self, count: int, rng: RandomSource) -> TriggerState:
         """The block (count, count + step]."""
-        return self._enter(count, count, 0, dice)
+        return self._enter(count, count, 0, rng)
 
-    def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
+    def advance(self, count: int, state: TriggerState, rng: RandomSource) -> TriggerState:
         """Blocks passed whole hold exactly one crossing each; only the last two of them need a draw."""
-        next_at, _, _, block = cue
+        next_at, _, _, block = state
         behind = (count - block - 1) // self.step
         if behind == 0:
-            return self._enter(block + self.step, next_at, 1, dice)
+            return self._enter(block + self.step, next_at, 1, rng)
         before = block + (behind - 1) * self.step
-        last = next_at if behind == 1 else before + 1 + dice.below(self.step)
-        current = self._enter(before + self.step, last, behind, dice)
+        last = next_at if behind == 1 else before + 1 + rng.randbelow(self.step)
+        current = self._enter(before + self.step, last, behind, rng)
         if current[0] > count:
             return current
-        return self._enter(current[3] + self.step, current[0], behind + 1, dice)
+        return self._enter(current[3] + self.step, current[0], behind + 1, rng)
 
-    def _enter(self, block: int, last: int, crossings: int, dice: Dice) -> Cue:
-        return block + 1 + dice.below(self.step), last, crossings, block
+    def _enter(self, block: int, last: int, crossings: int, rng: RandomSource) -> TriggerState:
+        return block + 1 + rng.randbelow(self.step), last, crossings, block
 
 
 @dataclass(frozen=True, slots=True)
-class Lattice:
+class OffsetMultiple:
     """Speak whenever the count is `offset` modulo `step`. The coordinator draws the offset: it is the secret."""
 
     step: int
@@ -147,27 +147,27 @@ class Lattice:
         """The last lattice point at or below `count`. It may be negative: clipping it would bias the estimate."""
         return count - (count - self.offset) % self.step
 
-    def first(self, count: int, dice: Dice) -> Cue:
+    def start(self, count: int, rng: RandomSource) -> TriggerState:
         """The first lattice point beyond `count`."""
         step = self.step
         return count - (count - self.offset) % step + step, count, 0, 0
 
-    def after(self, count: int, cue: Cue, dice: Dice) -> Cue:
+    def advance(self, count: int, state: TriggerState, rng: RandomSource) -> TriggerState:
         """`count` has reached the cue's `next_at`."""
         step = self.step
         last = count - (count - self.offset) % step
-        return last + step, last, (last - cue[0]) // step + 1, 0
+        return last + step, last, (last - state[0]) // step + 1, 0
 
 
-_set_step, _set_offset = Lattice.__dict__["step"].__set__, Lattice.__dict__["offset"].__set__
+_set_step, _set_offset = OffsetMultiple.__dict__["step"].__set__, OffsetMultiple.__dict__["offset"].__set__
 
 
-def lattice_known_good(step: int, offset: int) -> Lattice:
+def unchecked_offset_multiple(step: int, offset: int) -> OffsetMultiple:
     """`Lattice(step, offset)` without asking whether 0 <= offset < step: a round makes one for every site."""
-    lattice = object.__new__(Lattice)
+    lattice = object.__new__(OffsetMultiple)
     _set_step(lattice, step)
     _set_offset(lattice, offset)
     return lattice
 
 
-Pace = Every | Growth | Sampled | Blocks | Lattice
+Trigger = EveryNth | GeometricGrowth | BernoulliSampling | OncePerBlock | OffsetMultiple

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from countless.demo.fleet import Fleet
 from countless.inprocess.tracker import Tracker
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 ORDINARY, REACTING = "ordinary traffic", "traffic that reacts to the answers"
 _BURSTS = 40
@@ -109,10 +109,10 @@ class Classical(Side):
 def play(fleet: Fleet, events: int, seed: int | None) -> Iterator[Scene]:
     """Both acts, scene by scene."""
     ours, theirs = Ours(fleet), Classical(fleet.sites, fleet.alpha, seed)
-    dice = SeededDice(seed or 0).split("traffic")
+    rng = SeededRandom(seed or 0).spawn("traffic")
     for number in range(_BURSTS):
         # From small to large, so that the counters are seen to leave exact counting behind.
-        burst = _spread(fleet.sites, max(1, int(events * 0.8 ** (_BURSTS - number) * 0.25)), dice)
+        burst = _spread(fleet.sites, max(1, int(events * 0.8 ** (_BURSTS - number) * 0.25)), rng)
         for side in (ours, theirs):
             side.add(burst)
         yield Scene(ORDINARY, (number + 1) / _BURSTS, ours.moment(), theirs.moment())
@@ -125,16 +125,16 @@ def play(fleet: Fleet, events: int, seed: int | None) -> Iterator[Scene]:
 
 def ordinary(fleet: Fleet, seed: int | None) -> Iterator[Events]:
     """More ordinary traffic, for ever: for a demo that is kept running."""
-    dice = SeededDice(seed or 0).split("more")
+    rng = SeededRandom(seed or 0).spawn("more")
     while True:
-        yield _spread(fleet.sites, max(1, fleet.total // 1000), dice)
+        yield _spread(fleet.sites, max(1, fleet.total // 1000), rng)
 
 
-def _spread(sites: int, events: int, dice: SeededDice) -> Events:
+def _spread(sites: int, events: int, rng: SeededRandom) -> Events:
     """So many events at random sites, some of which are ten times as busy as others."""
-    weights = [1 + 9 * dice.fraction() for _ in range(sites)]
+    weights = [1 + 9 * rng.random() for _ in range(sites)]
     scale = events / sum(weights)
-    return [(site, n) for site, weight in enumerate(weights) if (n := int(weight * scale + dice.fraction()))]
+    return [(site, n) for site, weight in enumerate(weights) if (n := int(weight * scale + rng.random()))]
 
 
 def _stop_after_jump(side: Side, site: int, sites: int) -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from countless.core.coordinator import Coordinator, Outbox
-from countless.core.messages import Address, DownMessage, Message, Snapshot, UpMessage
+from countless.core.messages import DownMessage, Message, SiteId, Snapshot, UpMessage
 from countless.wire.codec import size
 
-Receive = Callable[[Address, DownMessage], tuple[UpMessage, ...]]
-Tap = Callable[[Address, Message], None]
+Receive = Callable[[SiteId, DownMessage], tuple[UpMessage, ...]]
+Tap = Callable[[SiteId, Message], None]
 M = TypeVar("M", UpMessage, DownMessage)
 R = TypeVar("R")
 
@@ -66,47 +66,47 @@ class MemoryNetwork:
         self._ups.clear()
         self._downs.clear()
 
-    def send(self, address: Address, messages: tuple[UpMessage, ...]) -> None:
+    def send(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:
         """A site speaks."""
         ups, hear = self._ups, self._hear
         for message in messages:
             ups.append(message)
-            outbox = hear(address, message)
+            outbox = hear(site_id, message)
             if outbox:  # most of what is said has no consequences
                 self._settle(outbox)
         if len(ups) >= GATHERED:
             self._add_up()
 
-    def join(self, address: Address, hello: Snapshot) -> None:
+    def join(self, site_id: SiteId, hello: Snapshot) -> None:
         """A site comes."""
-        outbox = self._coordinator.join(address, hello)
-        self._sent_up(address, hello)
+        outbox = self._coordinator.join(site_id, hello)
+        self._sent_up(site_id, hello)
         self._settle(outbox)
 
-    def leave(self, address: Address, farewell: Snapshot) -> None:
+    def leave(self, site_id: SiteId, farewell: Snapshot) -> None:
         """A site goes."""
-        self._sent_up(address, farewell)
-        self._settle(self._coordinator.leave(address, farewell))
+        self._sent_up(site_id, farewell)
+        self._settle(self._coordinator.leave(site_id, farewell))
 
-    def _sent_up(self, address: Address, message: UpMessage) -> None:
+    def _sent_up(self, site_id: SiteId, message: UpMessage) -> None:
         self._ups.append(message)
         if self._tap is not None:
-            self._tap(address, message)
+            self._tap(site_id, message)
 
     def _settle(self, outbox: Outbox) -> None:
         hear, receive, ups, downs = self._hear, self._receive, self._ups, self._downs
-        for address, message in outbox:
+        for site_id, message in outbox:
             downs.append(message)
-            for reply in receive(address, message):
+            for reply in receive(site_id, message):
                 ups.append(reply)
-                more = hear(address, reply)
+                more = hear(site_id, reply)
                 if more:
                     outbox += more  # the list grows while it is read: first said, first heard
 
 
-def _tapped(hear: Callable[[Address, M], R], tap: Tap) -> Callable[[Address, M], R]:
-    def tapped(address: Address, message: M) -> R:
-        tap(address, message)
-        return hear(address, message)
+def _tapped(hear: Callable[[SiteId, M], R], tap: Tap) -> Callable[[SiteId, M], R]:
+    def tapped(site_id: SiteId, message: M) -> R:
+        tap(site_id, message)
+        return hear(site_id, message)
 
     return tapped

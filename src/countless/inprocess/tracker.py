@@ -11,13 +11,13 @@ from countless.client.local_counter import Meter
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, DownMessage, SiteName, UpMessage
+from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Pace
+from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
 from countless.inprocess.network import MemoryNetwork, Messages
 from countless.privacy.noise import system_noise
-from countless.randomness import SeededDice, SystemDice
+from countless.randomness import SeededRandom, SystemRandom
 from countless.schemes.partial_dp import PartialDP
 from countless.schemes.registry import require_adversary, scheme_named
 
@@ -49,14 +49,14 @@ class Tracker:
         *,
         counter: str = "total",
     ) -> None:
-        fleet = [Address(name) for name in _site_names(sites)]
+        fleet = [SiteId(name) for name in _site_names(sites)]
         _require_between("alpha", alpha, 0.5, "between 0 and 1/2, both excluded")
         _require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
         require_adversary(adversary)
         if not isinstance(counter, str):
             raise InvalidParameter("counter", counter, "a string")
         self._lock = RLock()
-        self._dice: SystemDice | SeededDice = SystemDice() if seed is None else SeededDice(seed)
+        self._rng: SystemRandom | SeededRandom = SystemRandom() if seed is None else SeededRandom(seed)
         self._meters: dict[SiteName, Meter] = {}
         self._lives: dict[SiteName, int] = {}
         self._gone = 0
@@ -67,14 +67,14 @@ class Tracker:
         self._coordinator = Coordinator(
             counter,
             self._scheme(scheme, adversary, seed),
-            self._dice.split("coordinator"),
+            self._rng.spawn("coordinator"),
             alpha=float(alpha),
             delta=float(delta),
             fleet=fleet,
         )
         self._network = MemoryNetwork(self._coordinator, self._receive)
-        for address in fleet:
-            self._new_site(address, self._coordinator.pace_of(address))
+        for site_id in fleet:
+            self._new_site(site_id, self._coordinator.trigger_of(site_id))
         self._coordinator.prepare()
 
     def __repr__(self) -> str:
@@ -91,10 +91,10 @@ class Tracker:
             return PartialDP(noise=system_noise())
         return scheme_named(scheme, adversary)
 
-    def _new_site(self, address: Address, pace: Pace | None = None) -> Site:
-        dice = self._dice.split("site", *address)
-        site = Site(self._coordinator.counter, address, dice, pace=pace)
-        self._meters[address.site] = Meter(site, self._lock, self._deliver)
+    def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
+        rng = self._rng.spawn("site", *site_id)
+        site = Site(self._coordinator.counter, site_id, rng, trigger=trigger)
+        self._meters[site_id.site] = Meter(site, self._lock, self._deliver)
         return site
 
     # What can be read
@@ -147,9 +147,9 @@ class Tracker:
             _require_name(name)
             if name in self._meters:
                 raise InvalidParameter("site", name, "a name that is not taken")
-            site = self._new_site(Address(name, self._lives.get(name, 0)))
+            site = self._new_site(SiteId(name, self._lives.get(name, 0)))
             try:
-                self._network.join(site.address, site.exactly())
+                self._network.join(site.site_id, site.snapshot())
             except PlanError:  # no plan for so many sites: nothing has changed
                 del self._meters[name]
                 raise
@@ -161,10 +161,10 @@ class Tracker:
         with self._lock:
             farewell = self.site(name).close()
             del self._meters[name]
-            address = Address(name, self._lives.get(name, 0))
-            self._lives[name] = address.incarnation + 1
+            site_id = SiteId(name, self._lives.get(name, 0))
+            self._lives[name] = site_id.incarnation + 1
             self._gone += farewell.count
-            self._network.leave(address, farewell)
+            self._network.leave(site_id, farewell)
             self._afterwards()
             return farewell.count
 
@@ -182,12 +182,12 @@ class Tracker:
     # Under the lock
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self._network.send(site.address, messages)
+        self._network.send(site.site_id, messages)
         if self._listeners or self._coordinator.round != self._prepared:
             self._afterwards()
 
-    def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:
-        return self._meters[address.site].receive(message)
+    def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
+        return self._meters[site_id.site].receive(message)
 
     def _afterwards(self) -> None:
         """Everything is delivered: let the scheme plan ahead for the round after this one, and tell the listeners."""

@@ -24,7 +24,7 @@ class DeterministicPlan:
     scheme: str = "deterministic"
 
     def step(self, total: int) -> int:
-        """1: the pace is `Growth`, which has no step."""
+        """1: the pace is `GeometricGrowth`, which has no step."""
         return 1
 
 

@@ -124,24 +124,24 @@ class DitheredPlan:
         """What to publish: a number from the middle of the range, whole if the range has a whole number."""
         return midpoint(*self.answer_range(total, step, phase))
 
-    def thresholds(self, dice: Sequence[float]) -> tuple[float, ...]:
+    def thresholds(self, rng: Sequence[float]) -> tuple[float, ...]:
         """The round's secret thresholds, from one uniform number in [0, 1) per phase.
 
         Uniform on the polytope of the proof: drawn from the last to the first, each from its law given the
         next. Phase j ends when the estimate, in steps above the total at round start, has reached threshold
         j.
         """
-        if len(dice) != len(self.phases):
-            raise InvalidParameter("dice", len(dice), f"{len(self.phases)} numbers, one per phase")
-        if any(not 0 <= die < 1 for die in dice):
-            raise InvalidParameter("dice", dice, "numbers of at least 0 and below 1")
+        if len(rng) != len(self.phases):
+            raise InvalidParameter("rng", len(rng), f"{len(self.phases)} numbers, one per phase")
+        if any(not 0 <= die < 1 for die in rng):
+            raise InvalidParameter("rng", rng, "numbers of at least 0 and below 1")
         if not self.phases[0].dither:
             return tuple(phase.position + phase.length for phase in self.phases)
         thresholds: list[float] = []
         ceiling = inf
         for index in reversed(range(len(self.phases))):
             law = self._threshold_law[index]
-            ceiling = min(law.quantile(dice[index] * law.fraction_below(ceiling)), ceiling)
+            ceiling = min(law.quantile(rng[index] * law.fraction_below(ceiling)), ceiling)
             thresholds.append(ceiling)
         return tuple(reversed(thresholds))
 

@@ -67,8 +67,8 @@ class BinaryMechanism:
     integer Laplace variables of scale `scale`.
 
     >>> from countless.privacy.noise import DiceNoise
-    >>> from countless.randomness import SeededDice
-    >>> mechanism = BinaryMechanism(8, Fraction(2), DiceNoise(SeededDice(3)))
+    >>> from countless.randomness import SeededRandom
+    >>> mechanism = BinaryMechanism(8, Fraction(2), DiceNoise(SeededRandom(3)))
     >>> [mechanism.add(10) for _ in range(4)]
     [11, 27, 35, 40]
     """

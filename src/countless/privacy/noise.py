@@ -1,7 +1,7 @@
 """Integer Laplace noise, drawn exactly: no floating point between the dice and the noise (SPEC section 4).
 
 The law is the discrete (two-sided geometric) one, P(x) proportional to exp(-|x|/scale) on the integers. Two
-sources behind one interface: OpenDP in production, and an exact sampler over any `Dice` for seeded runs and
+sources behind one interface: OpenDP in production, and an exact sampler over any `RandomSource` for seeded runs and
 for machines without OpenDP. Both are exact; a test compares them. Floating-point Laplace noise leaks
 through its low bits (Mironov, CCS 2012), which is why neither source uses it.
 
@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from math import inf, nextafter
 from typing import Any, Protocol
 
-from countless.core.random_source import Dice
+from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter, MissingExtra
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 
 LARGEST_SCALE = 2**40
 """OpenDP saturates at 64 bits; at this scale a draw reaches them with probability below exp(-2^22)."""
@@ -38,25 +38,25 @@ def check_scale(scale: Fraction) -> Fraction:
     return Fraction(scale)
 
 
-def bernoulli_exp(numerator: int, denominator: int, dice: Dice) -> bool:
+def bernoulli_exp(numerator: int, denominator: int, rng: RandomSource) -> bool:
     """True with probability exp(-numerator/denominator), exactly, for a ratio in [0, 1].
 
     Coins of probability ratio/1, ratio/2, ratio/3, ... are flipped until the first tail; the number of
     flips is odd with probability 1 - ratio + ratio^2/2 - ... = exp(-ratio).
     """
     flips = 1
-    while dice.below(denominator * flips) < numerator:
+    while rng.randbelow(denominator * flips) < numerator:
         flips += 1
     return flips % 2 == 1
 
 
-def discrete_laplace(scale: Fraction, dice: Dice) -> int:
+def discrete_laplace(scale: Fraction, rng: RandomSource) -> int:
     """One integer x with P(x) proportional to exp(-|x|/scale), by integer arithmetic only.
 
     Formal guarantees: the law is exact if the dice are; the running time is geometric, with a constant mean.
 
-    >>> from countless.randomness import SeededDice
-    >>> dice = SeededDice(1)
+    >>> from countless.randomness import SeededRandom
+    >>> dice = SeededRandom(1)
     >>> [discrete_laplace(Fraction(5, 2), dice) for _ in range(8)]
     [-2, -3, 2, -2, -1, 0, 0, -10]
     """
@@ -67,14 +67,14 @@ def discrete_laplace(scale: Fraction, dice: Dice) -> int:
     while True:
         # `rest + wide * whole` is geometric with ratio exp(-1/wide): its remainder and its quotient are
         # independent.
-        rest = dice.below(wide)
-        if not bernoulli_exp(rest, wide, dice):
+        rest = rng.randbelow(wide)
+        if not bernoulli_exp(rest, wide, rng):
             continue
         whole = 0
-        while bernoulli_exp(1, 1, dice):
+        while bernoulli_exp(1, 1, rng):
             whole += 1
         size = (rest + wide * whole) // narrow
-        negative = dice.below(2) == 1
+        negative = rng.randbelow(2) == 1
         if negative and size == 0:
             continue  # zero would otherwise be drawn twice as often as it should
         return -size if negative else size
@@ -83,14 +83,14 @@ def discrete_laplace(scale: Fraction, dice: Dice) -> int:
 class DiceNoise:
     """The exact sampler over given dice: seeded ones, or the system's where OpenDP is not installed."""
 
-    __slots__ = ("_dice",)
+    __slots__ = ("_rng",)
 
-    def __init__(self, dice: Dice) -> None:
-        self._dice = dice
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
 
     def laplace(self, scale: Fraction) -> int:
         """One exact draw."""
-        return discrete_laplace(scale, self._dice)
+        return discrete_laplace(scale, self._rng)
 
 
 class OpenDPNoise:
@@ -135,4 +135,4 @@ def system_noise() -> Noise:
 
     Both draw from the same law, exactly; OpenDP is preferred because others review and maintain it.
     """
-    return OpenDPNoise() if find_spec("opendp") is not None else DiceNoise(SystemDice())
+    return OpenDPNoise() if find_spec("opendp") is not None else DiceNoise(SystemRandom())

@@ -74,9 +74,9 @@ class PhasedCounter:
     private with `shape.epsilon`; what leaks is the crossing that ended each phase.
 
     >>> from countless.privacy.noise import DiceNoise
-    >>> from countless.randomness import SeededDice
+    >>> from countless.randomness import SeededRandom
     >>> shape = PhasedShape(4, 10, Fraction(1), 3, Fraction(2))
-    >>> counter = PhasedCounter(shape, DiceNoise(SeededDice(5)))
+    >>> counter = PhasedCounter(shape, DiceNoise(SeededRandom(5)))
     >>> [counter.value for _ in range(30) if counter.crossing()]
     [9, 16, 27]
     """

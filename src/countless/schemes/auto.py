@@ -7,9 +7,9 @@ from functools import lru_cache
 from math import ceil, exp, log, log1p
 from typing import Any, NamedTuple
 
-from countless.core.estimator import Budget, Case, Opening, Scheme, Stay
-from countless.core.random_source import Dice
-from countless.core.triggers import Growth
+from countless.core.estimator import Budget, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.random_source import RandomSource
+from countless.core.triggers import GeometricGrowth
 from countless.planning.plan import RoundPlan
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Dithered
@@ -90,9 +90,9 @@ def _growth(plan: RoundPlan) -> float:
     return log1p(plan.alpha * plan.reach / plan.allowance)
 
 
-def _watched(case: Case) -> Watched | None:
+def _watched(context: RoundContext) -> Watched | None:
     """The deterministic reporting that runs, if it does."""
-    running = case.running.publisher if case.running is not None else None
+    running = context.running.estimator if context.running is not None else None
     return running if isinstance(running, Watched) else None
 
 
@@ -125,57 +125,59 @@ class Auto(Scheme):
         self._patient = patient
         self._asks = asks
 
-    def prepare(self, case: Case) -> None:
+    def prepare(self, context: RoundContext) -> None:
         """Work out the plans of the next round."""
         for scheme in self._schemes:
-            scheme.prepare(_with_reserve(case))
+            scheme.prepare(_with_reserve(context))
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """The cheapest offer, unless staying deterministic is cheaper still."""
-        counts, running = Counter(case.counts), _watched(case)
+        counts, running = Counter(context.counts), _watched(context)
         if running is not None:
-            running.look(case, counts)
-            case = _with_reserve(case)
-        menu = [(scheme, plans) for scheme in self._schemes if (plans := scheme.plans(case, self._patient))]
-        offers = [offer for offer in _offers(case, menu) if offer.asks or not self._asks]
+            running.look(context, counts)
+            context = _with_reserve(context)
+        menu = [(scheme, plans) for scheme in self._schemes if (plans := scheme.plans(context, self._patient))]
+        offers = [offer for offer in _offers(context, menu) if offer.asks or not self._asks]
         best = min(offers, key=lambda offer: offer.rate * (BURST if offer.asks else 1), default=None)
-        if best is None or not (_pays(case, counts, best) if running is None else _leaves(case, counts, running, best)):
-            return _stay_deterministic(case, [plans for _, plans in menu], self._asks)
-        publisher = best.scheme.publisher(best.plan, best.step, case, dice)
-        slots, budget = best.scheme.slots(best.plan), _budget(case, counts, running, [plans for _, plans in menu])
-        return Opening(best.scheme.name, publisher, slots, best.plan, best.asks, budget)
+        if best is None or not (
+            _pays(context, counts, best) if running is None else _leaves(context, counts, running, best)
+        ):
+            return _stay_deterministic(context, [plans for _, plans in menu], self._asks)
+        estimator = best.scheme.estimator(best.plan, best.step, context, rng)
+        slots, budget = best.scheme.slots(best.plan), _budget(context, counts, running, [plans for _, plans in menu])
+        return RoundSetup(best.scheme.name, estimator, slots, best.plan, best.asks, budget)
 
 
-def _with_reserve(case: Case) -> Case:
+def _with_reserve(context: RoundContext) -> RoundContext:
     """As many sites as came lately may come again, and again: then that needs no other round."""
-    running = _watched(case)
+    running = _watched(context)
     if running is None:
-        return case
-    return case._replace(sites=max(case.sites, len(case.counts) + LASTING * running.newcomers))
+        return context
+    return context._replace(sites=max(context.sites, len(context.counts) + LASTING * running.newcomers))
 
 
-def _offers(case: Case, menu: list[tuple[Calibrated[Any], list[Any]]]) -> list[Offer]:
+def _offers(context: RoundContext, menu: list[tuple[Calibrated[Any], list[Any]]]) -> list[Offer]:
     """A round that asks starts from the present total; one that only tells, from the counts that are known."""
-    now, offers = max(case.estimate, case.total), []
+    now, offers = max(context.estimate, context.total), []
     for scheme, plans in menu:
         for plan in plans:
             reports = plan.messages_per_efold * _growth(plan) - 2 * plan.sites
-            for asks, start in ((False, case.known), (True, case.total)):
+            for asks, start in ((False, context.known), (True, context.total)):
                 step = plan.step(start)
                 end = (now if asks else start) + step * plan.reach
                 if worth_having(plan, step) and end > now:
-                    messages = reports + (1 + asks) * case.unsure
+                    messages = reports + (1 + asks) * context.unsure
                     offers.append(Offer(messages, log(end / now), scheme, plans, plan, step, asks))
     return offers
 
 
-def _pays(case: Case, counts: Counter[int], best: Offer) -> bool:
+def _pays(context: RoundContext, counts: Counter[int], best: Offer) -> bool:
     """A round is over: whether to go on with another. Coming back later, if not, must pay within a few e-folds."""
-    cost = case.unsure + deterministic_cost(counts, case.alpha, best.events)
-    return cost / best.growth + 2 * case.sites / HORIZON > best.rate
+    cost = context.unsure + deterministic_cost(counts, context.alpha, best.events)
+    return cost / best.growth + 2 * context.sites / HORIZON > best.rate
 
 
-def _leaves(case: Case, counts: Counter[int], running: Watched, best: Offer) -> bool:
+def _leaves(context: RoundContext, counts: Counter[int], running: Watched, best: Offer) -> bool:
     """Whether to leave deterministic reporting now.
 
     A round begins and ends with a burst of messages. While that weighs something, be never a burst ahead of a counter
@@ -184,41 +186,41 @@ def _leaves(case: Case, counts: Counter[int], running: Watched, best: Offer) -> 
     every event; then leave as soon as waiting for a larger step costs more than it saves.
     """
     heard = sum(sites for count, sites in counts.items() if count)
-    if heard <= LIGHT * case.messages:
-        return _saves(case, counts, running, best, best.events)
-    wait = next_start(best.plans, case.total) - case.total
-    if _saves(case, counts, running, best, wait):
+    if heard <= LIGHT * context.messages:
+        return _saves(context, counts, running, best, best.events)
+    wait = next_start(best.plans, context.total) - context.total
+    if _saves(context, counts, running, best, wait):
         return True
-    late = sites_beyond(counts, wait, Growth(case.alpha).loud - UNHURRIED)
-    burst = late > SMALL * (case.messages + running.forecast(case, counts, wait))
-    gradual = case.unsure <= SMALL * heard
-    ripe = best.step * case.total >= case.total + best.events
-    return burst and gradual and ripe and _saves(case, counts, running, best, best.events)
+    on_late_start = sites_beyond(counts, wait, GeometricGrowth(context.alpha).exact_below - UNHURRIED)
+    burst = on_late_start > SMALL * (context.messages + running.forecast(context, counts, wait))
+    gradual = context.unsure <= SMALL * heard
+    ripe = best.step * context.total >= context.total + best.events
+    return burst and gradual and ripe and _saves(context, counts, running, best, best.events)
 
 
-def _saves(case: Case, counts: Counter[int], running: Watched, best: Offer, events: float) -> bool:
+def _saves(context: RoundContext, counts: Counter[int], running: Watched, best: Offer, events: float) -> bool:
     """Whether such a round saves messages over so many events, with two more for each site that speaks, for its end.
 
     And whether its start, which comes all at once, is little beside the bill so far, or the bill would double without
     it. Told sites reply if there is a point behind them; a deterministic site is, on average, alpha of its count ahead.
     """
     speaking = speaking_sites(counts, events)
-    replies = case.unsure if best.asks else min(case.unsure, case.alpha * case.total / best.step)
-    burst = case.unsure + replies
-    cost = burst + (1 + 1 / best.step) * max(0.0, speaking - case.unsure) + events / best.step
-    saved = running.forecast(case, counts, events) - cost
-    return saved > 2 * speaking and (burst <= SMALL * case.messages or saved > case.messages)
+    replies = context.unsure if best.asks else min(context.unsure, context.alpha * context.total / best.step)
+    burst = context.unsure + replies
+    cost = burst + (1 + 1 / best.step) * max(0.0, speaking - context.unsure) + events / best.step
+    saved = running.forecast(context, counts, events) - cost
+    return saved > 2 * speaking and (burst <= SMALL * context.messages or saved > context.messages)
 
 
-def _budget(case: Case, counts: Counter[int], running: Watched | None, menu: list[list[Any]]) -> Budget:
+def _budget(context: RoundContext, counts: Counter[int], running: Watched | None, menu: list[list[Any]]) -> Budget:
     """A little more than the others would have had: that much may be spent on telling sites of a round."""
-    if case.running is not None and case.running.budget is not None:
-        return case.running.budget
-    share, total = COMPETITIVE - CAUTION * case.alpha, max(1, case.total, case.estimate)
+    if context.running is not None and context.running.budget is not None:
+        return context.running.budget
+    share, total = COMPETITIVE - CAUTION * context.alpha, max(1, context.total, context.estimate)
     if running is None:
         return Budget(share * total, total)
     early = tuple(_early(total, counts, plans, share) for plans in menu)
-    return Budget(share * case.messages, total, running.power, also=early)
+    return Budget(share * context.messages, total, running.power, also=early)
 
 
 def _early(total: float, counts: Counter[int], plans: Sequence[RoundPlan], share: float) -> Budget:
@@ -230,15 +232,15 @@ def _early(total: float, counts: Counter[int], plans: Sequence[RoundPlan], share
     step = min(plan.step(start) for plan in plans if worth_having(plan, plan.step(start)))
     heard = sum(sites for count, sites in counts.items() if count)
     messages = start + (2 + 1 / step) * heard + (total - start - heard) / step
-    until = _end(plans, start) if total >= start else 0
-    return Budget(share * messages, total, total / step / messages, until)
+    reconsider_at = _end(plans, start) if total >= start else 0
+    return Budget(share * messages, total, total / step / messages, reconsider_at)
 
 
-def _stay_deterministic(case: Case, menu: list[list[Any]], asks: bool) -> Opening | Stay:
-    until = ceil(case.total * PATIENCE) + 1
+def _stay_deterministic(context: RoundContext, menu: list[list[Any]], asks: bool) -> RoundSetup | KeepRound:
+    reconsider_at = ceil(context.total * PATIENCE) + 1
     if menu:
         first = ceil(min(worth_having_from(plan) for plans in menu for plan in plans) / WINDOW)
-        until = max(first, min(until, *(next_start(plans, case.total) for plans in menu)))
-    if _watched(case) is not None:
-        return Stay(until)
-    return Opening(Deterministic.name, Watched(case.alpha, until), asks=asks)
+        reconsider_at = max(first, min(reconsider_at, *(next_start(plans, context.total) for plans in menu)))
+    if _watched(context) is not None:
+        return KeepRound(reconsider_at)
+    return RoundSetup(Deterministic.name, Watched(context.alpha, reconsider_at), asks=asks)

@@ -1,8 +1,8 @@
 """`blocks`: one report at a random place of each block, for streams that do not react (SPEC 3.0)."""
 
-from countless.core.estimator import Case, Publisher
-from countless.core.random_source import Dice
-from countless.core.triggers import Blocks as BlocksPace
+from countless.core.estimator import Estimator, RoundContext
+from countless.core.random_source import RandomSource
+from countless.core.triggers import OncePerBlock
 from countless.planning.blocks import plan_blocks
 from countless.planning.cache import PlanBook
 from countless.planning.oblivious import ObliviousPlan
@@ -32,9 +32,9 @@ class Blocks(Calibrated[ObliviousPlan]):
         """One plan for a number of sites."""
         return [BOOK]
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Count the blocks."""
-        return Crossings(BlocksPace(step), plan.reports)
+        return Crossings(OncePerBlock(step), plan.reports)
 
 
 BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_blocks)

@@ -4,62 +4,62 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from countless.core.answer import midpoint
-from countless.core.estimator import OVER, Case, Consequence, Opening, Publisher, Scheme, Stay
+from countless.core.estimator import END_ROUND, Effect, Estimator, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Growth, Pace
+from countless.core.random_source import RandomSource
+from countless.core.triggers import GeometricGrowth, Trigger
 from countless.planning.deterministic import plan_deterministic
 
 
-class Growing(Publisher):
+class Growing(Estimator):
     """Each site's count lies between its last report and the reach of its pace; publish the middle of what that allows.
 
     Any value from (1-alpha) * (sum of reaches) to (1+alpha) * (sum of reports) is within 1 ± alpha of every total the
     reports allow. While no report stands for more than itself, the two sums agree and the answer is exact.
     """
 
-    def __init__(self, alpha: float, until: int | None = None) -> None:
-        self._pace = Growth(alpha)
+    def __init__(self, alpha: float, reconsider_at: int | None = None) -> None:
+        self._trigger = GeometricGrowth(alpha)
         part, self._unit = Fraction(repr(alpha)).as_integer_ratio()
         self._down, self._up = self._unit - part, self._unit + part
         self._least = self._most = 0
-        self.until = until
-        self.loud = self._pace.loud
+        self.reconsider_at = reconsider_at
+        self.exact_below = self._trigger.exact_below
 
-    def pace(self, slot: int) -> Pace:
+    def trigger(self, slot: int) -> Trigger:
         """The same for all: it depends on the site's own count only."""
-        return self._pace
+        return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """Every count is known; each site may already grow as far as its pace lets it."""
-        self._least = departed + sum(entry.base for entry in entries)
-        self._most = departed + sum(self._pace.reach(entry.base) for entry in entries)
+        self._least = departed + sum(entry.round_start for entry in entries)
+        self._most = departed + sum(self._trigger.reach(entry.round_start) for entry in entries)
         self._settle()
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         """Move one site's range."""
-        known, reach = entry.known, self._pace.reach
+        known, reach = entry.reported, self._trigger.reach
         self._least += known - before
         self._most += reach(known) - reach(before)
         return self._settle()
 
     def join(self, entry: Entry) -> None:
         """One more range."""
-        self._least += entry.base
-        self._most += self._pace.reach(entry.base)
+        self._least += entry.round_start
+        self._most += self._trigger.reach(entry.round_start)
         self._settle()
 
-    def leave(self, entry: Entry, before: int) -> Consequence | None:
+    def leave(self, entry: Entry, before: int) -> Effect | None:
         """A range becomes a number."""
-        self._least += entry.known - before
-        self._most += entry.known - self._pace.reach(before)
+        self._least += entry.reported - before
+        self._most += entry.reported - self._trigger.reach(before)
         return self._settle()
 
-    def _settle(self) -> Consequence | None:
+    def _settle(self) -> Effect | None:
         least, most = self._least, self._most
         self.exact = least == most  # and then the middle is both
         self.estimate = midpoint(self._down * most, self._up * least, self._unit)
-        return OVER if self.until is not None and least >= self.until else None
+        return END_ROUND if self.reconsider_at is not None and least >= self.reconsider_at else None
 
 
 class Deterministic(Scheme):
@@ -80,6 +80,6 @@ class Deterministic(Scheme):
     name = "deterministic"
     safe_against = "sees-everything"
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """One round, for ever."""
-        return Opening(self.name, Growing(case.alpha), plan=plan_deterministic(case.sites, case.alpha))
+        return RoundSetup(self.name, Growing(context.alpha), plan=plan_deterministic(context.sites, context.alpha))

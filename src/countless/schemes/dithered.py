@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import OVER, Case, Consequence, Publisher
+from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Pace
+from countless.core.random_source import RandomSource
+from countless.core.triggers import Trigger
 from countless.planning.cache import PlanBook
 from countless.planning.dithered import DitheredPlan, plan_dithered
 from countless.planning.failure_budget import coarser
@@ -15,7 +15,7 @@ from countless.schemes.planned import Calibrated
 _WHOLE = 1 << 53  # a float has so many different fractions, at least
 
 
-class Phases(Publisher):
+class Phases(Estimator):
     """One public answer for each phase; a phase ends when the hidden sum passes its secret threshold.
 
     `_lead` is the hidden sum in events: over all slots, last lattice point minus the count at which the slot entered.
@@ -23,10 +23,10 @@ class Phases(Publisher):
     a join nor a departure moves it: that would tell the public something the proof does not count.
     """
 
-    def __init__(self, plan: DitheredPlan, step: int, dice: Dice) -> None:
+    def __init__(self, plan: DitheredPlan, step: int, rng: RandomSource) -> None:
         self._plan = plan
-        self._lattices = Lattices(step, plan.sites, dice.split("offsets"))
-        self._goals = _goals(plan, step, dice.split("thresholds"))
+        self._lattices = Lattices(step, plan.sites, rng.spawn("offsets"))
+        self._goals = _goals(plan, step, rng.spawn("thresholds"))
         self._total = 0  # at the start of the round; what joiners bring is added
         self._lead = 0
         self._phase = -1
@@ -36,7 +36,7 @@ class Phases(Publisher):
         """From 0, once the round has begun."""
         return max(0, self._phase)
 
-    def pace(self, slot: int) -> Pace:
+    def trigger(self, slot: int) -> Trigger:
         """Each slot its own lattice."""
         return self._lattices[slot]
 
@@ -44,30 +44,30 @@ class Phases(Publisher):
         """Every slot starts on its lattice: a site at its base, a free slot at 0."""
         bases = [0] * len(self._lattices)
         for entry in entries:
-            bases[entry.slot] = entry.base
+            bases[entry.slot] = entry.round_start
         self._total = departed + sum(bases)
         self._lead = sum(self._lattices.floor(slot, base) - base for slot, base in enumerate(bases))
         self._next_phase()
 
     def join(self, entry: Entry) -> None:
         """The newcomer's count is known exactly; its slot's place on the lattice stays what it was."""
-        self._lattices.shift(entry.slot, entry.base)
-        self._total += entry.base
+        self._lattices.shift(entry.slot, entry.round_start)
+        self._total += entry.round_start
         self._announce()
 
-    def leave(self, entry: Entry, before: int) -> Consequence | None:
+    def leave(self, entry: Entry, before: int) -> Effect | None:
         """Its estimate freezes on its lattice; reports that its last words have overtaken are in these."""
-        return self.hear(entry, before, 0)
+        return self.on_report(entry, before, 0)
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         """Move one site to its new lattice point, if that ends no phase: it hardly ever does."""
-        lead = self._lead + self._lattices.gain(entry.slot, before, entry.known)
+        lead = self._lead + self._lattices.gain(entry.slot, before, entry.reported)
         if lead < self._goal:
             self._lead = lead
             return None
         return self._replay(entry, before)
 
-    def _replay(self, entry: Entry, before: int) -> Consequence | None:
+    def _replay(self, entry: Entry, before: int) -> Effect | None:
         """The same, one crossing after the other: a batch must equal its events.
 
         At the very point that ends a phase the public learns that this site stood on its lattice there. So the lattice
@@ -77,8 +77,8 @@ class Phases(Publisher):
         """
         lattices, slot, at, moved = self._lattices, entry.slot, before, False
         step = lattices.step
-        while (point := lattices.floor(slot, at) + step) <= entry.known:
-            passed = (entry.known - point) // step + 1
+        while (point := lattices.floor(slot, at) + step) <= entry.reported:
+            passed = (entry.reported - point) // step + 1
             needed = max(1, -((self._lead - self._goal) // step))
             if passed < needed:
                 self._lead += passed * step
@@ -89,10 +89,10 @@ class Phases(Publisher):
             self._lead -= drop
             while self._lead >= self._goal:
                 if not self._next_phase():
-                    return OVER
+                    return END_ROUND
             lattices.place(slot, at - drop)
             moved = True
-        return Consequence(repace=lattices[slot]) if moved else None
+        return Effect(repace=lattices[slot]) if moved else None
 
     def _next_phase(self) -> bool:
         """Announce the next answer and turn to the threshold that will end it; False if the round is over."""
@@ -107,7 +107,7 @@ class Phases(Publisher):
         self.estimate = self._plan.answer(self._total, self._lattices.step, self._phase)
 
 
-def _goals(plan: DitheredPlan, step: int, dice: Dice) -> list[int]:
+def _goals(plan: DitheredPlan, step: int, rng: RandomSource) -> list[int]:
     """For each phase, the hidden sum in events from which on it is over: the threshold, rounded up to an event.
 
     The sum lies half a step for each slot below B. Where a step has more events than a threshold has trusted digits,
@@ -115,27 +115,27 @@ def _goals(plan: DitheredPlan, step: int, dice: Dice) -> list[int]:
     """
     goals = []
     below, grain = plan.sites * (step - 1), max(1, int(step * plan.grain))
-    thresholds = plan.thresholds(_fractions(dice, len(plan.phases)))
-    for threshold, digits in zip(thresholds, dice.many_below(grain, len(thresholds)), strict=True):
+    thresholds = plan.thresholds(_fractions(rng, len(plan.phases)))
+    for threshold, digits in zip(thresholds, rng.randbelow_many(grain, len(thresholds)), strict=True):
         over, unit = threshold.as_integer_ratio()
         goal = -((below * unit - 2 * over * step) // (2 * unit))
         goals.append(goal - goal % grain + digits)
     return sorted(goals)
 
 
-def _fractions(dice: Dice, times: int) -> list[float]:
+def _fractions(rng: RandomSource, times: int) -> list[float]:
     """Uniform on [0, 1), with all the digits of a float however small they are.
 
     The law of a threshold may be thin at its lower end. There neighbouring multiples of 2^-53 may be many grains apart.
     """
-    coarse, finer = (source.many_below(_WHOLE, times) for source in (dice, dice.split("finer")))
-    return [_fraction(high, low, dice) for high, low in zip(coarse, finer, strict=True)]
+    coarse, finer = (source.randbelow_many(_WHOLE, times) for source in (rng, rng.spawn("finer")))
+    return [_fraction(high, low, rng) for high, low in zip(coarse, finer, strict=True)]
 
 
-def _fraction(high: int, low: int, dice: Dice) -> float:
+def _fraction(high: int, low: int, rng: RandomSource) -> float:
     unit = 1 / _WHOLE
     while not high:
-        high, unit = dice.below(_WHOLE), unit / _WHOLE
+        high, unit = rng.randbelow(_WHOLE), unit / _WHOLE
     return min(unit * (high + low / _WHOLE), 1 - 1 / _WHOLE)
 
 
@@ -165,13 +165,13 @@ class Dithered(Calibrated[DitheredPlan]):
         """One plan for a number of sites."""
         return [BOOK]
 
-    def eta(self, case: Case) -> float:
+    def eta(self, context: RoundContext) -> float:
         """A second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
-        return coarser(super().eta(case))
+        return coarser(super().eta(context))
 
-    def publisher(self, plan: DitheredPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Draw the secrets."""
-        return Phases(plan, step, dice)
+        return Phases(plan, step, rng)
 
 
 BOOK: PlanBook[DitheredPlan] = PlanBook(plan_dithered)

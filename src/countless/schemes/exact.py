@@ -1,7 +1,7 @@
 """`exact`: every site reports every event. The start of every other scheme, and the yardstick."""
 
-from countless.core.estimator import Case, Counting, Opening, Scheme, Stay
-from countless.core.random_source import Dice
+from countless.core.estimator import ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.random_source import RandomSource
 
 
 class Exact(Scheme):
@@ -21,6 +21,6 @@ class Exact(Scheme):
     name = "exact"
     safe_against = "sees-everything"
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """One round, for ever."""
-        return Opening(self.name, Counting())
+        return RoundSetup(self.name, ExactSum())

@@ -7,9 +7,9 @@ spot wanders or sites wake up one after the other; so the forecast is compared w
 from collections import Counter
 from math import expm1, log, log1p, sqrt
 
-from countless.core.estimator import Case
+from countless.core.estimator import RoundContext
 from countless.core.ledger import Entry
-from countless.core.triggers import Growth
+from countless.core.triggers import GeometricGrowth
 from countless.schemes.deterministic import Growing
 
 WINDOW = 1.25  # a forecast is compared with what came when the total has grown by this factor
@@ -35,19 +35,19 @@ def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> flo
     average, half an event later than without the rounding.
     """
     shown = sum((count + 1) * sites for count, sites in counts.items())
-    extra, loud, cost = 2 * alpha / (1 - alpha), Growth(alpha).loud, 0.0
+    extra, exact_below, cost = 2 * alpha / (1 - alpha), GeometricGrowth(alpha).exact_below, 0.0
     for count, sites in counts.items():
         end = count + events * (count + 1) / shown
-        cost += sites * max(0.0, min(end, loud) - count)
-        cost += sites * max(0.0, log((extra * end + 0.5) / (extra * max(count, loud) + 0.5)) / extra)
+        cost += sites * max(0.0, min(end, exact_below) - count)
+        cost += sites * max(0.0, log((extra * end + 0.5) / (extra * max(count, exact_below) + 0.5)) / extra)
     return cost
 
 
 class Watched(Growing):
     """Deterministic reporting that compares what it costs with what was forecast, and counts who joins."""
 
-    def __init__(self, alpha: float, until: int) -> None:
-        super().__init__(alpha, until)
+    def __init__(self, alpha: float, reconsider_at: int) -> None:
+        super().__init__(alpha, reconsider_at)
         self._last: tuple[int, int, float] | None = None  # total, messages and forecast per event at the last look
         self._joins = 0
         self.surprise = 1.0  # messages that came lately, for each that was forecast
@@ -59,26 +59,26 @@ class Watched(Growing):
         super().join(entry)
         self._joins += 1
 
-    def look(self, case: Case, counts: Counter[int]) -> None:
+    def look(self, context: RoundContext, counts: Counter[int]) -> None:
         """Compare an earlier forecast with what came, and make another."""
         if self._last is not None:
             total, messages, forecast = self._last
-            if case.total < WINDOW * total:
+            if context.total < WINDOW * total:
                 return
-            expected = forecast * (case.total - total)
-            self.surprise = (case.messages - messages) / expected if expected else 1.0  # none where no site was left
-            self.power = min(1.0, log(case.messages / messages) / log(case.total / total))
+            expected = forecast * (context.total - total)
+            self.surprise = (context.messages - messages) / expected if expected else 1.0  # none where no site was left
+            self.power = min(1.0, log(context.messages / messages) / log(context.total / total))
             self.newcomers = self._joins
         self._joins = 0
-        events = max(1.0, (WINDOW - 1) * case.total)
-        self._last = case.total, case.messages, deterministic_cost(counts, case.alpha, events) / events
+        events = max(1.0, (WINDOW - 1) * context.total)
+        self._last = context.total, context.messages, deterministic_cost(counts, context.alpha, events) / events
 
-    def forecast(self, case: Case, counts: Counter[int], events: float) -> float:
+    def forecast(self, context: RoundContext, counts: Counter[int], events: float) -> float:
         """Messages while `events` happen: what the counts say, corrected.
 
         More than was forecast is believed, within limits, and as much again for each window ahead: other sites are busy
         every time. Less is believed by half: sites may be about to wake up.
         """
-        windows = log1p(events / case.total) / log(WINDOW)
+        windows = log1p(events / context.total) / log(WINDOW)
         correction = min(MOST_SURPRISE, self.surprise**windows) if self.surprise > 1 else sqrt(self.surprise)
-        return min(events, correction * deterministic_cost(counts, case.alpha, events))
+        return min(events, correction * deterministic_cost(counts, context.alpha, events))

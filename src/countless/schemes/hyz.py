@@ -2,46 +2,46 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import OVER, Case, Consequence, Publisher
+from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Pace, Sampled
+from countless.core.random_source import RandomSource
+from countless.core.triggers import BernoulliSampling, Trigger
 from countless.planning.cache import PlanBook
 from countless.planning.hyz import plan_hyz
 from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.planned import Calibrated
 
 
-class LastReports(Publisher):
+class LastReports(Estimator):
     """Per site: its base until its first report of the round, then the count it last reported, minus 1, plus a step.
 
     Since the last report a site has counted, on average, step - 1 events in silence: so the sum is unbiased.
     """
 
     def __init__(self, step: int, reports: int) -> None:
-        self._pace = Sampled(step)
+        self._trigger = BernoulliSampling(step)
         self._left = reports
 
-    def pace(self, slot: int) -> Pace:
+    def trigger(self, slot: int) -> Trigger:
         """The same for all; each site draws for itself."""
-        return self._pace
+        return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """The exact total."""
-        self.estimate: int = departed + sum(entry.base for entry in entries)
+        self.estimate: int = departed + sum(entry.round_start for entry in entries)
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         """A site's last report has moved on; the first one of a round also brings the step for its silence."""
         first = entry.crossings == crossings
-        self.estimate += entry.known - (entry.base - self._pace.step + 1 if first else before)
+        self.estimate += entry.reported - (entry.round_start - self._trigger.step + 1 if first else before)
         self._left -= crossings
-        return OVER if self._left <= 0 else None
+        return END_ROUND if self._left <= 0 else None
 
     def join(self, entry: Entry) -> None:
         """What the newcomer brings is known exactly."""
-        self.estimate += entry.base
+        self.estimate += entry.round_start
 
-    def late(self, entry: Entry, before: int, gain: int) -> Consequence | None:
+    def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
         """Before its first report a site counts as its base; after it, the base no longer matters."""
         self.estimate += gain if not entry.crossings else 0
         return None
@@ -70,7 +70,7 @@ class Hyz(Calibrated[ObliviousPlan]):
         """One plan for a number of sites."""
         return [BOOK]
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Remember last reports."""
         return LastReports(step, plan.reports)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import OVER, Case, Consequence, Publisher
+from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Pace
+from countless.core.random_source import RandomSource
+from countless.core.triggers import Trigger
 from countless.planning.cache import PlanBook
 from countless.planning.lattice import plan_lattice
 from countless.planning.oblivious import ObliviousPlan
@@ -13,7 +13,7 @@ from countless.schemes.offsets import Lattices
 from countless.schemes.planned import Calibrated
 
 
-class LatticePoints(Publisher):
+class LatticePoints(Estimator):
     """The sum over sites of the last lattice point at or below the count, plus half a step each."""
 
     def __init__(self, lattices: Lattices, reports: int) -> None:
@@ -22,34 +22,34 @@ class LatticePoints(Publisher):
         self._points = 0
         self._sites = 0
 
-    def pace(self, slot: int) -> Pace:
+    def trigger(self, slot: int) -> Trigger:
         """Each slot its own lattice."""
         return self._lattices[slot]
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """Nothing but lattice points enters the estimate, not even the exact counts: their errors cancel better."""
-        self._points = departed + sum(self._lattices.floor(entry.slot, entry.base) for entry in entries)
+        self._points = departed + sum(self._lattices.floor(entry.slot, entry.round_start) for entry in entries)
         self._sites = len(entries)
         self._estimate()
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         """Move one site to its new lattice point."""
         lattices = self._lattices
-        gain = lattices.gain(entry.slot, before, entry.known)
+        gain = lattices.gain(entry.slot, before, entry.reported)
         self._points += gain
         self._left -= gain // lattices.step
         self._estimate()
-        return OVER if self._left <= 0 else None
+        return END_ROUND if self._left <= 0 else None
 
     def join(self, entry: Entry) -> None:
         """One more site."""
-        self._points += self._lattices.floor(entry.slot, entry.base)
+        self._points += self._lattices.floor(entry.slot, entry.round_start)
         self._sites += 1
         self._estimate()
 
-    def leave(self, entry: Entry, before: int) -> Consequence | None:
+    def leave(self, entry: Entry, before: int) -> Effect | None:
         """Its estimate freezes on its lattice; reports that its last words have overtaken are in these."""
-        return self.hear(entry, before, 0)
+        return self.on_report(entry, before, 0)
 
     def _estimate(self) -> None:
         doubled = 2 * self._points + self._sites * (self._lattices.step - 1)
@@ -79,9 +79,9 @@ class Lattice(Calibrated[ObliviousPlan]):
         """One plan for a number of sites."""
         return [BOOK]
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Draw the lattices."""
-        return LatticePoints(Lattices(step, plan.sites, dice), plan.reports)
+        return LatticePoints(Lattices(step, plan.sites, rng), plan.reports)
 
 
 BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_lattice)

@@ -5,8 +5,8 @@ a step, minus count - that is uniform on ± (step-1)/2. Slots without a site hav
 it shifted to its count, so that nothing the coordinator adds up moves when it does.
 """
 
-from countless.core.random_source import Dice
-from countless.core.triggers import Lattice, lattice_known_good
+from countless.core.random_source import RandomSource
+from countless.core.triggers import OffsetMultiple, unchecked_offset_multiple
 
 
 class Lattices:
@@ -14,16 +14,16 @@ class Lattices:
 
     __slots__ = ("_offsets", "step")
 
-    def __init__(self, step: int, slots: int, dice: Dice) -> None:
+    def __init__(self, step: int, slots: int, rng: RandomSource) -> None:
         self.step = step
-        self._offsets = dice.many_below(step, slots)
+        self._offsets = rng.randbelow_many(step, slots)
 
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def __getitem__(self, slot: int) -> Lattice:
+    def __getitem__(self, slot: int) -> OffsetMultiple:
         """The pace of the site in this slot."""
-        return lattice_known_good(self.step, self._offsets[slot])
+        return unchecked_offset_multiple(self.step, self._offsets[slot])
 
     def floor(self, slot: int, count: int) -> int:
         """The last point of this slot's lattice at or below `count`; it may be negative."""

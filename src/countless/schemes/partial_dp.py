@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import OVER, Case, Consequence, Publisher
+from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Blocks, Pace
+from countless.core.random_source import RandomSource
+from countless.core.triggers import OncePerBlock, Trigger
 from countless.errors import UnknownName
 from countless.planning.cache import PlanBook
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
@@ -14,7 +14,7 @@ from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.schemes.planned import Calibrated
 
 
-class NoisyPhases(Publisher):
+class NoisyPhases(Estimator):
     """Crossings go into the phased counter that `countless audit` audits; its noisy value is all the public hears."""
 
     def __init__(self, plan: PartialDPPlan, step: int, noise: Noise) -> None:
@@ -22,7 +22,7 @@ class NoisyPhases(Publisher):
             plan.phases, plan.threshold, plan.threshold_scale, max(1, plan.tree_length), plan.tree_scale
         )
         self._plan = plan
-        self._pace = Blocks(step)
+        self._trigger = OncePerBlock(step)
         self._counter = PhasedCounter(shape, noise)
         self._total = 0  # at the start of the round; what joiners bring is added
 
@@ -31,37 +31,37 @@ class NoisyPhases(Publisher):
         """From 0."""
         return self._counter.ended
 
-    def pace(self, slot: int) -> Pace:
+    def trigger(self, slot: int) -> Trigger:
         """The same for all; each site draws its thresholds lazily."""
-        return self._pace
+        return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """The transcript starts at the exact total."""
-        self._total = departed + sum(entry.base for entry in entries)
+        self._total = departed + sum(entry.round_start for entry in entries)
         self._announce()
 
     def join(self, entry: Entry) -> None:
         """What the newcomer brings is known exactly."""
-        self._total += entry.base
+        self._total += entry.round_start
         self._announce()
 
-    def late(self, entry: Entry, before: int, gain: int) -> Consequence | None:
+    def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
         """So is what a silent site counted before it adopted its pace."""
         self._total += gain
         self._announce()
         return None
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         """One crossing after the other: a batch must equal its events."""
         for _ in range(crossings):
             if self._counter.finished:
                 break
             self._counter.crossing()
         self._announce()
-        return OVER if self._counter.finished or entry.crossings >= self._plan.cap else None
+        return END_ROUND if self._counter.finished or entry.crossings >= self._plan.cap else None
 
     def _announce(self) -> None:
-        self.estimate: int = self._total + self._pace.step * (self._counter.value + self._plan.offset)
+        self.estimate: int = self._total + self._trigger.step * (self._counter.value + self._plan.offset)
 
 
 class PartialDP(Calibrated[PartialDPPlan]):
@@ -103,9 +103,9 @@ class PartialDP(Calibrated[PartialDPPlan]):
         """One plan for a number of sites."""
         return [BOOKS[self._calibration]]
 
-    def publisher(self, plan: PartialDPPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: PartialDPPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Start the phases."""
-        return NoisyPhases(plan, step, self._noise or DiceNoise(dice.split("noise")))
+        return NoisyPhases(plan, step, self._noise or DiceNoise(rng.spawn("noise")))
 
 
 def _book(calibration: str) -> PlanBook[PartialDPPlan]:

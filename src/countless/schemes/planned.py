@@ -8,8 +8,8 @@ from abc import abstractmethod
 from math import ceil
 from typing import Generic, TypeVar
 
-from countless.core.estimator import Case, Counting, Opening, Publisher, Scheme, Stay
-from countless.core.random_source import Dice
+from countless.core.estimator import Estimator, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.random_source import RandomSource
 from countless.errors import PlanError
 from countless.planning.cache import PlanBook
 from countless.planning.failure_budget import round_eta
@@ -21,11 +21,11 @@ P = TypeVar("P", bound=RoundPlan)
 LEAST_STEP = 2  # below this a step saves nothing: every event is reported, and the answer is exact
 
 
-def start_exactly(scheme: str, case: Case, until: int) -> Opening | Stay:
+def start_exactly(scheme: str, context: RoundContext, reconsider_at: int) -> RoundSetup | KeepRound:
     """Count every event until the total reaches `until`; where that is what runs already, just go on."""
-    if case.running is not None and isinstance(case.running.publisher, Counting):
-        return Stay(until)
-    return Opening(scheme, Counting(until))
+    if context.running is not None and isinstance(context.running.estimator, ExactSum):
+        return KeepRound(reconsider_at)
+    return RoundSetup(scheme, ExactSum(reconsider_at))
 
 
 class Calibrated(Scheme, Generic[P]):
@@ -40,54 +40,54 @@ class Calibrated(Scheme, Generic[P]):
         """Where this scheme's plans are; where there are several for one round, the best is in the last."""
 
     @abstractmethod
-    def publisher(self, plan: P, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: P, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """The publisher of a round with this plan and step."""
 
     def slots(self, plan: P) -> int | None:
         """How many sites the plan's proof allows."""
         return plan.sites
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Exact while the step would be below 2, then round after round by the plan."""
-        plans = self.plans(case, self._patient)
+        plans = self.plans(context, self._patient)
         for plan in reversed(plans):
-            step = plan.step(case.total)
+            step = plan.step(context.total)
             if worth_having(plan, step):
-                return Opening(self.name, self.publisher(plan, step, case, dice), self.slots(plan), plan)
+                return RoundSetup(self.name, self.estimator(plan, step, context, rng), self.slots(plan), plan)
         if plans:
-            return start_exactly(self.name, case, until=min(map(worth_having_from, plans)))
-        return self._stopgap(case)
+            return start_exactly(self.name, context, reconsider_at=min(map(worth_having_from, plans)))
+        return self._stopgap(context)
 
-    def prepare(self, case: Case) -> None:
+    def prepare(self, context: RoundContext) -> None:
         """Work out the plans of the next round."""
-        self.plans(case, patient=True)
+        self.plans(context, patient=True)
 
-    def plans(self, case: Case, patient: bool) -> list[P]:
+    def plans(self, context: RoundContext, patient: bool) -> list[P]:
         """The plan that was given, or those the books have; one not there is worked out only if nobody waits."""
         if self._given is not None:
-            return [self._checked(self._given, case)]
-        eta = self.eta(case)
-        found = [(book.plan if patient else book.ready)(case.sites, case.alpha, eta) for book in self.books()]
+            return [self._checked(self._given, context)]
+        eta = self.eta(context)
+        found = [(book.plan if patient else book.ready)(context.sites, context.alpha, eta) for book in self.books()]
         return [plan for plan in found if plan is not None]
 
-    def eta(self, case: Case) -> float:
+    def eta(self, context: RoundContext) -> float:
         """The failure probability that the round's plan is made for: at most the round's share of delta."""
-        return round_eta(case.delta, case.round)
+        return round_eta(context.delta, context.round)
 
-    def _checked(self, plan: P, case: Case) -> P:
-        present = len(case.counts)  # a reserve for newcomers is welcome, but nothing to insist on
-        if exact_fraction(plan.alpha) > exact_fraction(case.alpha) or plan.sites < present:
+    def _checked(self, plan: P, context: RoundContext) -> P:
+        present = len(context.counts)  # a reserve for newcomers is welcome, but nothing to insist on
+        if exact_fraction(plan.alpha) > exact_fraction(context.alpha) or plan.sites < present:
             raise PlanError(
                 f"the given {self.name} plan is for {plan.sites} sites and alpha {plan.alpha}; "
-                f"this round has {present} sites and alpha {case.alpha}"
+                f"this round has {present} sites and alpha {context.alpha}"
             )
         return plan
 
-    def _stopgap(self, case: Case) -> Opening | Stay:
-        until = ceil(case.total * 1.05) + 1
-        if case.running is not None and case.running.publisher.until is not None:
-            return Stay(until)
-        return Opening(self.name, Growing(case.alpha, until))
+    def _stopgap(self, context: RoundContext) -> RoundSetup | KeepRound:
+        reconsider_at = ceil(context.total * 1.05) + 1
+        if context.running is not None and context.running.estimator.reconsider_at is not None:
+            return KeepRound(reconsider_at)
+        return RoundSetup(self.name, Growing(context.alpha, reconsider_at))
 
 
 def worth_having(plan: RoundPlan, step: int) -> bool:

@@ -1,8 +1,8 @@
 """`sampled`: fresh coins and frequent exact rounds (SPEC 3.2)."""
 
-from countless.core.estimator import Case, Publisher
-from countless.core.random_source import Dice
-from countless.core.triggers import Sampled as SampledPace
+from countless.core.estimator import Estimator, RoundContext
+from countless.core.random_source import RandomSource
+from countless.core.triggers import BernoulliSampling
 from countless.planning.cache import PlanBook
 from countless.planning.sampled import TIERS, SampledPlan, plan_sampled
 from countless.schemes.crossing_estimator import Crossings
@@ -39,9 +39,9 @@ class Sampled(Calibrated[SampledPlan]):
         """A larger least step allows a cheaper plan: the largest one that the total affords is used."""
         return BOOKS
 
-    def publisher(self, plan: SampledPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: SampledPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Count the coins."""
-        return Crossings(SampledPace(step), plan.reports, plan.shift)
+        return Crossings(BernoulliSampling(step), plan.reports, plan.shift)
 
 
 def _book(tier: int) -> PlanBook[SampledPlan]:

@@ -9,15 +9,17 @@ from typing import Any
 
 import msgspec
 
-from countless.core.messages import DownMessage, Message, Repace, Report, Snapshot, StartRound, UpMessage
-from countless.core.triggers import Blocks, Every, Growth, Lattice, Pace, Sampled
+from countless.core.messages import DownMessage, Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
+from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import CountlessError, ProtocolError
 
 _LARGEST = 2**64 - 1
-_MESSAGES = (Report, Snapshot, StartRound, Repace)
-_PACES = (Every, Growth, Sampled, Blocks, Lattice)
-_KIND = {kind: number for number, kind in enumerate(_MESSAGES)} | {kind: number for number, kind in enumerate(_PACES)}
-_START_ROUND, _REPACE, _LATTICE = _KIND[StartRound], _KIND[Repace], _KIND[Lattice]
+_MESSAGES = (Report, Snapshot, StartRound, SetTrigger)
+_TRIGGERS = (EveryNth, GeometricGrowth, BernoulliSampling, OncePerBlock, OffsetMultiple)
+_KIND = {kind: number for number, kind in enumerate(_MESSAGES)} | {
+    kind: number for number, kind in enumerate(_TRIGGERS)
+}
+_START_ROUND, _SET_TRIGGER, _OFFSET_MULTIPLE = _KIND[StartRound], _KIND[SetTrigger], _KIND[OffsetMultiple]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
@@ -73,28 +75,28 @@ def from_plain(plain: list[Any]) -> Message:
 def _arrays(message: Message) -> tuple[Any, ...]:
     """`to_plain` where every integer fits: looking at each field would take longer than encoding them all."""
     if type(message) is StartRound:
-        counter, number, pace = message
-        return _START_ROUND, counter, number, _numbers(pace)
-    if type(message) is Repace:
-        counter, number, pace, since = message
-        return _REPACE, counter, number, _numbers(pace), since
+        counter, number, trigger = message
+        return _START_ROUND, counter, number, _numbers(trigger)
+    if type(message) is SetTrigger:
+        counter, number, trigger, since = message
+        return _SET_TRIGGER, counter, number, _numbers(trigger), since
     return _KIND[type(message)], *message
 
 
 def _with_numbers(messages: Sequence[Any]) -> list[tuple[Any, ...]]:
     plain: list[tuple[Any, ...]] = []
-    last: Pace | None = None
-    for counter, number, pace, *since in messages:
-        if pace is not last:  # in many rounds all sites have the same
-            last, numbers = pace, _numbers(pace)
+    last: Trigger | None = None
+    for counter, number, trigger, *since in messages:
+        if trigger is not last:  # in many rounds all sites have the same
+            last, numbers = trigger, _numbers(trigger)
         plain.append((counter, number, numbers, *since))
     return plain
 
 
-def _numbers(pace: Pace) -> tuple[int | float, ...]:
-    if type(pace) is Lattice:
-        return _LATTICE, pace.step, pace.offset
-    return _KIND[type(pace)], pace.alpha if isinstance(pace, Growth) else pace.step
+def _numbers(trigger: Trigger) -> tuple[int | float, ...]:
+    if type(trigger) is OffsetMultiple:
+        return _OFFSET_MULTIPLE, trigger.step, trigger.offset
+    return _KIND[type(trigger)], trigger.alpha if isinstance(trigger, GeometricGrowth) else trigger.step
 
 
 def _pack(field: Any) -> Any:
@@ -110,7 +112,7 @@ def _unpack(field: Any) -> Any:
     if isinstance(field, bytes):
         return int.from_bytes(field, "little")
     if isinstance(field, list):
-        return _PACES[_natural(field[0], "pace")](*map(_unpack, field[1:]))
+        return _TRIGGERS[_natural(field[0], "trigger")](*map(_unpack, field[1:]))
     return field
 
 
@@ -124,8 +126,8 @@ def _check(message: Message) -> None:
     if not isinstance(message.counter, str):
         raise ProtocolError(f"counter is {message.counter!r}: it must be a string")
     for name, value in zip(message._fields[1:], message[1:], strict=True):
-        if name == "pace":
-            if not isinstance(value, Pace):
-                raise ProtocolError(f"pace is {value!r}: it must be a pace")
+        if name == "trigger":
+            if not isinstance(value, Trigger):
+                raise ProtocolError(f"trigger is {value!r}: it must be a trigger")
         else:
             _natural(value, name)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from countless.core.messages import DownMessage, Message, Repace, Report, Snapshot, StartRound, UpMessage
+from countless.core.messages import DownMessage, Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
 from countless.errors import ProtocolError
 from countless.wire.codec import encode, from_plain
 
@@ -98,7 +98,7 @@ UpItem = UpMessage | Hello | Join | Leave | Sync
 DownItem = DownMessage | Welcome | Buried | Left | Synced | Again | Refused
 Item = UpItem | DownItem
 
-_MESSAGES = (Report, Snapshot, StartRound, Repace)
+_MESSAGES = (Report, Snapshot, StartRound, SetTrigger)
 _WORDS = (Hello, Join, Leave, Sync, Welcome, Buried, Left, Synced, Again, Refused)  # kinds from 4 on
 _KIND: dict[type[Any], int] = {word: kind for kind, word in enumerate(_WORDS, start=len(_MESSAGES))}
 _UP = frozenset({Report, Snapshot, Hello, Join, Leave, Sync})

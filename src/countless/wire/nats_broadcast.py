@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from countless.core.messages import StartRound
-from countless.core.triggers import Lattice
+from countless.core.triggers import OffsetMultiple
 from countless.errors import ProtocolError
 from countless.wire.codec import from_plain, to_plain
 from countless.wire.nats_subjects import Card
@@ -42,14 +42,14 @@ def pack_for_group(starts: dict[Card, StartRound]) -> bytes:
     """One round's start for some lines of a group: the same message, but for the offset of a lattice."""
     start = next(iter(starts.values()))
     seats = [card.seat for card in starts]
-    if not isinstance(start.pace, Lattice):
+    if not isinstance(start.trigger, OffsetMultiple):
         return _encode(Packet(to_plain(start), seats))
-    step, nonce = start.pace.step, token_bytes(16)
+    step, nonce = start.trigger.step, token_bytes(16)
     offsets = b""
     for card, message in starts.items():
-        offset = (message.pace.offset + _shift(card.key, nonce)) % step  # type: ignore[union-attr]
+        offset = (message.trigger.offset + _shift(card.key, nonce)) % step  # type: ignore[union-attr]
         offsets += offset.to_bytes(_width(step), "little")
-    return _encode(Packet(to_plain(start._replace(pace=Lattice(step, 0))), seats, nonce, offsets))
+    return _encode(Packet(to_plain(start._replace(trigger=OffsetMultiple(step, 0))), seats, nonce, offsets))
 
 
 def unpack_round(data: bytes, card: Card, to_everybody: bool) -> StartRound | None:
@@ -63,12 +63,12 @@ def unpack_round(data: bytes, card: Card, to_everybody: bool) -> StartRound | No
     start = from_plain(packet.start)
     if not isinstance(start, StartRound):
         raise ProtocolError(f"a {type(start).__name__} is not a round start")
-    if not isinstance(start.pace, Lattice) or to_everybody:
+    if not isinstance(start.trigger, OffsetMultiple) or to_everybody:
         return start
-    step = start.pace.step
+    step = start.trigger.step
     place = packet.seats.index(card.seat) * _width(step)
     offset = int.from_bytes(packet.offsets[place : place + _width(step)], "little")
-    return start._replace(pace=Lattice(step, (offset - _shift(card.key, packet.nonce)) % step))
+    return start._replace(trigger=OffsetMultiple(step, (offset - _shift(card.key, packet.nonce)) % step))
 
 
 def _width(step: int) -> int:

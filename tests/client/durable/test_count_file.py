@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from countless.client.durable.count_file import CHUNK, CountFile, StateError
 from countless.client.durable.record import MOST, Cells
-from countless.core.messages import Address, Report, Snapshot
+from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
-from countless.core.triggers import Every
+from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
-LIFE = Address("here", 77)
+LIFE = SiteId("here", 77)
 
 
 def dead(file: CountFile) -> Path:
@@ -70,7 +70,7 @@ def test_what_was_counted_is_found_again(tmp_path: Path) -> None:
     hits.add(30)
     assert [next(tickets) for _ in range(7)] == [1, 2, 3, 4, 5, 6, 7]
     again = adopted(dead(file))
-    assert (again.address, counts(again)) == (LIFE, {"hits": 30, "hits ü": 7})
+    assert (again.site_id, counts(again)) == (LIFE, {"hits": 30, "hits ü": 7})
     again.delete()
     assert list(tmp_path.glob("deep/down/*")) == []
 
@@ -116,7 +116,7 @@ def test_a_full_disk_is_an_error_in_the_beginning_and_a_warning_later(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", no_room)
         with pytest.raises(StateError, match="No space left"):
-            CountFile.create(tmp_path, Address("here", 78))
+            CountFile.create(tmp_path, SiteId("here", 78))
         cells = [file.record(f"{'x' * 490}{number}") for number in range(200)]
     for cell in cells:
         cell.add(3)
@@ -244,7 +244,7 @@ def test_garbage_is_a_state_error_or_a_count_and_never_anything_else(
 
 def test_another_life_begins_at_one_store(tmp_path: Path) -> None:
     for stores in range(100):
-        file = CountFile.create(tmp_path, Address("here", stores))
+        file = CountFile.create(tmp_path, SiteId("here", stores))
         for name, n in {"a": 10, "b": 20, "c": 30}.items():
             file.record(name).add(n)
         left = doom(file, stores)
@@ -252,10 +252,10 @@ def test_another_life_begins_at_one_store(tmp_path: Path) -> None:
             file.begin_again(1000, {"a": 10, "b": 5})
         except KeyboardInterrupt:
             found = adopted(dead(file))
-            assert (found.address.incarnation, counts(found)) == (stores, {"a": 10, "b": 20, "c": 30})
+            assert (found.site_id.incarnation, counts(found)) == (stores, {"a": 10, "b": 20, "c": 30})
         else:
             found = adopted(dead(file))
-            assert (found.address.incarnation, counts(found)) == (1000, {"a": 0, "b": 15, "c": 30})
+            assert (found.site_id.incarnation, counts(found)) == (1000, {"a": 0, "b": 15, "c": 30})
             assert left == [0]
             return
     raise AssertionError("it never came to an end")
@@ -273,12 +273,12 @@ def test_lives_follow_each_other(tmp_path: Path) -> None:
         total -= 7
         assert counts(file) == {"hits": total, "more": 0}
         file = adopted(Path(copyfile(str(file.path), tmp_path / f"{life}.copy")))
-        assert (file.address.incarnation, counts(file)) == (100 + life, {"hits": total, "more": 0})
+        assert (file.site_id.incarnation, counts(file)) == (100 + life, {"hits": total, "more": 0})
         hits, tickets = file.cells["hits"], file.cells["more"].tickets(RLock())
 
 
 def site_in(number: int, count: int, crossings: int) -> Site:
-    site = Site("hits", LIFE, SeededDice(1), count=count)
+    site = Site("hits", LIFE, SeededRandom(1), count=count)
     site.round, site.crossings = number, crossings
     return site
 
@@ -311,8 +311,8 @@ def test_a_round_that_no_word_could_hold_is_cut_off(tmp_path: Path) -> None:
 
 def test_what_a_site_would_say_again_is_what_is_found(tmp_path: Path) -> None:
     cells = CountFile.create(tmp_path, LIFE).record("hits")
-    site = Site("hits", LIFE, SeededDice(1), pace=Every(10))
+    site = Site("hits", LIFE, SeededRandom(1), trigger=EveryNth(10))
     site.add(25)
     cells.add(25)
     cells.note(site)
-    assert (cells.hello("hits"), cells.resume("hits")) == (site.exactly(), site.resume())
+    assert (cells.hello("hits"), cells.resume("hits")) == (site.snapshot(), site.resend())

@@ -9,12 +9,12 @@ import pytest
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import Keeper
 from countless.client.transport.websocket import Link, LinkError
-from countless.core.messages import Address, Report, Snapshot, StartRound, UpMessage
+from countless.core.messages import Report, SiteId, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Every
-from countless.randomness import SeededDice
+from countless.core.triggers import EveryNth
+from countless.randomness import SeededRandom
 
-LIFE = Address("here", 1)
+LIFE = SiteId("here", 1)
 
 
 def nobody_there() -> Link:
@@ -22,7 +22,7 @@ def nobody_there() -> Link:
 
 
 def site_with(count: int) -> Site:
-    return Site("hits", LIFE, SeededDice(1), count=count)
+    return Site("hits", LIFE, SeededRandom(1), count=count)
 
 
 class Kept:
@@ -36,10 +36,10 @@ class Kept:
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self.said += messages
 
-    def found(self) -> tuple[Address, Snapshot, tuple[UpMessage, ...]]:
+    def found(self) -> tuple[SiteId, Snapshot, tuple[UpMessage, ...]]:
         """What an heir would say if the process died now."""
         file = self.keeper._file
-        return file.address, file.cells["hits"].hello("hits"), file.cells["hits"].resume("hits")
+        return file.site_id, file.cells["hits"].hello("hits"), file.cells["hits"].resume("hits")
 
 
 def test_what_was_said_is_written_down_before(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_what_was_said_is_written_down_before(tmp_path: Path) -> None:
     kept.meter.add()
     kept.meter.add(4)
     assert kept.found() == (LIFE, Snapshot("hits", 0, 5), (Snapshot("hits", 0, 0), kept.said[-1]))
-    answer = kept.meter.receive(StartRound("hits", 3, Every(10)))
+    answer = kept.meter.receive(StartRound("hits", 3, EveryNth(10)))
     assert answer == (Snapshot("hits", 3, 5),)
     for _ in range(6):
         kept.meter.add()
@@ -66,7 +66,7 @@ def test_another_life_begins_with_what_was_not_settled(tmp_path: Path, settled: 
         kept.meter.reborn(site_with, settled)
     for more in range(3):
         assert kept.meter.count == rest + 6 * more
-        assert kept.found()[:2] == (Address("here", 2), Snapshot("hits", 0, rest + 6 * more))
+        assert kept.found()[:2] == (SiteId("here", 2), Snapshot("hits", 0, rest + 6 * more))
         kept.meter.add()
         kept.meter.add(5)
     kept.keeper.end(True, 0)
@@ -83,12 +83,12 @@ def test_a_child_counts_in_a_file_of_its_own_or_in_memory(tmp_path: Path, room: 
     if not room:
         rmtree(directory)
         directory.write_text("no directory any more")
-    kept.keeper.move(Address("here", 2), {"hits": kept.meter})
+    kept.keeper.move(SiteId("here", 2), {"hits": kept.meter})
     kept.meter.reborn(site_with, None)
     kept.meter.add()
     kept.meter.add(2)
     assert kept.meter.count == 3
-    assert kept.found()[:2] == (Address("here", 2), Snapshot("hits", 0, 3))
+    assert kept.found()[:2] == (SiteId("here", 2), Snapshot("hits", 0, 3))
     assert parents.cells["hits"].count == 20
     kept.keeper.end(False, 0)
     if room:

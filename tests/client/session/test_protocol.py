@@ -8,12 +8,12 @@ import pytest
 from countless.client.local_counter import Meter
 from countless.client.session.protocol import Talk
 from countless.client.transport.websocket import LinkError
-from countless.core.messages import Address, Report
+from countless.core.messages import Report, SiteId
 from countless.core.site import Site
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.wire.frames import Synced, UpItem, Welcome, decode_up, encode_frames
 
-LIFE = Address("here", 1)
+LIFE = SiteId("here", 1)
 HEARTBEAT = 10.0
 
 
@@ -26,7 +26,7 @@ class Story:
         monkeypatch.setattr("countless.client.session.protocol.monotonic", lambda: self.time)
         lock = RLock()
         self._talk = Talk(LIFE, lock, lambda: None)
-        site = Site("hits", LIFE, SeededDice(1))
+        site = Site("hits", LIFE, SeededRandom(1))
         self._talk.include("hits", Meter(site, lock, lambda site, messages: self._talk.queue("hits", messages)))
         self._speaking = self._talk.converse(lambda frame: self.said.extend(decode_up(frame)), lambda: None)
         next(self._speaking)

@@ -11,7 +11,7 @@ from countless.lab.arena.frameworks.sketch_switching import SketchSwitching
 from countless.lab.arena.frameworks.table import CLAIMS, FRAMEWORKS, measure
 from countless.lab.arena.game import Game
 from countless.lab.arena.registry import adversary_named
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def test_each_costs_more_than_deterministic_as_the_paper_says() -> None:
 def test_difference_estimators_synchronise_at_every_block() -> None:
     events = 200_000
     tracker = DifferenceEstimators(SITES, ALPHA, DELTA, events, 1)
-    Game(tracker, adversary_named("round-robin"), SITES, ALPHA, SeededDice(1)).play(events)
+    Game(tracker, adversary_named("round-robin"), SITES, ALPHA, SeededRandom(1)).play(events)
     doublings = log2(events / (8 / ALPHA))
     assert tracker.synchronisations >= 0.7 * doublings / ALPHA  # the paper: 1/alpha blocks, k messages each
     assert tracker.sent >= SITES / ALPHA * doublings
@@ -52,10 +52,10 @@ def test_difference_estimators_synchronise_at_every_block() -> None:
 def test_sketch_switching_uses_a_copy_for_each_change() -> None:
     tracker = SketchSwitching(SITES, ALPHA, DELTA, 20, 1)
     copies = len(tracker._copies)
-    Game(tracker, adversary_named("uniform"), SITES, ALPHA, SeededDice(1)).play(20)
+    Game(tracker, adversary_named("uniform"), SITES, ALPHA, SeededRandom(1)).play(20)
     assert len(tracker._copies) == copies - tracker.flips
     with pytest.raises(InvalidParameter, match="horizon"):
-        Game(tracker, adversary_named("uniform"), SITES, ALPHA, SeededDice(1)).play(10**5)
+        Game(tracker, adversary_named("uniform"), SITES, ALPHA, SeededRandom(1)).play(10**5)
 
 
 def test_every_framework_has_a_claim() -> None:

@@ -13,7 +13,7 @@ from countless.lab.arena.game import Adversary, FullView, Game, Move, Referee, U
 from countless.lab.arena.match import Setting, game_of
 from countless.lab.arena.registry import ADVERSARIES, adversary_named
 from countless.lab.arena.subject import Tracked
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 class Slow(Tracked):
@@ -29,7 +29,7 @@ def test_skipping_is_the_same_game(scheme: str, adversary: str) -> None:
     scores = []
     for kind in (Tracked, Slow):
         subject = kind(scheme, 8, alpha=0.2, delta=0.1, seed=5)
-        game = Game(subject, adversary_named(adversary), 8, 0.2, SeededDice(5))
+        game = Game(subject, adversary_named(adversary), 8, 0.2, SeededRandom(5))
         game.play(4000)
         scores.append(game.score(5))
     assert scores[0] == scores[1]
@@ -52,7 +52,7 @@ class Sudden:
 
 
 def test_a_silence_is_judged_at_both_ends() -> None:
-    game = Game(Sudden(), adversary_named("single-site"), 1, 0.1, SeededDice(1), path=True)
+    game = Game(Sudden(), adversary_named("single-site"), 1, 0.1, SeededRandom(1), path=True)
     game.play(100)
     assert game.referee.under == pytest.approx((99 - 50) / 9.9)  # just before the report, where nobody may look
     assert game.referee.over == pytest.approx((50 - 1) / 0.1)
@@ -84,7 +84,7 @@ class Cheat(Adversary):
     name: ClassVar[str] = "cheat"
     move: Move
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         assert not isinstance(view, FullView)
         while True:
             yield self.move

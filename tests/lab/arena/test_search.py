@@ -9,7 +9,7 @@ from countless.lab.arena.adversaries.single_site import SingleSite
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.match import Setting, play
 from countless.lab.arena.registry import ADVERSARIES, adversary_named
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 pytestmark = pytest.mark.slow
 
@@ -42,12 +42,12 @@ def test_it_reads_messages_only_if_it_may() -> None:
 
 
 def test_mutants_stay_in_range() -> None:
-    dice = SeededDice(1)
+    rng = SeededRandom(1)
     adversary = StopAfterJump()
     for _ in range(200):
-        child = mutate(adversary, dice)
+        child = mutate(adversary, rng)
         assert isinstance(child, StopAfterJump)
         assert child.early is None or 0.1 <= child.early <= 1.0
         assert child.calm is None or 0 <= child.calm <= 40
         adversary = child
-    assert mutate(SingleSite(), dice) == SingleSite()
+    assert mutate(SingleSite(), rng) == SingleSite()

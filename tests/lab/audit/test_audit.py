@@ -20,7 +20,7 @@ from countless.lab.audit.transcripts import Law
 from countless.planning.partial_dp import plan_partial_dp
 from countless.privacy.noise import Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 STRAWMEN_WITH_A_LAW = [
     "noise-off",
@@ -117,7 +117,7 @@ def test_posteriors_obey_the_tight_lemma() -> None:
 
 @pytest.mark.slow
 def test_random_passes_the_right_mechanism() -> None:
-    finding = audit_randomly(right(LARGE), 100, 8, 4, SeededDice(1), blocks_each=40)
+    finding = audit_randomly(right(LARGE), 100, 8, 4, SeededRandom(1), blocks_each=40)
     assert not finding.violated
     assert finding.worst > 0.8 * finding.claimed  # it comes close: the audit looks at the right blocks
 
@@ -125,7 +125,7 @@ def test_random_passes_the_right_mechanism() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["noise-off", "one-level-too-few", "wrong-threshold-scale", "forgets-a-leak"])
 def test_random_rejects(name: str) -> None:
-    assert audit_randomly(subject(name, LARGE), 100, 8, 4, SeededDice(1), blocks_each=40).violated
+    assert audit_randomly(subject(name, LARGE), 100, 8, 4, SeededRandom(1), blocks_each=40).violated
 
 
 @pytest.mark.slow
@@ -134,13 +134,13 @@ def test_random_at_the_size_of_a_plan(calibration: str) -> None:
     plan = plan_partial_dp(1000, 0.01, 1e-4, calibration)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
     assert float(shape.epsilon) <= plan.epsilon
-    finding = audit_randomly(subject("right", shape, plan.epsilon), 1000, 8, 2, SeededDice(2))
+    finding = audit_randomly(subject("right", shape, plan.epsilon), 1000, 8, 2, SeededRandom(2))
     assert not finding.violated
 
 
 @pytest.mark.slow
 def test_played_does_not_reject_the_right_mechanism() -> None:
-    finding = audit_played(right(TINY), 1000, SeededDice(1))
+    finding = audit_played(right(TINY), 1000, SeededRandom(1))
     assert not finding.violated
     assert 0 < finding.worst < finding.claimed
 
@@ -149,14 +149,14 @@ def test_played_does_not_reject_the_right_mechanism() -> None:
 @pytest.mark.parametrize("name", PLAIN_STRAWMEN)
 def test_played_rejects(name: str) -> None:
     plays = 4000 if name == "forgets-a-leak" else 1500
-    finding = audit_played(subject(name, TINY), plays, SeededDice(1))
+    finding = audit_played(subject(name, TINY), plays, SeededRandom(1))
     assert finding.violated
     assert finding.worst > finding.claimed
 
 
 def all_findings() -> tuple[Finding, ...]:
     effort = Effort(events=3, window=4, transcripts=1, plays=200)
-    return audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededDice(1), effort)
+    return audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), effort)
 
 
 @pytest.mark.slow
@@ -184,9 +184,9 @@ def test_a_subject_without_a_law_is_played_only() -> None:
     with pytest.raises(InvalidParameter, match="law"):
         audit_exhaustively(lawless, events=3)
     with pytest.raises(InvalidParameter, match="law"):
-        audit_randomly(lawless, 10, 4, 1, SeededDice(1))
+        audit_randomly(lawless, 10, 4, 1, SeededRandom(1))
     effort = Effort(events=3, window=4, transcripts=1, plays=200)
-    findings = audit_mechanism("one-noise-for-all", LARGE, 1.0, 50, SeededDice(1), effort)
+    findings = audit_mechanism("one-noise-for-all", LARGE, 1.0, 50, SeededRandom(1), effort)
     assert [finding.audit for finding in findings] == ["noise tapes", "played"]
 
 
@@ -194,9 +194,9 @@ def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="mechanism"):
         subject("nonsense", SMALL)
     with pytest.raises(InvalidParameter, match="plays"):
-        audit_played(right(TINY), 10, SeededDice(1))
+        audit_played(right(TINY), 10, SeededRandom(1))
     with pytest.raises(InvalidParameter, match="confidence"):
-        audit_played(right(TINY), 100, SeededDice(1), 1.0)
+        audit_played(right(TINY), 100, SeededRandom(1), 1.0)
     monkeypatch.setattr(tape, "LARGEST", 1000)
     with pytest.raises(InvalidParameter, match="window"):
         distribution(right(SMALL), scenarios()[0], 1, 40)

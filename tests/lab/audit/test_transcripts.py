@@ -14,7 +14,7 @@ from countless.lab.audit.run import TINY
 from countless.lab.audit.transcripts import Evidence, Law, Transcript, leaked_blocks, log_at_most, log_pmf
 from countless.privacy.noise import DiceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 SHAPE = PhasedShape(8, 6, Fraction(3), 7, Fraction(5, 2))
 
@@ -55,10 +55,10 @@ def test_the_stated_law_is_that_of_the_code(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_ratios_are_differences_of_likelihoods(seed: int) -> None:
-    dice = SeededDice(seed)
-    counter = PhasedCounter(SHAPE, DiceNoise(dice.split("noise")))
-    feeder = FEEDERS[seed % len(FEEDERS)](7, SHAPE.phases, 5, dice.split("feeder"))
-    transcript, thresholds = play(counter, feeder, 5, dice.split("thresholds"))
+    rng = SeededRandom(seed)
+    counter = PhasedCounter(SHAPE, DiceNoise(rng.spawn("noise")))
+    feeder = FEEDERS[seed % len(FEEDERS)](7, SHAPE.phases, 5, rng.spawn("feeder"))
+    transcript, thresholds = play(counter, feeder, 5, rng.spawn("thresholds"))
     law = Law(SHAPE)
     evidence = Evidence(law, transcript, thresholds)
     assert evidence.log_likelihood() > -inf

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from countless.errors import InvalidParameter
 from countless.lab.simulation.cyclic import Laps
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 SITES = 4
 runs = st.lists(st.tuples(st.integers(0, SITES - 1), st.integers(1, 5)), min_size=1, max_size=12)
@@ -14,7 +14,7 @@ runs = st.lists(st.tuples(st.integers(0, SITES - 1), st.integers(1, 5)), min_siz
 
 @given(runs=runs, seed=st.none() | st.integers(0, 1000))
 def test_backwards_is_forwards(runs: list[tuple[int, int]], seed: int | None) -> None:
-    laps = Laps(SITES, runs, None if seed is None else SeededDice(seed))
+    laps = Laps(SITES, runs, None if seed is None else SeededRandom(seed))
     counts = [0] * SITES
     for number, site in enumerate(laps.order(3 * laps.length + 2), 1):
         counts[site] += 1
@@ -24,7 +24,7 @@ def test_backwards_is_forwards(runs: list[tuple[int, int]], seed: int | None) ->
 
 @given(runs=runs, seed=st.integers(0, 1000))
 def test_every_lap_brings_everybody_its_share(runs: list[tuple[int, int]], seed: int) -> None:
-    laps = Laps(SITES, runs, SeededDice(seed))
+    laps = Laps(SITES, runs, SeededRandom(seed))
     for site in range(SITES):
         share = sum(size for owner, size in runs if owner == site)
         assert laps.count(site, 5 * laps.length) == 5 * share
@@ -37,7 +37,7 @@ def test_a_site_without_events() -> None:
 
 
 def test_numbers_far_out() -> None:
-    laps = Laps(3, [(0, 1), (1, 2), (2, 4)], SeededDice(1))
+    laps = Laps(3, [(0, 1), (1, 2), (2, 4)], SeededRandom(1))
     number = laps.when(1, 10**30)
     assert number is not None
     assert (laps.site_at(number), laps.count(1, number)) == (1, 10**30)

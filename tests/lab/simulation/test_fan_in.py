@@ -7,17 +7,17 @@ import socket
 import pytest
 
 from countless import Tracker
-from countless.core.messages import Address, Message
+from countless.core.messages import Message, SiteId
 from countless.inprocess.network import MemoryNetwork
 from countless.lab.simulation.world import World
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.registry import SCHEMES
 
 pytestmark = pytest.mark.slow
 
 AGENTS, PROCESSES, EACH, ALPHA = 3, 3, 300, 0.1
 
-Line = tuple[Address, Message]
+Line = tuple[SiteId, Message]
 
 
 def counting_process(events: int) -> tuple[int, socket.socket]:
@@ -34,7 +34,7 @@ def counting_process(events: int) -> tuple[int, socket.socket]:
 
 def arrivals() -> list[int]:
     """The agents at which events of real processes arrived, in the order in which they did."""
-    intake, dice = selectors.DefaultSelector(), SeededDice(1)
+    intake, rng = selectors.DefaultSelector(), SeededRandom(1)
     order: list[int] = []
     children, connections = [], {}
     for agent in range(AGENTS):
@@ -46,7 +46,7 @@ def arrivals() -> list[int]:
     while intake.get_map():
         for key, _ in intake.select():
             connection = connections[key.fd]
-            received = connection.recv(1 + dice.below(50))
+            received = connection.recv(1 + rng.randbelow(50))
             order += [key.data] * len(received)
             if not received:
                 intake.unregister(connection)
@@ -63,10 +63,10 @@ def test_processes_behind_agents_are_one_site_each() -> None:
     for scheme in ("auto", *SCHEMES):
         theirs: list[Line] = []
         tracker = Tracker(AGENTS, ALPHA, 1e-9, scheme, seed=7)
-        tap = lambda address, message, lines=theirs: lines.append((address, message))  # noqa: E731
+        tap = lambda site_id, message, lines=theirs: lines.append((site_id, message))  # noqa: E731
         tracker._network = MemoryNetwork(tracker._coordinator, tracker._receive, tap)
         ours: list[Line] = []
-        tap = lambda address, message, lines=ours: lines.append((address, message))  # noqa: E731
+        tap = lambda site_id, message, lines=ours: lines.append((site_id, message))  # noqa: E731
         world = World(scheme, AGENTS, alpha=ALPHA, delta=1e-9, seed=7, tap=tap)
         for agent in order:
             tracker.site(agent).add()
@@ -79,10 +79,10 @@ def test_processes_behind_agents_are_one_site_each() -> None:
 def test_an_agent_may_hand_over_batches(scheme: str) -> None:
     """At the end of each batch the answer is within its bound, and nothing is counted twice or not at all."""
     world = World(scheme, AGENTS, alpha=ALPHA, delta=1e-9, seed=7)
-    dice, total = SeededDice(5), 0
+    rng, total = SeededRandom(5), 0
     while total < 4_000:
-        batch = 1 + dice.below(40)
-        estimate = world.add(dice.below(AGENTS), batch)
+        batch = 1 + rng.randbelow(40)
+        estimate = world.add(rng.randbelow(AGENTS), batch)
         total += batch
         assert world.total == total
         assert abs(estimate - total) <= ALPHA * total * (1 + 1e-12)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countless.core.messages import Address, Message
+from countless.core.messages import Message, SiteId
 from countless.errors import InvalidParameter
 from countless.lab.simulation.fast import FastWorld
 from countless.lab.simulation.registry import STREAMS, stream_named
@@ -14,7 +14,7 @@ from countless.schemes.registry import SCHEMES
 SCHEME_NAMES = [*SCHEMES, "auto"]
 ALPHAS = [0.05, 0.1, 0.2, 0.3]
 
-Line = tuple[Address, Message]
+Line = tuple[SiteId, Message]
 
 
 class Tape:
@@ -23,8 +23,8 @@ class Tape:
     def __init__(self) -> None:
         self.lines: list[Line] = []
 
-    def __call__(self, address: Address, message: Message) -> None:
-        self.lines.append((address, message))
+    def __call__(self, site_id: SiteId, message: Message) -> None:
+        self.lines.append((site_id, message))
 
 
 def compare(scheme: str, name: str, sites: int, alpha: float, events: int, seed: int) -> int:

@@ -3,20 +3,20 @@
 import pytest
 
 from countless import Tracker
-from countless.core.messages import Address, Message
+from countless.core.messages import Message, SiteId
 from countless.errors import InvalidParameter, UnknownName
 from countless.inprocess.network import MemoryNetwork
 from countless.lab.simulation.world import World
 from countless.schemes.registry import SCHEMES
 from support.streams import stream_named
 
-Line = tuple[Address, Message]
+Line = tuple[SiteId, Message]
 
 
 def tapped_tracker(scheme: str, sites: int, seed: int) -> tuple[Tracker, list[Line]]:
     lines: list[Line] = []
     tracker = Tracker(sites=sites, alpha=0.2, delta=0.01, scheme=scheme, seed=seed)
-    tap = lambda address, message: lines.append((address, message))  # noqa: E731
+    tap = lambda site_id, message: lines.append((site_id, message))  # noqa: E731
     tracker._network = MemoryNetwork(tracker._coordinator, tracker._receive, tap)
     return tracker, lines
 
@@ -26,7 +26,7 @@ def test_the_transcript_of_a_tracker(scheme: str) -> None:
     tracker, theirs = tapped_tracker(scheme, 10, seed=4)
     ours: list[Line] = []
     world = World(
-        scheme, 10, alpha=0.2, delta=0.01, seed=4, tap=lambda address, message: ours.append((address, message))
+        scheme, 10, alpha=0.2, delta=0.01, seed=4, tap=lambda site_id, message: ours.append((site_id, message))
     )
     for event, (site, n) in enumerate(stream_named("bursts", 10, 5_000, seed=2)):
         if event == 100:
@@ -61,7 +61,7 @@ def test_a_name_again_is_another_life() -> None:
     world.leave(0)
     world.join(0)
     world.add(0, 2)
-    assert world.site(0).address == Address(0, 1)
+    assert world.site(0).site_id == SiteId(0, 1)
     assert (world.total, world.estimate) == (7, 7)
 
 

@@ -10,7 +10,7 @@ import pytest
 from countless.client.transport.nats_transport import NatsLine
 from countless.client.transport.websocket import LinkError
 from countless.core.messages import StartRound
-from countless.core.triggers import Growth, Lattice
+from countless.core.triggers import GeometricGrowth, OffsetMultiple
 from countless.server.cluster.connections import NatsLines
 from countless.server.sessions.session_table import Line
 from countless.wire import nats_subjects as nats
@@ -147,7 +147,7 @@ def play(story: Any) -> None:
 def test_a_round_that_is_the_same_for_all_is_one_message() -> None:
     async def story(hall: Hall) -> None:
         sites = [await hall.come(f"site.{number}") for number in range(100)]
-        start = StartRound("hits", 1, Growth(0.1))
+        start = StartRound("hits", 1, GeometricGrowth(0.1))
         await hall.start(dict.fromkeys(sites[2:], start))  # two are known exactly, and not asked
         assert hall.broker.published == [nats.rounds(SHARD, SESSION, nats.EVERYBODY)]
         assert [start in site.heard for site in sites] == [False, False, *[True] * 98]
@@ -162,7 +162,7 @@ def test_a_round_that_is_the_same_for_all_is_one_message() -> None:
 def test_lattices_take_one_message_for_each_group_and_each_site_gets_its_own() -> None:
     async def story(hall: Hall) -> None:
         sites = [await hall.come(f"site {number}") for number in range(2 * nats.GROUP + 3)]
-        starts = {site: StartRound("hits", 1, Lattice(1000, number)) for number, site in enumerate(sites)}
+        starts = {site: StartRound("hits", 1, OffsetMultiple(1000, number)) for number, site in enumerate(sites)}
         await hall.start(starts)
         groups = [nats.rounds(SHARD, SESSION, group) for group in (0, 1)]
         assert hall.broker.published == [*groups, *(site.inbox for site in sites[-3:])]  # three: one by one
@@ -174,7 +174,7 @@ def test_lattices_take_one_message_for_each_group_and_each_site_gets_its_own() -
 def test_where_many_are_left_out_groups_are_used() -> None:
     async def story(hall: Hall) -> None:
         sites = [await hall.come(f"site {number}") for number in range(80)]
-        start = StartRound("hits", 1, Growth(0.1))
+        start = StartRound("hits", 1, GeometricGrowth(0.1))
         await hall.start(dict.fromkeys(sites[:6], start))
         assert hall.broker.published == [nats.rounds(SHARD, SESSION, 0)]
         assert [start in site.heard for site in sites] == [True] * 6 + [False] * 74
@@ -186,7 +186,7 @@ def test_where_many_are_left_out_groups_are_used() -> None:
 def test_what_is_lost_on_the_way_down_is_noticed(lost: str) -> None:
     async def story(hall: Hall) -> None:
         sites = [await hall.come(f"site {number}") for number in range(5)]
-        start = StartRound("hits", 1, Growth(0.1))
+        start = StartRound("hits", 1, GeometricGrowth(0.1))
         hall.broker.lose.add(nats.rounds(SHARD, SESSION, nats.EVERYBODY) if lost == "to all" else sites[0].inbox)
         await hall.start(dict.fromkeys(sites if lost == "to all" else sites[:1], start))
         assert not sites[0].trouble
@@ -240,7 +240,7 @@ def test_without_a_lease_nothing_is_heard_and_nothing_is_said() -> None:
     async def story(hall: Hall) -> None:
         sites = [await hall.come(f"site {number}") for number in range(5)]
         hall.leased = False
-        await hall.start(dict.fromkeys(sites, StartRound("hits", 1, Growth(0.1))))
+        await hall.start(dict.fromkeys(sites, StartRound("hits", 1, GeometricGrowth(0.1))))
         await sites[0].send(Join("misses", 0, 7))
         await hall.settle()
         assert hall.broker.published == []

@@ -22,7 +22,7 @@ from countless.server.cluster.tokens import change_tokens
 from countless.server.http.auth import new_token
 from countless.wire import nats_subjects as nats
 from countless.wire.nats_url import Broker
-from support.nats import Coordinator, Counting, Node, Reading, node, require_fenced
+from support.nats import Coordinator, ExactSum, Node, Reading, node, require_fenced
 from support.service import PATIENCE, python, until
 
 pytestmark = pytest.mark.slow
@@ -152,7 +152,7 @@ def test_a_coordinator_is_killed_under_load_and_another_is_added(
 ) -> None:
     one, two = pair
     counters = spread("killed")
-    counting = [Counting(broker.url, f"site {number}", counters) for number in range(3)]
+    counting = [ExactSum(broker.url, f"site {number}", counters) for number in range(3)]
     for name in counters:
         until(lambda: two.answer(name), "a first answer")  # noqa: B023
     both_have_some(pair)
@@ -238,7 +238,7 @@ def test_children_count_for_themselves(broker: Node, pair: tuple[Coordinator, Co
 
 
 def test_the_broker_is_killed_and_comes_back(broker: Node, pair: tuple[Coordinator, Coordinator]) -> None:
-    counting = [Counting(broker.url, f"site {number}", ["brokered"]) for number in range(2)]
+    counting = [ExactSum(broker.url, f"site {number}", ["brokered"]) for number in range(2)]
     until(lambda: pair[0].answer("brokered"), "a first answer")
     reading = Reading(pair, "brokered")
     broker.kill()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.server.cluster.leases import NOBODY, Table, Watch, decode, empty, encode, fair, turn, without
 
 SHARDS, LEASE = 16, 1.0
@@ -69,14 +69,14 @@ class Played:
 
 def test_no_two_believe_in_a_lease_on_one_shard() -> None:
     """Thousands of turns of four coordinators, clocks 10 % wrong either way, with pauses where it hurts."""
-    dice, now, table, revision, moved = SeededDice(8), 0.0, EMPTY, 1, 0
+    rng, now, table, revision, moved = SeededRandom(8), 0.0, EMPTY, 1, 0
     players = [Played(name, drift) for name, drift in (("a", 0.9), ("b", 1.1), ("c", 1.0), ("d", 0.95))]
     for _ in range(12_000):
-        now += 0.05 * dice.fraction()
-        player = players[dice.below(4)]
+        now += 0.05 * rng.random()
+        player = players[rng.randbelow(4)]
         if player.asleep > now:
             continue
-        player.asleep = now + (3 * LEASE * dice.fraction() if dice.below(20) == 0 else 0)
+        player.asleep = now + (3 * LEASE * rng.random() if rng.randbelow(20) == 0 else 0)
         clock = now * player.drift
         if player.phase == 0:
             player.asked = clock

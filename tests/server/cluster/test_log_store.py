@@ -8,8 +8,8 @@ import pytest
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
-from countless.core.coordinator import Memory
-from countless.core.messages import Address
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
 from countless.server.cluster import log_store as nats_store
 from countless.server.cluster.broker import NoBroker, connect, open_bucket, open_log
 from countless.server.cluster.log_store import STREAM, BrokerAway, Deposed, NatsStore
@@ -20,7 +20,7 @@ from support.nats import Node, free_ports, node
 
 pytestmark = pytest.mark.slow
 
-WEB, OLD = Address("web", 2**62), Address("web", 1)
+WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
 SAVED = Changes({"hits": (7, 2**80, 2**70)}, {"hits": {WEB: 2**90, OLD: 4}}, {"hits": CONFIG})
 
@@ -69,8 +69,8 @@ def test_what_is_saved_is_there_for_whoever_takes_over(broker: Node) -> None:
         await save(one, Changes({"other": (1, 12.5, 0)}, known, {"other": Config()}, {("hits", OLD): 5}))
         await save(await taken(stream, "elsewhere", shard=1), first(1))
         two = await taken(stream, "two")
-        memory = Memory(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
-        expected = {"hits": (CONFIG, memory), "other": (Config(), Memory(1, 12.5, 0, ()))}
+        saved_state = PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
+        expected = {"hits": (CONFIG, saved_state), "other": (Config(), PersistentState(1, 12.5, 0, ()))}
         assert two.load() == one.load() == expected
         assert two.buried(OLD) == (("hits", 5),)
         await save(two, Changes(deleted=["hits"]))
@@ -137,7 +137,11 @@ def test_a_confirmation_that_was_lost_does_not_depose_anybody(broker: Node) -> N
         stream.publish = publish  # type: ignore[method-assign]
         await save(store, changes)
         await save(store, Changes(known={"hits": {WEB: 1}}))
-        assert (await taken(stream, "two")).load() == store.load() == {"hits": (CONFIG, Memory(1, 1, 0, ((WEB, 1),)))}
+        assert (
+            (await taken(stream, "two")).load()
+            == store.load()
+            == {"hits": (CONFIG, PersistentState(1, 1, 0, ((WEB, 1),)))}
+        )
 
     play(broker, story)
 
@@ -163,9 +167,9 @@ def test_large_records_come_in_parts_and_old_ones_are_purged(broker: Node, monke
     async def story(stream: JetStreamContext) -> None:
         one = await taken(stream, "one")
         for number in range(30):
-            lives: Known = {"hits": {Address(f"site {number} {each}", 1): each for each in range(10)}}
+            lives: Known = {"hits": {SiteId(f"site {number} {each}", 1): each for each in range(10)}}
             changes = Changes(
-                {"hits": (number, number, 0)}, lives, {"hits": CONFIG}, {("hits", Address("x", number)): 1}
+                {"hits": (number, number, 0)}, lives, {"hits": CONFIG}, {("hits", SiteId("x", number)): 1}
             )
             await save(one, changes)
         messages = (await stream.stream_info(STREAM)).state.messages

@@ -94,7 +94,7 @@ def test_a_life_older_than_all_that_is_remembered_must_begin_another() -> None:
             await table.wait(61)
             with pytest.raises(ProtocolError, match="begin another"):
                 await table.host.hello(FakeLine(), Hello(1, "a", born))
-            assert store.buried((await table.connect("a", int(now) << 30))[0].address) == ()
+            assert store.buried((await table.connect("a", int(now) << 30))[0].site_id) == ()
 
     play(story())
 

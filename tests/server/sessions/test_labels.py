@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from countless.core.messages import Repace, Report, Snapshot, StartRound
+from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.errors import InvalidParameter
 from countless.server.storage.sqlite_store import Config, Store
 from countless.wire.frames import Again, Buried, Hello, Join, Leave, Left
@@ -34,7 +34,7 @@ def test_beyond_the_cap_everything_is_counted_in_the_overflow_series_however_man
                 life, line = await table.connect(f"web-{site}")
                 for number in range(2 * site, 2 * site + 2):
                     told = await table.say(life, line, Join(series(number), 0, 10), Report(series(number), 0, 12, 2))
-                    assert [item.counter for item in told if isinstance(item, Repace)] == [series(number)]
+                    assert [item.counter for item in told if isinstance(item, SetTrigger)] == [series(number)]
             assert sorted(table.host.counters) == sorted([OVERFLOW, *map(series, range(3))])
             assert table.host.counter(OVERFLOW).visible.estimate == 5 * 12
             assert total(table.host) == 8 * 12

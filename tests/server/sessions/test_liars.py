@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.messages import Address, Repace, Report, Snapshot, StartRound
+from countless.core.messages import Report, SetTrigger, SiteId, Snapshot, StartRound
 from countless.errors import ProtocolError
 from countless.server.sessions.site_server import Host
 from countless.server.storage.sqlite_store import Store
@@ -45,7 +45,7 @@ def test_strange_hellos_are_protocol_errors(hello: Hello) -> None:
 
 
 Lines = dict[str, tuple[Any, FakeLine]]
-HONEST = Address("honest", 77)
+HONEST = SiteId("honest", 77)
 
 small = st.integers(0, 12)
 names = st.sampled_from(["hits", "misses", "hits{a}", "hits{b}", "hits{c}"])
@@ -107,11 +107,11 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
                     await step(table, lines, *left.pop(0))
                     await table.host.settled()
                     counter = table.host.counter("kept")
-                    assert counter.coordinator.known_of(HONEST) == 1000
+                    assert counter.coordinator.reported_by(HONEST) == 1000
                     assert counter.visible.estimate >= shown
                     shown = counter.visible.estimate
                     assert_small(table.host)
-                assert all(isinstance(item, Welcome | Repace | StartRound) for item in line.got)
+                assert all(isinstance(item, Welcome | SetTrigger | StartRound) for item in line.got)
             if not left:
                 return
             left.pop(0)

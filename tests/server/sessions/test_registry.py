@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from countless.core.answer import State
-from countless.core.messages import Address, Report, Snapshot, StartRound
+from countless.core.messages import Report, SiteId, Snapshot, StartRound
 from countless.errors import InvalidParameter
 from countless.server.storage.sqlite_store import Config, Store
 from countless.wire.frames import Again, Buried, Hello, Join, Sync
@@ -115,7 +115,7 @@ def test_deleting_a_counter_sends_its_sites_back_to_nothing() -> None:
             assert Again("hits", keep=False) in line.got
             await table.say(life, line, Join("hits", 0, 2))
             assert table.host.counter("hits").visible.estimate == 2
-            assert table.store.load()["hits"][1].known == ((Address("a", 1), 2),)
+            assert table.store.load()["hits"][1].known == ((SiteId("a", 1), 2),)
 
     asyncio.run(story())
 

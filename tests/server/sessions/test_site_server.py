@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 
-from countless.core.messages import Repace, Report, Snapshot
+from countless.core.messages import Report, SetTrigger, Snapshot
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
 from countless.server.storage.sqlite_store import Changes, Config, Store
@@ -68,7 +68,7 @@ def test_a_coordinator_without_its_memory_asks_sites_to_begin_again() -> None:
             told = await table.say(life, line, Join("hits", 6, 20), Snapshot("hits", 6, 4), Report("hits", 6, 15, 2))
             assert Again("hits", keep=True) in told
             told = await table.say(life, line, Join("hits", 0, 20))
-            assert [item for item in told if isinstance(item, Repace)]
+            assert [item for item in told if isinstance(item, SetTrigger)]
             assert table.host.counter("hits").visible.estimate == 20
 
     asyncio.run(story())

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countless.core.coordinator import Memory
-from countless.core.messages import Address
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
 from countless.server.storage.sqlite_store import SCHEMA, Changes, Config, Store, StoreError
 
 FIRST_SCHEMA = f"""
@@ -32,7 +32,7 @@ CREATE TABLE tokens (
     digest BLOB PRIMARY KEY, scope TEXT NOT NULL, site TEXT, label TEXT NOT NULL, created INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
-WEB, OLD = Address("web", 2**62), Address("web", 1)
+WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
 
 
 def made(name: str, config: Config = Config(), *figures: Any) -> Changes:  # noqa: B008 - frozen
@@ -47,8 +47,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     store.save(Changes(known={"hits": {WEB: 2**90 + 1, OLD: None}}, gone={("hits", OLD): 5}))
     store.close()
     again = Store(tmp_path / "state" / "file")
-    assert again.load() == {"hits": (config, Memory(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
-    assert again.load() == {"hits": (config, Memory(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
+    assert again.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
+    assert again.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
     assert again.buried(OLD) == (("hits", 5),)
     assert again.buried(WEB) == ()
     again.close()
@@ -68,14 +68,14 @@ def test_deleting_a_counter_leaves_nothing_of_it() -> None:
     assert store.load() == {}
     assert store.buried(OLD) == ()
     store.save(Changes({"hits": (1, 2, 0)}, {"hits": {OLD: 2}}, {"hits": Config()}, deleted=["hits"]))
-    assert store.load() == {"hits": (Config(), Memory(1, 2, 0, ((OLD, 2),)))}
+    assert store.load() == {"hits": (Config(), PersistentState(1, 2, 0, ((OLD, 2),)))}
 
 
 def test_a_save_that_fails_changes_nothing() -> None:
     store = Store(None)
     store.save(made("hits"))
     with pytest.raises(sqlite3.Error):
-        store.save(Changes({"hits": (2, 6, 0)}, gone={("hits", Address("web", None)): 1}))  # type: ignore[arg-type]
+        store.save(Changes({"hits": (2, 6, 0)}, gone={("hits", SiteId("web", None)): 1}))  # type: ignore[arg-type]
     assert store.load()["hits"][1].published == 5
 
 
@@ -97,9 +97,9 @@ def test_whenever_it_is_opened_again_the_journal_and_the_tables_say_the_same(
         patch.setattr("countless.server.storage.journal.SLICE", 2)
         with TemporaryDirectory() as directory:
             store = quick(Path(directory) / "file")
-            truth: dict[str, tuple[Any, dict[Address, int]]] = {}
+            truth: dict[str, tuple[Any, dict[SiteId, int]]] = {}
             for moment, (counter, site, count) in enumerate(story):
-                name, address = f"c{counter}", Address(f"s{site}", 1)
+                name, site_id = f"c{counter}", SiteId(f"s{site}", 1)
                 if name not in truth:
                     truth[name] = ((0, 0, 0), {})
                     store.save(made(name, Config(), 0, 0, 0))
@@ -108,15 +108,17 @@ def test_whenever_it_is_opened_again_the_journal_and_the_tables_say_the_same(
                     store.save(Changes(deleted=[name]))
                     continue
                 empty = count % 7 == 0
-                truth[name] = ((moment, count, 0), {**truth[name][1], address: count})
+                truth[name] = ((moment, count, 0), {**truth[name][1], site_id: count})
                 if empty:
-                    del truth[name][1][address]
-                store.save(Changes({name: truth[name][0]}, {name: {address: None if empty else count}}))
+                    del truth[name][1][site_id]
+                store.save(Changes({name: truth[name][0]}, {name: {site_id: None if empty else count}}))
                 if moment == reopened:
                     store.close()
                     store = quick(Path(directory) / "file")
                     store.load()
-            found = {name: (memory[:3], dict(memory.known)) for name, (_, memory) in store.load().items()}
+            found = {
+                name: (saved_state[:3], dict(saved_state.known)) for name, (_, saved_state) in store.load().items()
+            }
             store.close()
     assert found == truth
 
@@ -143,9 +145,9 @@ def test_a_file_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> Non
     database.commit()
     database.close()
     store = Store(tmp_path / "file")
-    assert store.load() == {"hits": (Config(), Memory(3, 70, 9, ((OLD, 61),)))}
+    assert store.load() == {"hits": (Config(), PersistentState(3, 70, 9, ((OLD, 61),)))}
     store.save(Changes(prune=10**9))  # what ended before ages were kept counts as ended now
-    assert store.buried(Address("old", 1)) == (("hits", 9),)
+    assert store.buried(SiteId("old", 1)) == (("hits", 9),)
     store.close()
 
 
@@ -182,4 +184,4 @@ def test_the_log_is_begun_anew_beside_the_writer_and_nothing_is_lost(tmp_path: P
     assert sizes[-1] <= 1.2 * sizes[0]
     beside.close()
     store.close()
-    assert quick(path).load() == {"hits": (Config(), Memory(1, 4_000, 0, ((WEB, 4_000),)))}
+    assert quick(path).load() == {"hits": (Config(), PersistentState(1, 4_000, 0, ((WEB, 4_000),)))}

@@ -28,7 +28,7 @@ from pathlib import Path
 from zlib import crc32
 
 from countless.client.durable.record import MOST, NAME, Cells
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.errors import CountlessError, ProtocolError
 from countless.wire.frames import require_name
 
@@ -57,9 +57,9 @@ class CountFile:
         self._free = 0  # the next word of the last chunk that is not in use
 
     @classmethod
-    def create(cls, directory: Path, address: Address) -> "CountFile":
+    def create(cls, directory: Path, site_id: SiteId) -> "CountFile":
         """A new file for a new life."""
-        path = directory / f"{address.incarnation:016x}{SUFFIX}"
+        path = directory / f"{site_id.incarnation:016x}{SUFFIX}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = cls(path, _make_and_lock(path))
@@ -71,15 +71,15 @@ class CountFile:
         except OSError as error:
             reason = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror
             raise StateError(f"state_dir = {str(directory)!r} cannot be used: {reason}") from error
-        file._write_header(address)
+        file._write_header(site_id)
         return file
 
     @classmethod
-    def in_memory(cls, address: Address) -> "CountFile":
+    def in_memory(cls, site_id: SiteId) -> "CountFile":
         """Where counts live when there is no room for a file."""
         file = cls(None, None)
         file._grow_in_memory()
-        file._write_header(address)
+        file._write_header(site_id)
         return file
 
     @classmethod
@@ -105,10 +105,10 @@ class CountFile:
         return None
 
     @property
-    def address(self) -> Address:
+    def site_id(self) -> SiteId:
         """The life whose counts these are."""
         head = self._chunks[0]
-        return Address(_text(head, _SITE, _SITE + 1) or "", head[_INCARNATION + self.page])
+        return SiteId(_text(head, _SITE, _SITE + 1) or "", head[_INCARNATION + self.page])
 
     def record(self, name: str) -> Cells:
         """The cells of a new counter; if there is no room for them on the disk, in memory."""
@@ -195,9 +195,9 @@ class CountFile:
         finally:
             os.close(descriptor)
 
-    def _write_header(self, address: Address) -> None:
-        head, raw = self._chunks[0], str(address.site).encode()
-        head[1], head[_INCARNATION] = VERSION, address.incarnation
+    def _write_header(self, site_id: SiteId) -> None:
+        head, raw = self._chunks[0], str(site_id.site).encode()
+        head[1], head[_INCARNATION] = VERSION, site_id.incarnation
         _write_text(head, _SITE, _SITE + 1, raw)
         head[0] = _MAGIC
         self._free = _SITE + 1 + -(-len(raw) // 8)

@@ -107,7 +107,7 @@ class Cells:
 
         Crossings of one round must never be found beside the number of another, nor without the count they led to.
         """
-        adopted, last = site.resume()
+        adopted, last = site.resend()
         words, at = self._words, self._bracket
         if words[at + _ROUND] != site.round:
             words[at + _CROSSINGS] = 0

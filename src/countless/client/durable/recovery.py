@@ -145,7 +145,7 @@ class Heir:
         """Whether the coordinator knows it all now."""
         with self._lock:
             bell = self._bell = Bell()
-        talk = Talk(file.address, RLock(), bell.ring)
+        talk = Talk(file.site_id, RLock(), bell.ring)
         for name, word in words.items():
             talk.include(name, word)
         talk.needed = True

@@ -17,7 +17,7 @@ from countless.client.durable.record import Cells
 from countless.client.durable.recovery import Heir
 from countless.client.local_counter import AT_ONCE, ONE, Meter
 from countless.client.transport.websocket import Link
-from countless.core.messages import Address, DownMessage, Snapshot, UpMessage
+from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.core.site import Site, require_increment
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ class KeptMeter(Meter):
 class Keeper:
     """The file of the client's present life, and what others have left beside it."""
 
-    def __init__(self, directory: Path, address: Address, connect: Callable[[], Link], lock: RLock) -> None:
+    def __init__(self, directory: Path, site_id: SiteId, connect: Callable[[], Link], lock: RLock) -> None:
         self._directory = directory
         self._connect = connect
         self._lock = lock
-        self._file = CountFile.create(directory, address)
+        self._file = CountFile.create(directory, site_id)
         self._heir: Heir | None = None
         self.inherit()
 
@@ -103,17 +103,17 @@ class Keeper:
         """A meter that is written down."""
         return KeptMeter(site, lock, deliver, self._file.record(site.counter))
 
-    def move(self, address: Address, meters: Mapping[str, Meter]) -> None:
+    def move(self, site_id: SiteId, meters: Mapping[str, Meter]) -> None:
         """In a forked child: a file of its own, from nothing. The other one, and its lock, are the parent's."""
         self._file.release()
         if self._heir is not None:
             self._heir.drop()
             self._heir = None
         try:
-            self._file = CountFile.create(self._directory, address)
+            self._file = CountFile.create(self._directory, site_id)
         except StateError as error:  # a fork must not fail for that
             log.warning("%s: what this process counts is kept in memory only", error)
-            self._file = CountFile.in_memory(address)
+            self._file = CountFile.in_memory(site_id)
         for name, meter in meters.items():
             if isinstance(meter, KeptMeter):
                 meter.keep_in(self._file.record(name))

@@ -12,7 +12,7 @@ from countless.client.session.reconnect import Conversation, Note
 from countless.client.session.wakeup import Bell
 from countless.client.transport.base import NOTHING, Carrier
 from countless.client.transport.websocket import LinkError
-from countless.core.messages import Address, UpMessage
+from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
 
 
@@ -21,7 +21,7 @@ class Exchange:
 
     def __init__(
         self,
-        address: Address,
+        site_id: SiteId,
         meters: Mapping[str, Meter],
         lock: RLock,
         carrier: Carrier,
@@ -29,7 +29,7 @@ class Exchange:
         another_life: AnotherLife,
     ) -> None:
         self.awaited = 0  # how many wait for a confirmation
-        self._address = address
+        self._address = site_id
         self._meters = meters
         self._lock = lock
         self._carrier = carrier

@@ -13,9 +13,9 @@ from time import monotonic, time
 from typing import Protocol
 
 from countless.client.transport.websocket import LinkError
-from countless.core.messages import Address, DownMessage, Repace, Snapshot, StartRound, UpMessage
+from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 from countless.wire.frames import (
     VERSION,
     Again,
@@ -50,10 +50,10 @@ class Reborn(Exception):
 
 def new_incarnation() -> int:
     """Later lives have higher numbers, and nobody can guess one."""
-    return (int(time()) << 30) | SystemDice().below(1 << 30)
+    return (int(time()) << 30) | SystemRandom().randbelow(1 << 30)
 
 
-AnotherLife = Callable[[Address], AbstractContextManager[None]]  # while it lasts all counters are reborn
+AnotherLife = Callable[[SiteId], AbstractContextManager[None]]  # while it lasts all counters are reborn
 
 
 class Voice(Protocol):
@@ -76,8 +76,8 @@ class Voice(Protocol):
 class Talk:
     """What is due to one shard, what it has confirmed, and how to say it."""
 
-    def __init__(self, address: Address, lock: RLock, poke: Callable[[], None]) -> None:
-        self.address = address
+    def __init__(self, site_id: SiteId, lock: RLock, poke: Callable[[], None]) -> None:
+        self.site_id = site_id
         self.confirmed = 0  # the last `ask` that was answered
         self.needed = False  # there is something to say, or was
         self.over = False  # nothing more is to be said
@@ -129,13 +129,13 @@ class Talk:
 
     def reborn(self, known: dict[str, int], another_life: AnotherLife) -> None:
         """Another life, with all that is not `known` of the one before."""
-        address = Address(self.address.site, new_incarnation())
-        with self._lock, another_life(address):
-            self.address = address
+        site_id = SiteId(self.site_id.site, new_incarnation())
+        with self._lock, another_life(site_id):
+            self.site_id = site_id
             for name, meter in self._meters.items():
 
                 def site_with(count: int, name: str = name) -> Site:
-                    return Site(name, address, SystemDice(), count=count)
+                    return Site(name, site_id, SystemRandom(), count=count)
 
                 meter.reborn(site_with, known.get(name, 0))
 
@@ -145,7 +145,7 @@ class Talk:
         """Until we have left; everything else that ends it is an exception."""
         self._joined.clear()
         self._refused.clear()
-        send(next(encode_frames([Hello(VERSION, str(self.address.site), self.address.incarnation)])))
+        send(next(encode_frames([Hello(VERSION, str(self.site_id.site), self.site_id.incarnation)])))
         heartbeat = yield from self._welcome()
         self.heard = True
         self._say(send, [*self._everything(), *self._take(again=True)])
@@ -246,7 +246,7 @@ class Talk:
 
     def _hear(self, items: list[DownItem], confirmed: Callable[[], None]) -> None:
         for item in items:
-            if isinstance(item, StartRound | Repace):
+            if isinstance(item, StartRound | SetTrigger):
                 self._obey(item)
             elif isinstance(item, Synced):
                 self.confirmed = max(self.confirmed, item.number)
@@ -261,7 +261,7 @@ class Talk:
                 self._refused.add(item.counter)
                 self._look_whether_all_have_left()
 
-    def _obey(self, message: StartRound | Repace) -> None:
+    def _obey(self, message: StartRound | SetTrigger) -> None:
         with self._lock:
             meter = self._meters.get(message.counter)
             if meter is not None and meter.open:
@@ -274,7 +274,7 @@ class Talk:
                 return
 
             def site_with(count: int) -> Site:
-                return Site(again.counter, self.address, SystemDice(), count=count)
+                return Site(again.counter, self.site_id, SystemRandom(), count=count)
 
             meter.reborn(site_with, 0 if again.keep else None)
             self._joined.discard(again.counter)

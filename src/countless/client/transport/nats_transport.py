@@ -16,7 +16,7 @@ from countless.client.transport.base import News
 from countless.client.transport.nats_socket import NatsSocket
 from countless.client.transport.websocket import LinkError
 from countless.errors import ProtocolError
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 from countless.wire import nats_subjects as nats
 from countless.wire.frames import encode_frames
 from countless.wire.nats_broadcast import unpack_round
@@ -90,7 +90,7 @@ class NatsCarrier:
     def __init__(self, broker: Broker, site: str) -> None:
         self._broker = broker
         self._servers: list[Server] = list(broker.servers)
-        self._turn = SystemDice().below(len(self._servers))  # not everybody at the same node
+        self._turn = SystemRandom().randbelow(len(self._servers))  # not everybody at the same node
         self._site = nats.token(site)
         self._shards = 0
         self._waits: float | None = None  # since when a hello waits for the broker to say anything at all

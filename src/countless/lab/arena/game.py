@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
 
 from countless.errors import InvalidParameter, PlanError
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 class Until(StrEnum):
@@ -137,7 +137,7 @@ class Adversary(ABC):
     ranges: ClassVar[dict[str, tuple[float, float]]] = {}  # parameters that a search may change
 
     @abstractmethod
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """The moves, for ever; `view` is up to date when each is asked for."""
 
 
@@ -199,13 +199,13 @@ class Game:
     """One adversary against one tracker."""
 
     def __init__(
-        self, subject: Subject, adversary: Adversary, sites: int, alpha: float, dice: SeededDice, *, path: bool = False
+        self, subject: Subject, adversary: Adversary, sites: int, alpha: float, rng: SeededRandom, *, path: bool = False
     ) -> None:
         kind = FullView if adversary.sees == "everything" else View
         self.subject = subject
         self._view = kind(subject, sites, alpha)
         self._full = adversary.sees == "everything"
-        self._moves = adversary.moves(self._view, dice)
+        self._moves = adversary.moves(self._view, rng)
         self._alpha = alpha
         self.referee = Referee(alpha)
         self.path: list[Point] | None = [] if path else None

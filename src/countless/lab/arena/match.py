@@ -13,7 +13,7 @@ from countless.lab.arena.negative_controls.registry import STRAWMEN
 from countless.lab.arena.parallel import Progress, in_parallel
 from countless.lab.arena.subject import Tracked
 from countless.lab.confidence import lower_limit, upper_limit
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named
 
 CONFIDENCE = 0.95
@@ -86,8 +86,8 @@ class Match:
 def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
     """The game of one seed, before its first move. The adversary's dice are not the tracker's."""
     subject = Tracked(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
-    dice = SeededDice(seed).split("adversary", setting.adversary.name)
-    game = Game(subject, setting.adversary, setting.sites, setting.alpha, dice, path=path)
+    rng = SeededRandom(seed).spawn("adversary", setting.adversary.name)
+    game = Game(subject, setting.adversary, setting.sites, setting.alpha, rng, path=path)
     if setting.head_start:
         game.head_start(setting.head_start)
     return game

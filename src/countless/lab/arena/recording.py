@@ -15,7 +15,7 @@ from countless.lab.arena.game import Game
 from countless.lab.arena.match import Setting
 from countless.lab.arena.registry import adversary_named
 from countless.lab.arena.subject import Tracked
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 CONTESTANTS = {"hyz": "the classical tracker", "auto": "Countless"}
 ADVERSARY = "stop-after-jump"
@@ -69,8 +69,8 @@ def record() -> dict[str, Any]:
 def _play(scheme: str, name: str) -> dict[str, Any]:
     setting = Setting(scheme, adversary_named(ADVERSARY), SITES, ALPHA, DELTA, EVENTS)
     subject = Filmed(setting, SEED)
-    dice = SeededDice(SEED).split("adversary", ADVERSARY)
-    game = Game(subject, setting.adversary, SITES, ALPHA, dice)
+    rng = SeededRandom(SEED).spawn("adversary", ADVERSARY)
+    game = Game(subject, setting.adversary, SITES, ALPHA, rng)
     game.play(EVENTS)
     score = game.score(SEED)
     return {

@@ -33,8 +33,8 @@ class Tracked:
 
     def step(self, site: int) -> int:
         """The step of the pace that the coordinator has in force, if that pace has one worth the name."""
-        address = self._sites[site].address
-        step: int = getattr(self.world.coordinator.pace_of(address), "step", 1)
+        address = self._sites[site].site_id
+        step: int = getattr(self.world.coordinator.trigger_of(address), "step", 1)
         return step if step > 1 else 0
 
     def quiet(self, site: int) -> int:

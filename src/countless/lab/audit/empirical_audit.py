@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from math import exp, inf
 
-from countless.core.random_source import Dice
+from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.exact_audit import Scenario, scenarios
 from countless.lab.audit.inputs import replay
@@ -32,7 +32,7 @@ class PlayedBound:
     limit: float
 
 
-def audit_played(subject: Subject, plays: int, dice: Dice, confidence: float = 0.999) -> Finding:
+def audit_played(subject: Subject, plays: int, rng: RandomSource, confidence: float = 0.999) -> Finding:
     """The best lower bound on epsilon over all scenarios. The confidence is for all of them together.
 
     Formal guarantees: if the claim is true, the probability of rejecting it is at most `1 - confidence`.
@@ -42,7 +42,7 @@ def audit_played(subject: Subject, plays: int, dice: Dice, confidence: float = 0
     if not 0.5 <= confidence < 1:
         raise InvalidParameter("confidence", confidence, "at least 1/2 and below 1")
     each = 1 - (1 - confidence) / len(scenarios())
-    found = [_bound(subject, scenario, plays, dice.split(scenario.name), each) for scenario in scenarios()]
+    found = [_bound(subject, scenario, plays, rng.spawn(scenario.name), each) for scenario in scenarios()]
     best = max(found, key=lambda outcome: outcome.limit)
     claimed = subject.claim.epsilon
     witness = f"{best.scenario}: the event came up {best.mine} and {best.theirs} times in {best.trials} plays each"
@@ -59,10 +59,10 @@ def audit_played(subject: Subject, plays: int, dice: Dice, confidence: float = 0
     )
 
 
-def _bound(subject: Subject, scenario: Scenario, plays: int, dice: Dice, confidence: float) -> PlayedBound:
+def _bound(subject: Subject, scenario: Scenario, plays: int, rng: RandomSource, confidence: float) -> PlayedBound:
     half = plays // 2
-    mine = _play(subject, scenario, scenario.place, plays, dice.split("mine"))
-    theirs = _play(subject, scenario, scenario.other, plays, dice.split("theirs"))
+    mine = _play(subject, scenario, scenario.place, plays, rng.spawn("mine"))
+    theirs = _play(subject, scenario, scenario.other, plays, rng.spawn("theirs"))
     event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), subject.claim.epsilon)
     hits = sum(play in event for play in mine[half:])
     misses = sum(play in event for play in theirs[half:])
@@ -70,10 +70,10 @@ def _bound(subject: Subject, scenario: Scenario, plays: int, dice: Dice, confide
     return PlayedBound(scenario.name, hits, misses, trials, log_ratio_limit(hits, misses, trials, confidence))
 
 
-def _play(subject: Subject, scenario: Scenario, place: int, plays: int, dice: Dice) -> list[Transcript | None]:
+def _play(subject: Subject, scenario: Scenario, place: int, plays: int, rng: RandomSource) -> list[Transcript | None]:
     """Transcripts; None for those that leak the block, which no event may contain."""
     thresholds = scenario.thresholds(place)
-    noise = DiceNoise(dice)
+    noise = DiceNoise(rng)
     seen: list[Transcript | None] = []
     for _ in range(plays):
         transcript = replay(subject.build(noise), scenario.events, thresholds, scenario.step)

@@ -7,7 +7,7 @@ betrays as much as it can about a block. A feeder yields the next site and is to
 from collections.abc import Callable, Generator
 from typing import Protocol
 
-from countless.core.random_source import Dice
+from countless.core.random_source import RandomSource
 from countless.lab.audit.transcripts import Block, Transcript
 
 Feeder = Generator[int, bool, None]
@@ -32,30 +32,30 @@ class Playable(Protocol):
         """Count one crossing; whether a phase ended."""
 
 
-def round_robin(sites: int, _phases: int, _step: int, dice: Dice) -> Feeder:
+def round_robin(sites: int, _phases: int, _step: int, rng: RandomSource) -> Feeder:
     """The sites in turn."""
-    site = dice.below(sites)
+    site = rng.randbelow(sites)
     while True:
         yield site
         site = (site + 1) % sites
 
 
-def uniform(sites: int, _phases: int, _step: int, dice: Dice) -> Feeder:
+def uniform(sites: int, _phases: int, _step: int, rng: RandomSource) -> Feeder:
     """A site drawn by lot."""
     while True:
-        yield dice.below(sites)
+        yield rng.randbelow(sites)
 
 
-def stop_after_jump(sites: int, _phases: int, _step: int, dice: Dice) -> Feeder:
+def stop_after_jump(sites: int, _phases: int, _step: int, rng: RandomSource) -> Feeder:
     """One site until the answer moves, then another one: the leaked blocks stay open."""
-    site = dice.below(sites)
+    site = rng.randbelow(sites)
     while True:
         moved = yield site
         if moved:
             site = (site + 1) % sites
 
 
-def sleepers(sites: int, phases: int, step: int, _dice: Dice) -> Feeder:
+def sleepers(sites: int, phases: int, step: int, _rng: RandomSource) -> Feeder:
     """A few sites get one event every few phases, so that one block runs through the whole round."""
     asleep = min(8, sites // 2)
     every = max(1, phases // step)
@@ -70,7 +70,7 @@ def sleepers(sites: int, phases: int, step: int, _dice: Dice) -> Feeder:
             site = asleep + (site + 1 - asleep) % (sites - asleep)
 
 
-FEEDERS: tuple[Callable[[int, int, int, Dice], Feeder], ...] = (
+FEEDERS: tuple[Callable[[int, int, int, RandomSource], Feeder], ...] = (
     sleepers,
     round_robin,
     uniform,
@@ -79,7 +79,7 @@ FEEDERS: tuple[Callable[[int, int, int, Dice], Feeder], ...] = (
 
 
 def play(
-    counter: Playable, feeder: Feeder, step: int, dice: Dice, limit: int = 2_000_000
+    counter: Playable, feeder: Feeder, step: int, rng: RandomSource, limit: int = 2_000_000
 ) -> tuple[Transcript, dict[Block, int]]:
     """One round with thresholds drawn lazily, until it is over or `limit` events have been fed."""
     thresholds: dict[Block, int] = {}
@@ -92,7 +92,7 @@ def play(
         count = seen[site] = seen.get(site, 0) + 1
         block = (site, (count - 1) // step + 1)
         if block not in thresholds:
-            thresholds[block] = 1 + dice.below(step)
+            thresholds[block] = 1 + rng.randbelow(step)
         moved = (count - 1) % step + 1 == thresholds[block] and counter.crossing()
         endings.extend([len(events)] * (counter.ended - len(endings)))
         site = feeder.send(moved)

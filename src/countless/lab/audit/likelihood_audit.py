@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from math import inf
 
-from countless.core.random_source import Dice
+from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.inputs import FEEDERS, play
 from countless.lab.audit.mechanisms import Subject
@@ -151,7 +151,7 @@ def _neighbours(evidence: Evidence, block: Block) -> Iterable[int]:
 
 
 def audit_randomly(
-    subject: Subject, sites: int, step: int, transcripts: int, dice: Dice, blocks_each: int = 200
+    subject: Subject, sites: int, step: int, transcripts: int, rng: RandomSource, blocks_each: int = 200
 ) -> Finding:
     """Play rounds of the mechanism under several adversaries; check every kind of neighbour of many blocks.
 
@@ -162,13 +162,13 @@ def audit_randomly(
         raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
     worst = Worst()
     for number in range(transcripts):
-        own = dice.split("transcript", number)
-        counter = subject.build(DiceNoise(own.split("noise")))
-        feeder = FEEDERS[number % len(FEEDERS)](sites, subject.shape.phases, step, own.split("feeder"))
-        transcript, thresholds = play(counter, feeder, step, own.split("thresholds"))
+        own = rng.spawn("transcript", number)
+        counter = subject.build(DiceNoise(own.spawn("noise")))
+        feeder = FEEDERS[number % len(FEEDERS)](sites, subject.shape.phases, step, own.spawn("feeder"))
+        transcript, thresholds = play(counter, feeder, step, own.spawn("thresholds"))
         evidence = Evidence(subject.law, transcript, thresholds)
         leaked = subject.claim.leaked(transcript)
-        for block in _sample_blocks(evidence, leaked, blocks_each, own.split("blocks")):
+        for block in _sample_blocks(evidence, leaked, blocks_each, own.spawn("blocks")):
             for other in _neighbours(evidence, block):
                 ratio = evidence.log_ratio(block, other, worst_nodes=True)
                 worst.see(ratio, f"transcript {number}, block {block} moved to {other}")
@@ -180,7 +180,7 @@ def audit_randomly(
     return worst.finding("random", subject, "likelihood ratios", power)
 
 
-def _sample_blocks(evidence: Evidence, leaked: frozenset[object], limit: int, dice: Dice) -> list[Block]:
+def _sample_blocks(evidence: Evidence, leaked: frozenset[object], limit: int, rng: RandomSource) -> list[Block]:
     """Blocks at which a phase ended but which the claim keeps, then those that ran through most phases."""
     endings = {evidence.transcript.block_at(event) for event in evidence.transcript.endings if event > 0}
     blocks = [block for block in evidence.places if block not in leaked]
@@ -189,5 +189,5 @@ def _sample_blocks(evidence: Evidence, leaked: frozenset[object], limit: int, di
         events = evidence.places[block]
         return evidence.phase_of(events[-1]) - evidence.phase_of(events[0])
 
-    keyed = sorted(blocks, key=lambda block: (block not in endings, -spread(block), dice.below(1 << 30)))
+    keyed = sorted(blocks, key=lambda block: (block not in endings, -spread(block), rng.randbelow(1 << 30)))
     return keyed[:limit]

@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from countless.core.random_source import Dice
+from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.empirical_audit import audit_played
 from countless.lab.audit.exact_audit import audit_tapes
@@ -48,7 +48,7 @@ NORMAL = Effort()
 
 
 def audit_mechanism(
-    name: str, shape: PhasedShape, epsilon: float, sites: int, dice: Dice, effort: Effort = NORMAL
+    name: str, shape: PhasedShape, epsilon: float, sites: int, rng: RandomSource, effort: Effort = NORMAL
 ) -> tuple[Finding, ...]:
     """All audits of the named mechanism: on small cases, and at the size and claim of a plan.
 
@@ -60,8 +60,8 @@ def audit_mechanism(
         findings.append(audit_exhaustively(small, effort.events))
     findings.append(audit_tapes(tiny, effort.window))
     if large.law is not None:
-        findings.append(audit_randomly(large, sites, 8, effort.transcripts, dice.split("random")))
-    findings.append(audit_played(tiny, effort.plays, dice.split("played"), effort.confidence))
+        findings.append(audit_randomly(large, sites, 8, effort.transcripts, rng.spawn("random")))
+    findings.append(audit_played(tiny, effort.plays, rng.spawn("played"), effort.confidence))
     return tuple(findings)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from countless.errors import InvalidParameter
 from countless.lab.simulation.stream import Stream
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 TURNS = 1021  # random turns are drawn once and used again: so many laps are more than anything here can notice
 
@@ -25,7 +25,7 @@ class Laps(Stream):
     ([2, 0, 0, 0, 2, 2, 0], 6, 5)
     """
 
-    def __init__(self, sites: int, runs: Iterable[tuple[int, int]], dice: SeededDice | None = None) -> None:
+    def __init__(self, sites: int, runs: Iterable[tuple[int, int]], rng: SeededRandom | None = None) -> None:
         self.sites = self.fleet = sites
         self._owner = array("q")  # the site of each run
         self._begin = array("q")  # and the position of its first event
@@ -38,8 +38,8 @@ class Laps(Stream):
             raise InvalidParameter("runs", length, "a pattern of at least one event")
         self.length = length
         self._lines_of_sites()
-        turns = None if dice is None else dice.split("turns")
-        self._turns = [0] if turns is None else [turns.below(length) for _ in range(TURNS)]
+        turns = None if rng is None else rng.spawn("turns")
+        self._turns = [0] if turns is None else [turns.randbelow(length) for _ in range(TURNS)]
 
     def _lines_of_sites(self) -> None:
         """The same runs, site by site: a site's runs are the rows first[site] .. first[site + 1] - 1."""

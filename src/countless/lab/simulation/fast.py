@@ -13,14 +13,14 @@ from heapq import heapify, heappop, heappush
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, DownMessage, UpMessage
+from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Pace
+from countless.core.triggers import Trigger
 from countless.inprocess.network import MemoryNetwork, Messages, Tap
 from countless.lab.simulation.referee import Referee
 from countless.lab.simulation.stream import Stream
 from countless.lab.simulation.world import COUNTER, require_between
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.registry import require_adversary, scheme_named
 
 _NEVER = 0
@@ -53,16 +53,16 @@ class FastWorld:
         require_adversary(adversary)
         self.total = 0  # the number of the last event, which is the truth
         self.referee = Referee(float(alpha))
-        self._dice = SeededDice(seed)
+        self._rng = SeededRandom(seed)
         self._stream = stream
         self._arrived = 0
         self.coordinator = Coordinator(
             COUNTER,
             scheme if isinstance(scheme, Scheme) else scheme_named(scheme, adversary),
-            self._dice.split("coordinator"),
+            self._rng.spawn("coordinator"),
             alpha=float(alpha),
             delta=float(delta),
-            fleet=[Address(name) for name in range(stream.fleet)],
+            fleet=[SiteId(name) for name in range(stream.fleet)],
         )
         self._network = MemoryNetwork(self.coordinator, self._receive, tap)
         self._sites: list[Site] = []
@@ -71,14 +71,14 @@ class FastWorld:
         self._bits = stream.sites.bit_length()
         self._moved: list[int] = []  # sites whose pace has changed
         for name in range(stream.fleet):
-            self._enter(name, self.coordinator.pace_of(Address(name)))
+            self._enter(name, self.coordinator.trigger_of(SiteId(name)))
         self._reschedule()
 
     def __repr__(self) -> str:
         return f"<FastWorld of {len(self._sites):,} sites: {self.answer}; the truth is {self.total:,}>"
 
-    def _enter(self, name: int, pace: Pace | None = None) -> Site:
-        site = Site(COUNTER, Address(name), self._dice.split("site", name, 0), pace=pace)
+    def _enter(self, name: int, trigger: Trigger | None = None) -> Site:
+        site = Site(COUNTER, SiteId(name), self._rng.spawn("site", name, 0), trigger=trigger)
         self._sites.append(site)
         self._due.append(_NEVER)
         self._moved.append(name)
@@ -120,7 +120,7 @@ class FastWorld:
 
     def _join(self, name: int) -> None:
         site = self._enter(name)
-        self._network.join(site.address, site.exactly())
+        self._network.join(site.site_id, site.snapshot())
         self._reschedule()
         self.referee.see(self.coordinator.published, self.total)
 
@@ -135,7 +135,7 @@ class FastWorld:
             self.total = number
             site = sites[index]
             self._moved.append(index)
-            self._network.send(site.address, site.advance(site.next_at))
+            self._network.send(site.site_id, site.advance(site.next_at))
             see(coordinator.published, number)
             self._reschedule()
             reports += 1
@@ -144,8 +144,8 @@ class FastWorld:
         self.total = until
         see(coordinator.published, until)
 
-    def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:
-        index: int = address.site  # type: ignore[assignment]  # sites of a stream are numbers
+    def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
+        index: int = site_id.site  # type: ignore[assignment]  # sites of a stream are numbers
         site = self._sites[index]
         site.count = self._stream.count(index, self.total)  # the silent events up to now
         self._moved.append(index)

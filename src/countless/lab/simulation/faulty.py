@@ -9,16 +9,16 @@ saved. The truth is known throughout: see `accounted`.
 
 from heapq import heappop, heappush
 
-from countless.core.coordinator import Coordinator, Memory, Outbox
+from countless.core.coordinator import Coordinator, Outbox, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, DownMessage, Message, SiteName, Snapshot, UpMessage
+from countless.core.messages import DownMessage, Message, SiteId, SiteName, Snapshot, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Pace
+from countless.core.triggers import Trigger
 from countless.errors import InvariantBroken
 from countless.lab.simulation.faults import Weather
 from countless.lab.simulation.owner import Owner
 from countless.lab.simulation.world import COUNTER
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.wire.codec import decode, encode
 
 
@@ -41,8 +41,8 @@ class FaultyWorld:
     """Everything that can go wrong between sites and coordinator."""
 
     def __init__(self, scheme: Scheme, sites: int, weather: Weather, *, alpha: float, delta: float, seed: int) -> None:
-        self._dice = SeededDice(seed)
-        self._chance = self._dice.split("faults")
+        self._rng = SeededRandom(seed)
+        self._chance = self._rng.spawn("faults")
         self._scheme, self._alpha, self._delta = scheme, alpha, delta
         self.weather = weather
         self.now = 0
@@ -50,19 +50,19 @@ class FaultyWorld:
         self.lost = 0  # events that died with a site, before any report (some may still be under way)
         self._lines = self._messages = 0
         self._away_until = 0  # until when the coordinator is down
-        self._post: list[tuple[int, int, int, Address, str, bytes]] = []  # (tick, number, line, address, kind, data)
-        self._fleet = [Address(name) for name in range(sites)]
+        self._post: list[tuple[int, int, int, SiteId, str, bytes]] = []  # (tick, number, line, address, kind, data)
+        self._fleet = [SiteId(name) for name in range(sites)]
         self._names = sites  # the next newcomer's
         self.owner = Owner(self._build, self._fleet)
         self.hosts: dict[SiteName, Host] = {}
-        for address in self._fleet:
-            self._enter(address, self.owner.coordinator.pace_of(address))
+        for site_id in self._fleet:
+            self._enter(site_id, self.owner.coordinator.trigger_of(site_id))
 
-    def _build(self, memory: Memory | None) -> Coordinator:
-        dice = self._dice.split("coordinator", memory.round if memory else 0)
-        fleet = () if memory else self._fleet
+    def _build(self, saved_state: PersistentState | None) -> Coordinator:
+        rng = self._rng.spawn("coordinator", saved_state.round if saved_state else 0)
+        fleet = () if saved_state else self._fleet
         return Coordinator(
-            COUNTER, self._scheme, dice, alpha=self._alpha, delta=self._delta, fleet=fleet, memory=memory
+            COUNTER, self._scheme, rng, alpha=self._alpha, delta=self._delta, fleet=fleet, saved_state=saved_state
         )
 
     def __repr__(self) -> str:
@@ -73,15 +73,15 @@ class FaultyWorld:
     @property
     def counted(self) -> int:
         """All events whose count still exists: at sites that live or left in good order, or known of dead ones."""
-        dead = sum(self.owner.known(address) for address in self._dying())
+        dead = sum(self.owner.known(site_id) for site_id in self._dying())
         living = sum(host.site.count for host in self.hosts.values() if not host.amnesia)
         return self.finished + self.owner.buried + dead + living
 
-    def _dying(self) -> list[Address]:
+    def _dying(self) -> list[SiteId]:
         """Lives that have ended, which the coordinator does not know yet."""
-        present = {host.site.address for host in self.hosts.values() if not host.amnesia}
-        leaving = {host.site.address for host in self.hosts.values() if host.leaving}
-        return [address for address in self.owner.lives.values() if address not in present | leaving]
+        present = {host.site.site_id for host in self.hosts.values() if not host.amnesia}
+        leaving = {host.site.site_id for host in self.hosts.values() if host.leaving}
+        return [site_id for site_id in self.owner.lives.values() if site_id not in present | leaving]
 
     # Time
 
@@ -97,16 +97,16 @@ class FaultyWorld:
             self._count()
 
     def _one_in(self, chance: int) -> bool:
-        return chance > 0 and self._chance.below(chance) == 0
+        return chance > 0 and self._chance.randbelow(chance) == 0
 
     def _some_host(self) -> Host | None:
         hosts = [host for host in self.hosts.values() if host.down_until <= self.now and not host.leaving]
-        return hosts[self._chance.below(len(hosts))] if hosts else None
+        return hosts[self._chance.randbelow(len(hosts))] if hosts else None
 
     def _count(self) -> None:
         host = self._some_host()
         if host is not None:
-            self._say(host, host.site.add(self._chance.gap(5)))
+            self._say(host, host.site.add(self._chance.geometric(5)))
 
     # What the coordinator's machine does
 
@@ -118,13 +118,13 @@ class FaultyWorld:
         if outbox and self._one_in(self.weather.coordinator_crash):  # saved, but not sent
             self._crash_coordinator()
             return
-        for address, message in outbox:
-            host = self.hosts.get(address.site)
-            if host is not None and host.site.address == address:
+        for site_id, message in outbox:
+            host = self.hosts.get(site_id.site)
+            if host is not None and host.site.site_id == site_id:
                 self._dispatch(host, "down", message)
 
     def _crash_coordinator(self) -> None:
-        self._away_until = self.now + 1 + self._chance.below(self.weather.outage)
+        self._away_until = self.now + 1 + self._chance.randbelow(self.weather.outage)
         for host in self.hosts.values():
             host.line = 0
 
@@ -136,13 +136,13 @@ class FaultyWorld:
                 host.heard = self.now
             if host.silenced or self.now - host.heard <= self.weather.patience:
                 continue
-            if self.owner.lives.get(host.site.address.site) == host.site.address:
+            if self.owner.lives.get(host.site.site_id.site) == host.site.site_id:
                 host.silenced = True
-                self._send(self.owner.silence(host.site.address))
+                self._send(self.owner.silence(host.site.site_id))
 
-    def _arrive(self, line: int, address: Address, kind: str, data: bytes) -> None:
-        host = self.hosts.get(address.site)
-        if host is not None and host.site.address != address:
+    def _arrive(self, line: int, site_id: SiteId, kind: str, data: bytes) -> None:
+        host = self.hosts.get(site_id.site)
+        if host is not None and host.site.site_id != site_id:
             host = None  # that life is over
         if line and (host is None or host.line != line):
             return  # the connection broke while this was under way
@@ -152,24 +152,24 @@ class FaultyWorld:
         elif self._coordinator_is_up:
             if host is not None:
                 host.heard, host.silenced = self.now, False
-            self._arrive_at_coordinator(address, host, kind, decode(data))
+            self._arrive_at_coordinator(site_id, host, kind, decode(data))
 
-    def _arrive_at_coordinator(self, address: Address, host: Host | None, kind: str, message: Message) -> None:
+    def _arrive_at_coordinator(self, site_id: SiteId, host: Host | None, kind: str, message: Message) -> None:
         if kind == "hello" and isinstance(message, Snapshot):
-            self._send(self.owner.hello(address, message))
+            self._send(self.owner.hello(site_id, message))
         elif kind == "farewell" and isinstance(message, Snapshot):
-            self._send(self.owner.farewell(address, message))
+            self._send(self.owner.farewell(site_id, message))
             if host is not None:
                 self._dispatch(host, "bye", message)
         elif isinstance(message, UpMessage):
-            self._send(self.owner.hear(address, message))
+            self._send(self.owner.hear(site_id, message))
 
     # What a site's machine does
 
     def _arrive_at_site(self, host: Host, kind: str, message: Message) -> None:
         if kind == "bye":
             self.finished += host.site.count
-            del self.hosts[host.site.address.site]
+            del self.hosts[host.site.site_id.site]
         elif isinstance(message, DownMessage):
             self._say(host, host.site.receive(message))
 
@@ -181,7 +181,7 @@ class FaultyWorld:
         if not host.line:
             return  # nothing is lost that matters: the state of the site says it all again later
         weather, copies = self.weather, 1
-        arrival = self.now + 1 + self._chance.below(weather.delay)
+        arrival = self.now + 1 + self._chance.randbelow(weather.delay)
         if weather.ordered:
             direction = kind in ("down", "bye")
             arrival = host.clear[direction] = max(host.clear[direction], arrival)
@@ -189,9 +189,9 @@ class FaultyWorld:
             copies = 0 if self._one_in(weather.lose) else 2 if self._one_in(weather.repeat) else 1
         for copy in range(copies):
             self._messages += 1
-            tick = arrival + (copy and self._chance.below(2 * weather.delay))
+            tick = arrival + (copy and self._chance.randbelow(2 * weather.delay))
             line = host.line if weather.ordered else 0
-            heappush(self._post, (tick, self._messages, line, host.site.address, kind, encode(message)))
+            heappush(self._post, (tick, self._messages, line, host.site.site_id, kind, encode(message)))
 
     def _come_back(self) -> None:
         if self.now == self._away_until:
@@ -202,7 +202,7 @@ class FaultyWorld:
             if host.down_until > self.now:
                 continue
             if host.amnesia:
-                self.lost += host.site.count - self.owner.known(host.site.address)
+                self.lost += host.site.count - self.owner.known(host.site.site_id)
                 host = self._reborn(host)
             reachable = self._coordinator_is_up and host.cut_until <= self.now
             if reachable and (not host.line or self._wants_to_repeat()):
@@ -213,23 +213,23 @@ class FaultyWorld:
         return not self.weather.ordered and self._one_in(max(1, self.weather.patience // 3))
 
     def _reborn(self, host: Host) -> Host:
-        name, life = host.site.address
-        return self._enter(Address(name, life + 1))
+        name, life = host.site.site_id
+        return self._enter(SiteId(name, life + 1))
 
-    def _enter(self, address: Address, pace: Pace | None = None) -> Host:
-        host = Host(Site(COUNTER, address, self._dice.split("site", *address), pace=pace))
+    def _enter(self, site_id: SiteId, trigger: Trigger | None = None) -> Host:
+        host = Host(Site(COUNTER, site_id, self._rng.spawn("site", *site_id), trigger=trigger))
         host.heard = self.now
-        self.hosts[address.site] = host
+        self.hosts[site_id.site] = host
         return host
 
     def connect(self, host: Host) -> None:
         """A connection opens: hello, and whatever the last one may have lost."""
         self._lines += 1
         host.line, host.clear = self._lines, [0, 0]
-        self._dispatch(host, "hello", host.site.exactly())
-        self._say(host, host.site.resume())
+        self._dispatch(host, "hello", host.site.snapshot())
+        self._say(host, host.site.resend())
         if host.leaving:
-            self._dispatch(host, "farewell", host.site.exactly())
+            self._dispatch(host, "farewell", host.site.snapshot())
 
     # What breaks
 
@@ -239,25 +239,25 @@ class FaultyWorld:
         if self._coordinator_is_up and self._one_in(weather.coordinator_crash):
             self._crash_coordinator()
         if self._one_in(weather.partition):
-            self._cut([other for other in self.hosts.values() if self._chance.below(2)])
+            self._cut([other for other in self.hosts.values() if self._chance.randbelow(2)])
         if self._one_in(weather.join):
-            self._enter(Address(self._names))
+            self._enter(SiteId(self._names))
             self._names += 1
         if host is None:
             return
         if self._one_in(weather.disconnect):
             hosts = list(self.hosts.values())
-            self._cut([hosts[self._chance.below(len(hosts))]])
+            self._cut([hosts[self._chance.randbelow(len(hosts))]])
         staying = sum(not other.leaving for other in self.hosts.values())
         if self._one_in(weather.leave) and staying > 1:
             host.leaving = True
-            self._dispatch(host, "farewell", host.site.exactly())
+            self._dispatch(host, "farewell", host.site.snapshot())
         elif self._one_in(weather.crash):
-            host.down_until, host.line = self.now + 1 + self._chance.below(weather.outage), 0
+            host.down_until, host.line = self.now + 1 + self._chance.randbelow(weather.outage), 0
             host.amnesia = self._one_in(weather.amnesia)
 
     def _cut(self, hosts: list[Host]) -> None:
-        until = self.now + 1 + self._chance.below(self.weather.outage)
+        until = self.now + 1 + self._chance.randbelow(self.weather.outage)
         for host in hosts:
             host.line, host.cut_until = 0, until
 

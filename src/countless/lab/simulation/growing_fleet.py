@@ -2,7 +2,7 @@
 
 from countless.lab.simulation.cyclic import Laps
 from countless.lab.simulation.stream import Stream
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 class Joining(Stream):
@@ -12,12 +12,12 @@ class Joining(Stream):
     sites, read through a rule that says who stands in for whom.
     """
 
-    def __init__(self, sites: int, events: int, dice: SeededDice) -> None:
+    def __init__(self, sites: int, events: int, rng: SeededRandom) -> None:
         self.sites = sites
         late = sites // 2
         self.fleet = sites - late
         self.arrivals = [(events * (j + 1) // (late + 1), self.fleet + j) for j in range(late)]
-        self._laps = Laps(sites, [(site, 1) for site in shuffled(range(sites), dice)], dice)
+        self._laps = Laps(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
         # What happened at a stand-in until the newcomer came: as many events as its own laps had brought it by then.
         self._covered = [self._laps.count(site, number) for number, site in self.arrivals]
 
@@ -52,10 +52,10 @@ class Joining(Stream):
         return self._laps.when(site, count) or 0 if count else 0
 
 
-def shuffled(items: range | list[int], dice: SeededDice) -> list[int]:
+def shuffled(items: range | list[int], rng: SeededRandom) -> list[int]:
     """The same items in random order."""
     order = list(items)
     for last in range(len(order) - 1, 0, -1):
-        other = dice.below(last + 1)
+        other = rng.randbelow(last + 1)
         order[last], order[other] = order[other], order[last]
     return order

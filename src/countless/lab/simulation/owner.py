@@ -11,82 +11,82 @@ it is in one place, so that the faulty world tests it too:
 from collections.abc import Callable
 from typing import NamedTuple
 
-from countless.core.coordinator import Coordinator, Memory, Outbox
-from countless.core.messages import Address, SiteName, Snapshot, UpMessage
+from countless.core.coordinator import Coordinator, Outbox, PersistentState
+from countless.core.messages import SiteId, SiteName, Snapshot, UpMessage
 from countless.errors import ProtocolError
 
 
 class Saved(NamedTuple):
     """What is on the disk."""
 
-    memory: Memory
-    lives: dict[SiteName, Address]  # the present life of each site
-    gone: frozenset[Address]
+    saved_state: PersistentState
+    lives: dict[SiteName, SiteId]  # the present life of each site
+    gone: frozenset[SiteId]
 
 
 class Owner:
     """A coordinator that may die at any moment, and what it leaves behind."""
 
-    def __init__(self, build: Callable[[Memory | None], Coordinator], fleet: list[Address]) -> None:
+    def __init__(self, build: Callable[[PersistentState | None], Coordinator], fleet: list[SiteId]) -> None:
         self._build = build
         self.coordinator = build(None)
-        self.lives: dict[SiteName, Address] = {address.site: address for address in fleet}
-        self.gone: frozenset[Address] = frozenset()
+        self.lives: dict[SiteName, SiteId] = {site_id.site: site_id for site_id in fleet}
+        self.gone: frozenset[SiteId] = frozenset()
         self.buried = 0  # events known of lives that ended without their last words
         self._save()
 
     def _save(self) -> None:
-        self.saved = Saved(self.coordinator.memory, dict(self.lives), self.gone)
+        self.saved = Saved(self.coordinator.saved_state, dict(self.lives), self.gone)
 
     def restart(self) -> Outbox:
         """Another process goes on from what the last one saved."""
-        memory, lives, self.gone = self.saved
+        saved_state, lives, self.gone = self.saved
         self.lives = dict(lives)
-        self.coordinator = self._build(memory)
-        return self._done(self.coordinator.wake())
+        self.coordinator = self._build(saved_state)
+        return self._done(self.coordinator.recover())
 
     def _done(self, outbox: Outbox) -> Outbox:
         self._save()
         return outbox
 
-    def known(self, address: Address) -> int:
+    def known(self, site_id: SiteId) -> int:
         """What the coordinator has heard of a site."""
-        return dict(self.coordinator.memory.known).get(address, 0)
+        return dict(self.coordinator.saved_state.known).get(site_id, 0)
 
-    def hello(self, address: Address, hello: Snapshot) -> Outbox:
+    def hello(self, site_id: SiteId, hello: Snapshot) -> Outbox:
         """A connection has opened."""
-        earlier = self.lives.get(address.site, address)
-        if address in self.gone or earlier.incarnation > address.incarnation:
+        earlier = self.lives.get(site_id.site, site_id)
+        if site_id in self.gone or earlier.incarnation > site_id.incarnation:
             return []
-        outbox = self._bury(earlier) if earlier != address else []
-        self.lives[address.site] = address
-        return self._done(outbox + self.coordinator.join(address, hello))
+        outbox = self._bury(earlier) if earlier != site_id else []
+        self.lives[site_id.site] = site_id
+        return self._done(outbox + self.coordinator.join(site_id, hello))
 
-    def _bury(self, address: Address) -> Outbox:
-        known, coordinator = self.known(address), self.coordinator
+    def _bury(self, site_id: SiteId) -> Outbox:
+        known, coordinator = self.known(site_id), self.coordinator
         self.buried += known
-        self.gone |= {address}
-        return coordinator.leave(address, Snapshot(coordinator.counter, coordinator.round, known))
+        self.gone |= {site_id}
+        return coordinator.leave(site_id, Snapshot(coordinator.counter, coordinator.round, known))
 
-    def farewell(self, address: Address, farewell: Snapshot) -> Outbox:
+    def farewell(self, site_id: SiteId, farewell: Snapshot) -> Outbox:
         """A site goes in good order. It may say so again: the first answer may have been lost."""
-        if address in self.gone:
+        if site_id in self.gone:
             return []
-        self.gone |= {address}
-        del self.lives[address.site]
-        return self._done(self.coordinator.leave(address, farewell))
+        self.gone |= {site_id}
+        del self.lives[site_id.site]
+        return self._done(self.coordinator.leave(site_id, farewell))
 
-    def hear(self, address: Address, message: UpMessage) -> Outbox:
+    def hear(self, site_id: SiteId, message: UpMessage) -> Outbox:
         """A site spoke."""
-        if address in self.gone:
+        if site_id in self.gone:
             return []
         try:
-            return self._done(self.coordinator.receive(address, message))
+            return self._done(self.coordinator.receive(site_id, message))
         except ProtocolError:
-            if address in self.lives.values():
+            if site_id in self.lives.values():
                 raise
             return []  # its hello was lost or overtaken: it will say it all again
 
-    def silence(self, address: Address) -> Outbox:
+    def silence(self, site_id: SiteId) -> Outbox:
         """Nothing was heard of a site for too long."""
-        return self._done(self.coordinator.silence(address))
+        return self._done(self.coordinator.mark_unreachable(site_id))

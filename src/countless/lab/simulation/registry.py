@@ -16,7 +16,7 @@ from countless.errors import InvalidParameter, UnknownName
 from countless.lab.simulation.cyclic import Laps
 from countless.lab.simulation.growing_fleet import Joining, shuffled
 from countless.lab.simulation.stream import Stream
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 MOST_SITES = 10_000_000
 _ZIPF_GRAIN = 2  # events of the rarest site in a lap: larger is closer to Zipf, and more memory
@@ -25,40 +25,40 @@ _PASSES = 7  # how often each site is the hot spot
 _PIECES = 5  # runs into which one such time is cut
 
 
-def uniform(sites: int, events: int, dice: SeededDice) -> Stream:
+def uniform(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Every lap brings one event to every site."""
-    return Laps(sites, [(site, 1) for site in shuffled(range(sites), dice)], dice)
+    return Laps(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
 
 
-def zipf(sites: int, events: int, dice: SeededDice) -> Stream:
+def zipf(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Every lap brings site i so many events as its weight 1/(i+1), rounded, is worth; in random order."""
     slots = [site for site in range(sites) for _ in range(round(_ZIPF_GRAIN * sites / (site + 1)))]
-    return Laps(sites, [(site, 1) for site in shuffled(slots, dice)], dice)
+    return Laps(sites, [(site, 1) for site in shuffled(slots, rng)], rng)
 
 
-def single(sites: int, events: int, dice: SeededDice) -> Stream:
+def single(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Only one site has anything to count."""
-    return Laps(sites, [(dice.below(sites), 1)])
+    return Laps(sites, [(rng.randbelow(sites), 1)])
 
 
-def bursts(sites: int, events: int, dice: SeededDice) -> Stream:
+def bursts(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Runs at random sites; a run's mean size is a random power of two up to events / sites."""
     sizes = max(2, (events // sites).bit_length())
-    runs = [(dice.below(sites), dice.gap(2 ** dice.below(sizes))) for _ in range(_RUNS * sites)]
-    return Laps(sites, runs, dice)
+    runs = [(rng.randbelow(sites), rng.geometric(2 ** rng.randbelow(sizes))) for _ in range(_RUNS * sites)]
+    return Laps(sites, runs, rng)
 
 
-def hot_spots(sites: int, events: int, dice: SeededDice) -> Stream:
+def hot_spots(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Nine events of ten at the hot spot, one at a random site, in runs; the hot spot wanders through all sites."""
     grain = max(1, events // (_PASSES * sites * _PIECES * 10))
     runs = []
-    for hot in shuffled(range(sites), dice):
+    for hot in shuffled(range(sites), rng):
         for _ in range(_PIECES):
-            runs += [(hot, 9 * grain), (dice.below(sites), grain)]
-    return Laps(sites, runs, dice)
+            runs += [(hot, 9 * grain), (rng.randbelow(sites), grain)]
+    return Laps(sites, runs, rng)
 
 
-STREAMS: dict[str, Callable[[int, int, SeededDice], Stream]] = {
+STREAMS: dict[str, Callable[[int, int, SeededRandom], Stream]] = {
     "uniform": uniform,
     "zipf": zipf,
     "single": single,
@@ -76,10 +76,10 @@ def stream_named(name: str, sites: int, events: int, seed: int) -> Stream:
         raise InvalidParameter("sites", sites, f"an integer from 1 to {MOST_SITES:,}")
     if isinstance(events, bool) or not isinstance(events, int) or events < 1:
         raise InvalidParameter("events", events, "an integer of at least 1")
-    return STREAMS[name](sites, events, SeededDice(seed).split("stream", name))
+    return STREAMS[name](sites, events, SeededRandom(seed).spawn("stream", name))
 
 
 def independent(sites: int, events: int, seed: int) -> Iterator[int]:
     """Each event at a site chosen at random, independently of all others: for the reference engine, event by event."""
-    dice = SeededDice(seed).split("stream", "independent")
-    return (dice.below(sites) for _ in range(events))
+    rng = SeededRandom(seed).spawn("stream", "independent")
+    return (rng.randbelow(sites) for _ in range(events))

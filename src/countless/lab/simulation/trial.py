@@ -7,7 +7,7 @@ from countless.core.estimator import Scheme
 from countless.errors import InvariantBroken
 from countless.lab.simulation.faults import WEATHERS
 from countless.lab.simulation.faulty import FaultyWorld
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.registry import SCHEMES, scheme_named
 
 DELTA = 1e-9  # so that a trial that fails is a bug, not bad luck
@@ -26,10 +26,10 @@ class Trial(NamedTuple):
     @classmethod
     def drawn(cls, seed: int) -> "Trial":
         """Everything from the seed."""
-        dice = SeededDice(seed).split("trial")
+        rng = SeededRandom(seed).spawn("trial")
         schemes, weathers = [*SCHEMES, "auto"], list(WEATHERS)
-        scheme, weather = schemes[dice.below(len(schemes))], weathers[dice.below(len(weathers))]
-        return cls(seed, scheme, weather, 1 + dice.below(7), (0.1, 0.2, 0.3)[dice.below(3)])
+        scheme, weather = schemes[rng.randbelow(len(schemes))], weathers[rng.randbelow(len(weathers))]
+        return cls(seed, scheme, weather, 1 + rng.randbelow(7), (0.1, 0.2, 0.3)[rng.randbelow(3)])
 
     def run(self, scheme: Scheme | None = None) -> FaultyWorld:
         """Raise InvariantBroken if anything is wrong; else the world as it is at the end."""
@@ -46,10 +46,10 @@ class Trial(NamedTuple):
         return world
 
     def _storm(self, world: FaultyWorld) -> None:
-        before = world.owner.coordinator.memory
+        before = world.owner.coordinator.saved_state
         for _ in range(self.ticks):
             world.tick()
-            now = world.owner.coordinator.memory
+            now = world.owner.coordinator.saved_state
             _require(world.owner.coordinator.known_total <= world.counted, "more is known than has happened")
             _require(now.published >= before.published, "the answer fell")
             _require(now.round >= before.round, "the round fell")

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
-from countless.core.messages import Address, DownMessage, SiteName, UpMessage
+from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
 from countless.core.site import Site
-from countless.core.triggers import Pace
+from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
 from countless.inprocess.network import MemoryNetwork, Messages, Tap
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 from countless.schemes.registry import require_adversary, scheme_named
 
 COUNTER = "total"  # as in a Tracker: the name is part of every message and so of every byte that is counted
@@ -32,7 +32,7 @@ class World:
     `tap`, if given, sees every message in order, with the address of its site.
     """
 
-    __slots__ = ("_dice", "_lives", "_network", "_sites", "coordinator", "total")
+    __slots__ = ("_lives", "_network", "_rng", "_sites", "coordinator", "total")
 
     def __init__(
         self,
@@ -49,33 +49,33 @@ class World:
         require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
         require_adversary(adversary)
         names = site_names(sites)
-        self._dice = SeededDice(seed)
+        self._rng = SeededRandom(seed)
         self._lives: dict[SiteName, int] = {}
         self._sites: dict[SiteName, Site] = {}
         self.total = 0  # the exact truth
         self.coordinator = Coordinator(
             COUNTER,
             scheme if isinstance(scheme, Scheme) else scheme_named(scheme, adversary),
-            self._dice.split("coordinator"),
+            self._rng.spawn("coordinator"),
             alpha=float(alpha),
             delta=float(delta),
-            fleet=[Address(name) for name in names],
+            fleet=[SiteId(name) for name in names],
         )
         self._network = MemoryNetwork(self.coordinator, self._receive, tap)
         for name in names:
-            self._enter(name, self.coordinator.pace_of(Address(name)))
+            self._enter(name, self.coordinator.trigger_of(SiteId(name)))
 
     def __repr__(self) -> str:
         return f"<World of {len(self._sites):,} sites: {self.answer}; the truth is {self.total:,}>"
 
-    def _enter(self, name: SiteName, pace: Pace | None = None) -> Site:
-        address = Address(name, self._lives.get(name, 0))
-        dice = self._dice.split("site", name, address.incarnation)
-        site = self._sites[name] = Site(COUNTER, address, dice, pace=pace)
+    def _enter(self, name: SiteName, trigger: Trigger | None = None) -> Site:
+        site_id = SiteId(name, self._lives.get(name, 0))
+        rng = self._rng.spawn("site", name, site_id.incarnation)
+        site = self._sites[name] = Site(COUNTER, site_id, rng, trigger=trigger)
         return site
 
-    def _receive(self, address: Address, message: DownMessage) -> tuple[UpMessage, ...]:
-        return self._sites[address.site].receive(message)
+    def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
+        return self._sites[site_id.site].receive(message)
 
     # What can be read
 
@@ -122,7 +122,7 @@ class World:
         messages = speaker.add(n)
         self.total += n
         if messages:
-            self._network.send(speaker.address, messages)
+            self._network.send(speaker.site_id, messages)
         return self.coordinator.published
 
     def join(self, name: SiteName | None = None) -> SiteName:
@@ -135,7 +135,7 @@ class World:
             raise InvalidParameter("site", name, "a name that is not taken")
         site = self._enter(name)
         try:
-            self._network.join(site.address, site.exactly())
+            self._network.join(site.site_id, site.snapshot())
         except PlanError:  # no plan for so many sites: nothing has changed
             del self._sites[name]
             raise
@@ -145,8 +145,8 @@ class World:
         """A site goes; what it counted stays in the total. The same name may come back, as another life."""
         site = self.site(name)
         del self._sites[name]
-        self._lives[name] = site.address.incarnation + 1
-        self._network.leave(site.address, site.exactly())
+        self._lives[name] = site.site_id.incarnation + 1
+        self._network.leave(site.site_id, site.snapshot())
 
 
 def site_names(sites: int | Sequence[SiteName]) -> list[SiteName]:

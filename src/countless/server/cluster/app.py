@@ -11,7 +11,7 @@ from typing import cast
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.server.app import application
 from countless.server.cluster.member import Member
 from countless.server.cluster.router import Front, PassedOn
@@ -33,9 +33,9 @@ class LivesTogether:
     def __iter__(self) -> Iterator[Life]:
         return (life for lives in self._parts for life in lives)
 
-    def get(self, address: Address) -> Life | None:
+    def get(self, site_id: SiteId) -> Life | None:
         """Where it was heard last: the page shows it once."""
-        found = [life for lives in self._parts if (life := lives.get(address)) is not None]
+        found = [life for lives in self._parts if (life := lives.get(site_id)) is not None]
         return max(found, key=Life.last_heard, default=None)
 
 

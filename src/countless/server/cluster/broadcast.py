@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from countless.core.messages import StartRound
-from countless.core.triggers import Lattice
+from countless.core.triggers import OffsetMultiple
 from countless.wire import nats_subjects as nats
 from countless.wire.nats_broadcast import pack_for_everybody, pack_for_group
 
@@ -47,8 +47,8 @@ def _alike(due: list["NatsLine"]) -> list[dict["NatsLine", StartRound]]:
         if line.seated and line.closing is None:
             for item in line.waiting:
                 if isinstance(item, StartRound):
-                    pace = item.pace
-                    same = ("lattice", pace.step) if isinstance(pace, Lattice) else pace
+                    trigger = item.trigger
+                    same = ("lattice", trigger.step) if isinstance(trigger, OffsetMultiple) else trigger
                     kinds.setdefault((item.counter, item.round, same), {})[line] = item
     return list(kinds.values())
 
@@ -57,7 +57,11 @@ def _messages(
     shard: int, session: str, starts: dict["NatsLine", StartRound], lines: Collection["NatsLine"]
 ) -> Iterator[Fanned]:
     start = next(iter(starts.values()))
-    if len(starts) >= FEWEST and not isinstance(start.pace, Lattice) and len(lines) - len(starts) <= MOST_LEFT_OUT:
+    if (
+        len(starts) >= FEWEST
+        and not isinstance(start.trigger, OffsetMultiple)
+        and len(lines) - len(starts) <= MOST_LEFT_OUT
+    ):
         left_out = [line.card.seat for line in lines if line not in starts]
         subject = nats.rounds(shard, session, nats.EVERYBODY)
         yield Fanned(subject, pack_for_everybody(start, left_out), start, list(starts))

@@ -20,7 +20,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from starlette.applications import Starlette
 
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 from countless.server.cluster.broker import Bucket, connect, open_both
 from countless.server.cluster.leases import Table, Watch, decode, empty, encode, fair, turn, without
 from countless.server.cluster.log_store import BrokerAway, Deposed
@@ -151,7 +151,7 @@ class Member:
             after = turn(table, self._me, dead, released)
             if await self._write(after, revision):
                 break
-            await asyncio.sleep(self._lease * SystemDice().fraction() / _CONFLICT)
+            await asyncio.sleep(self._lease * SystemRandom().random() / _CONFLICT)
         self._lease = after.lease
         self._until = asked + self._lease
         self._released -= released

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.server.storage.journal import Known, as_number
 from countless.server.storage.sqlite_store import Changes, Config, StoreError
 
@@ -42,31 +42,31 @@ def plain_of(changes: Changes, at: int) -> Plain:
         at,
         [(name, number, repr(total), str(departed)) for name, (number, total, departed) in changes.counters.items()],
         [
-            (name, *_words(address), None if n is None else str(n))
+            (name, *_words(site_id), None if n is None else str(n))
             for name, seats in changes.known.items()
-            for address, n in seats.items()
+            for site_id, n in seats.items()
         ],
         changes.configs,
-        [(name, *_words(address), str(known)) for (name, address), known in changes.gone.items()],
+        [(name, *_words(site_id), str(known)) for (name, site_id), known in changes.gone.items()],
         changes.deleted,
         changes.prune,
     )
 
 
-def _words(address: Address) -> tuple[str, int]:
-    return str(address.site), address.incarnation
+def _words(site_id: SiteId) -> tuple[str, int]:
+    return str(site_id.site), site_id.incarnation
 
 
 def changes_of(plain: Plain) -> Changes:
     """And back."""
     known: Known = {}
     for name, site, life, count in plain.known:
-        known.setdefault(name, {})[Address(site, life)] = None if count is None else int(count)
+        known.setdefault(name, {})[SiteId(site, life)] = None if count is None else int(count)
     return Changes(
         {name: (number, as_number(total), int(departed)) for name, number, total, departed in plain.counters},
         known,
         plain.configs,
-        {(name, Address(site, life)): int(known) for name, site, life, known in plain.gone},
+        {(name, SiteId(site, life)): int(known) for name, site, life, known in plain.gone},
         plain.deleted,
         plain.prune,
     )

@@ -22,7 +22,7 @@ log = logging.getLogger("countless.history")
 MOST_POINTS = 320  # more cannot be seen
 MOST_RECORDED = 2_000  # counters: together at most some 40 MB
 PERIOD = 1.0  # seconds between two looks at every counter
-STATES = tuple(State)
+STATE_TABLE = tuple(State)
 
 
 class Series:
@@ -103,7 +103,7 @@ class History:
         if self._seen == (answer, phase):
             return
         self._seen = answer, phase
-        self.points.add(now, float(answer.estimate), answer.alpha, STATES.index(answer.state))
+        self.points.add(now, float(answer.estimate), answer.alpha, STATE_TABLE.index(answer.state))
         self.marks.add(now, answer.round, -1 if phase is None else phase)
 
 

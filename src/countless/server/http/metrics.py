@@ -72,7 +72,7 @@ class HostCollector(Collector):
         latest: dict[str, float] = {}
         for life in self._host.lives:
             states[life.state] += 1
-            name = str(life.address.site)
+            name = str(life.site_id.site)
             latest[name] = max(latest.get(name, float("-inf")), life.last_heard())
         for state, number in states.items():
             sites.add_metric([state], number)

@@ -142,7 +142,7 @@ SITE_SORTS = tuple(_KEYS)
 def site_rows(host: Host, counter: Counter, now: float) -> Iterator[SiteRow]:
     """Every life that counts this counter, in no order."""
     offset = now - host.now()
-    for address, known in counter.coordinator.memory.known:
+    for address, known in counter.coordinator.saved_state.known:
         life = host.lives.get(address)
         if life is not None:
             yield SiteRow(str(address.site), life.state, life.last_heard() + offset, known)

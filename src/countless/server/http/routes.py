@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from countless.core.answer import Answer
-from countless.core.threshold import Mark, Verdict
+from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
 from countless.server.http.openapi import Operation, error, json
 from countless.server.http.schemas import (
@@ -116,12 +116,12 @@ async def watch_counter(request: Request) -> Response:
     """
     counter = _host(request).counter(request.path_params["name"])
     over = request.query_params.get("over")
-    mark = Mark(_whole("over", over)) if over is not None else None
+    threshold = Threshold(_whole("over", over)) if over is not None else None
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_events(_host(request), counter, mark), 200, headers, "text/event-stream")
+    return StreamingResponse(_events(_host(request), counter, threshold), 200, headers, "text/event-stream")
 
 
-async def _events(host: Host, counter: Counter, mark: Mark | None) -> AsyncIterator[bytes]:
+async def _events(host: Host, counter: Counter, threshold: Threshold | None) -> AsyncIterator[bytes]:
     told: tuple[float, float, str] | None = None
     said: Verdict | None = None
     while host.counters.get(counter.name) is not None and not host.draining:
@@ -129,7 +129,7 @@ async def _events(host: Host, counter: Counter, mark: Mark | None) -> AsyncItera
         news, answer = counter.news, counter.visible
         if (answer.estimate, answer.alpha, answer.state) != told:
             told = (answer.estimate, answer.alpha, answer.state)
-            verdicts = mark.news(said, answer.lower, answer.upper) if mark else ()
+            verdicts = threshold.news(said, answer.lower, answer.upper) if threshold else ()
             said = verdicts[-1] if verdicts else said
             data = msgspec.json.encode(public_view(counter.name, answer))
             for event in ("answer", *verdicts):
@@ -148,7 +148,7 @@ async def list_sites(request: Request) -> Response:
     """Every life of every site."""
     host, now = _host(request), _host(request).now()
     lives = [
-        SiteStatus(str(life.address.site), life.state, len(life.counters), max(0.0, round(now - life.last_heard(), 3)))
+        SiteStatus(str(life.site_id.site), life.state, len(life.counters), max(0.0, round(now - life.last_heard(), 3)))
         for life in host.lives
     ]
     return json(SiteList(sorted(lives, key=lambda life: life.site)))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from countless.core.answer import Answer, bounds
 from countless.errors import InvalidParameter
-from countless.server.http.history import STATES, History, Recorder
+from countless.server.http.history import STATE_TABLE, History, Recorder
 from countless.server.http.operator_view import SITE_SORTS, facts, site_page, site_rows
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.site_server import Host
@@ -41,7 +41,7 @@ def public_answer(answer: Answer) -> dict[str, Any]:
 def _points(history: History) -> list[list[float | str]]:
     rows: list[list[float | str]] = []
     for moment, estimate, alpha, state in history.points:
-        rows.append([round(moment, 1), estimate, *bounds(estimate, alpha), STATES[int(state)]])
+        rows.append([round(moment, 1), estimate, *bounds(estimate, alpha), STATE_TABLE[int(state)]])
     return rows
 
 

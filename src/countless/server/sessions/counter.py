@@ -9,12 +9,12 @@ from time import time
 from typing import Any, NamedTuple
 
 from countless.core.answer import Answer, State
-from countless.core.coordinator import Coordinator, Memory, Outbox
-from countless.core.estimator import Case, Scheme
+from countless.core.coordinator import Coordinator, Outbox, PersistentState
+from countless.core.estimator import RoundContext, Scheme
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.failure_budget import round_eta
 from countless.privacy.noise import system_noise
-from countless.randomness import SystemDice
+from countless.randomness import SystemRandom
 from countless.schemes.auto import Auto
 from countless.schemes.partial_dp import PartialDP
 from countless.schemes.planned import Calibrated
@@ -50,14 +50,14 @@ class Outlook(NamedTuple):
 class Counter:
     """A coordinator and what the service keeps beside it."""
 
-    def __init__(self, name: str, config: Config, memory: Memory | None = None) -> None:
+    def __init__(self, name: str, config: Config, saved_state: PersistentState | None = None) -> None:
         self.name = name
         self.config = config
         self.coordinator = Coordinator(
-            name, build_scheme(config), SystemDice(), alpha=config.alpha, delta=config.delta, memory=memory
+            name, build_scheme(config), SystemRandom(), alpha=config.alpha, delta=config.delta, saved_state=saved_state
         )
-        self.departed = memory.departed if memory else 0
-        self.waking = memory is not None  # restarted, and not everybody has answered yet
+        self.departed = saved_state.departed if saved_state else 0
+        self.waking = saved_state is not None  # restarted, and not everybody has answered yet
         self.planned_for: tuple[int, int] | None = None  # the shape for which plans have been thought of
         self.traffic = Traffic(self.coordinator.known_total)
         self.visible = self.coordinator.answer
@@ -65,13 +65,13 @@ class Counter:
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter under other rules: it goes on from what is known, and asks everybody."""
-        after = Counter(self.name, config, self.coordinator.memory)
+        after = Counter(self.name, config, self.coordinator.saved_state)
         after.traffic, after.visible, after.news, after.waking = self.traffic, self.visible, self.news, False
         return after
 
     def wake(self) -> Outbox:
         """After a restart."""
-        return self.coordinator.wake()
+        return self.coordinator.recover()
 
     def show(self, answer: Answer) -> None:
         """The answer is on the disk: let it be seen."""
@@ -92,17 +92,17 @@ class Counter:
         """Round and sites: while these are the same, so is the outlook."""
         return self.coordinator.round, self.coordinator.sites
 
-    def outlook(self) -> tuple[Outlook, Case] | None:
+    def outlook(self) -> tuple[Outlook, RoundContext] | None:
         """What to plan ahead, if any plan would be of use. Sites are rounded up, so that a few more change nothing."""
         if not isinstance(self.coordinator.scheme, Auto | Calibrated):
             return None
-        case = self.coordinator.outlook
-        if case.sites < FEWEST and self.config.scheme == Auto.name and self.config.adversary != "oblivious":
+        context = self.coordinator.next_context
+        if context.sites < FEWEST and self.config.scheme == Auto.name and self.config.adversary != "oblivious":
             return None
-        sites = rounded_up(case.sites)
-        eta = round_eta(case.delta, case.round)
-        key = Outlook(self.config.scheme, self.config.adversary, sites, case.alpha, eta)
-        return key, case._replace(sites=sites, counts=(), running=None)
+        sites = rounded_up(context.sites)
+        eta = round_eta(context.delta, context.round)
+        key = Outlook(self.config.scheme, self.config.adversary, sites, context.alpha, eta)
+        return key, context._replace(sites=sites, counts=(), running=None)
 
     def operator_view(self) -> dict[str, Any]:
         """Everything but the dice themselves."""

@@ -7,7 +7,7 @@ series instead, under an address that stands for it (`overflow.py`).
 from collections.abc import Callable, Iterator
 
 from countless.client.counter import overflow_name
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.overflow import Families, family_of, is_overflow, stand_in
@@ -41,32 +41,32 @@ class Seats:
         family = family_of(name)
         return family is not None and self._families.size(family) >= self.rules(family).label_cap
 
-    def offer(self, life: Life, name: str, create: Callable[[str, Config], Counter]) -> tuple[Counter, Address]:
+    def offer(self, life: Life, name: str, create: Callable[[str, Config], Counter]) -> tuple[Counter, SiteId]:
         """For a site that names a counter; one that does not exist is created."""
         if name in life.counters:
             return self.of(life, name)
         if len(life.counters) + len(life.left) >= self._settings.max_counters_per_site:
             raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
         if name in self._counters:
-            return self._counters[name], life.address
+            return self._counters[name], life.site_id
         family = family_of(name)
         if family is None or not self._is_beyond_cap(name):
-            return create(name, self.rules(family)), life.address
+            return create(name, self.rules(family)), life.site_id
         overflow = overflow_name(family)
         counter = self._counters.get(overflow) or create(overflow, self.rules(family))
         if counter.coordinator.answer.sites >= self._settings.max_sites:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_sites} beyond the label cap")
         self._families.overflowed[family] += 1
-        return counter, stand_in(life.address, name)
+        return counter, stand_in(life.site_id, name)
 
-    def of(self, life: Life, name: str) -> tuple[Counter, Address]:
+    def of(self, life: Life, name: str) -> tuple[Counter, SiteId]:
         """Of a site that has joined under this name."""
-        address = life.counters[name]
-        if address is life.address:
-            return self._counters[name], address
-        return self._counters[overflow_name(str(family_of(name)))], address
+        site_id = life.counters[name]
+        if site_id is life.site_id:
+            return self._counters[name], site_id
+        return self._counters[overflow_name(str(family_of(name)))], site_id
 
-    def all(self, life: Life) -> Iterator[tuple[str, Counter, Address]]:
+    def all(self, life: Life) -> Iterator[tuple[str, Counter, SiteId]]:
         """Every seat of a site, with the name it uses."""
         for name in sorted(life.counters):
             yield name, *self.of(life, name)
@@ -75,4 +75,4 @@ class Seats:
         """Under which names a site is counted in a counter: one, but for overflow series."""
         if is_overflow(counter.name):
             return [name for name, each, _ in self.all(life) if each is counter]
-        return [counter.name] if life.counters.get(counter.name) is life.address else []
+        return [counter.name] if life.counters.get(counter.name) is life.site_id else []

@@ -8,7 +8,7 @@ So the total over all series stays right, whatever the client does, and a label 
 from collections import Counter as Tally
 
 from countless.client.counter import overflow_name
-from countless.core.messages import Address, SiteName
+from countless.core.messages import SiteId, SiteName
 
 _BETWEEN = "\n"  # names are printable: none of them contains this
 
@@ -54,21 +54,21 @@ class Families:
         return self._sizes[family]
 
 
-def stand_in(home: Address, name: str) -> Address:
+def stand_in(home: SiteId, name: str) -> SiteId:
     """Who counts this series in the overflow series."""
-    return Address(f"{home.site}{_BETWEEN}{name}", home.incarnation)
+    return SiteId(f"{home.site}{_BETWEEN}{name}", home.incarnation)
 
 
-def spoken(counter: str, address: Address) -> tuple[str, Address]:
+def spoken(counter: str, site_id: SiteId) -> tuple[str, SiteId]:
     """What a seat in a counter is to the site itself: the name it uses, and the life it is.
 
-    >>> spoken("hits", Address("web", 1))
-    ('hits', Address(site='web', incarnation=1))
-    >>> spoken('hits{overflow="true"}', stand_in(Address("web", 1), 'hits{route="/a"}'))
-    ('hits{route="/a"}', Address(site='web', incarnation=1))
+    >>> spoken("hits", SiteId("web", 1))
+    ('hits', SiteId(site='web', incarnation=1))
+    >>> spoken('hits{overflow="true"}', stand_in(SiteId("web", 1), 'hits{route="/a"}'))
+    ('hits{route="/a"}', SiteId(site='web', incarnation=1))
     """
-    site, between, name = str(address.site).partition(_BETWEEN)
-    return (name, Address(site, address.incarnation)) if between else (counter, address)
+    site, between, name = str(site_id.site).partition(_BETWEEN)
+    return (name, SiteId(site, site_id.incarnation)) if between else (counter, site_id)
 
 
 def home_of(site: SiteName) -> str:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from countless.core.estimator import Case, Scheme
+from countless.core.estimator import RoundContext, Scheme
 from countless.errors import PlanError
 from countless.server.sessions.counter import Counter, Outlook
 
@@ -43,8 +43,8 @@ class Planner:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _prepare(scheme: Scheme, case: Case) -> None:
+def _prepare(scheme: Scheme, context: RoundContext) -> None:
     try:
-        scheme.prepare(case)
+        scheme.prepare(context)
     except PlanError:
-        log.info("no plan for %d sites at alpha %s: deterministic until there is one", case.sites, case.alpha)
+        log.info("no plan for %d sites at alpha %s: deterministic until there is one", context.sites, context.alpha)

@@ -35,16 +35,16 @@ class Roster:
 
     def _load(self) -> None:
         now = self._clock()
-        for name, (config, memory) in self._store.load().items():
-            counter = self.counters[name] = Counter(name, config, memory)
+        for name, (config, saved_state) in self._store.load().items():
+            counter = self.counters[name] = Counter(name, config, saved_state)
             self.families.add(name)
-            for address, _ in memory.known:
+            for address, _ in saved_state.known:
                 said, home = spoken(name, address)
                 life = self.lives.enter(home, now)
-                life.counters[said] = life.address if home == address else address
+                life.counters[said] = life.site_id if home == address else address
             self._do(counter, counter.wake())
         for life in self.lives:
-            life.left.update(name for name, _ in self._store.buried(life.address))
+            life.left.update(name for name, _ in self._store.buried(life.site_id))
 
     # What operators ask for
 
@@ -83,7 +83,7 @@ class Roster:
         self._do(counter, counter.wake())
         for life in self.lives:
             for said in self._seats.names(life, counter) if life.silent else ():
-                self._do(counter, counter.coordinator.silence(life.counters[said]))
+                self._do(counter, counter.coordinator.mark_unreachable(life.counters[said]))
         return counter
 
     def delete(self, name: str) -> None:
@@ -125,11 +125,11 @@ class Roster:
             life.line.close(1001, "no sign of life")
             self.lost(life, life.line)
         for _, counter, address in self._seats.all(life):
-            self._do(counter, counter.coordinator.silence(address))
+            self._do(counter, counter.coordinator.mark_unreachable(address))
 
     def _bury(self, life: Life) -> None:
         for name, counter, address in self._seats.all(life):
-            known = counter.coordinator.known_of(address)
+            known = counter.coordinator.reported_by(address)
             outbox = counter.coordinator.leave(address, Snapshot(name, counter.coordinator.round, known))
             self._gone(counter, life, name, known)
             self._do(counter, outbox)
@@ -138,7 +138,7 @@ class Roster:
     def _gone(self, counter: Counter, life: Life, name: str, known: int) -> None:
         address = life.counters.pop(name)
         counter.departed += known
-        self._post.gone((counter.name, address), (name, life.address), known)
+        self._post.gone((counter.name, address), (name, life.site_id), known)
 
     # To be saved, then sent
 

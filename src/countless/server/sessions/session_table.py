@@ -9,7 +9,7 @@ should it come back, it is told how much that was and begins another life with t
 from collections.abc import Iterator
 from typing import Protocol
 
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.wire.frames import DownItem
 
 # A sign of life costs two frames, and says only that nothing has happened. A process that dies hangs up, which is seen
@@ -33,11 +33,11 @@ class Line(Protocol):
 class Life:
     """One life of one site."""
 
-    __slots__ = ("address", "asked", "counters", "heard", "left", "line", "silent")
+    __slots__ = ("asked", "counters", "heard", "left", "line", "silent", "site_id")
 
-    def __init__(self, address: Address, heard: float) -> None:
-        self.address = address
-        self.counters: dict[str, Address] = {}  # by the names it uses: its address in the counter, mostly its own
+    def __init__(self, site_id: SiteId, heard: float) -> None:
+        self.site_id = site_id
+        self.counters: dict[str, SiteId] = {}  # by the names it uses: its address in the counter, mostly its own
         self.left: set[str] = set()  # counters it has left in good order
         self.line: Line | None = None
         self.heard = heard
@@ -66,8 +66,8 @@ class Lives:
     """All lives that count, by address and by name."""
 
     def __init__(self) -> None:
-        self._all: dict[Address, Life] = {}
-        self._named: dict[str | int, set[Address]] = {}
+        self._all: dict[SiteId, Life] = {}
+        self._named: dict[str | int, set[SiteId]] = {}
 
     def __iter__(self) -> Iterator[Life]:
         return iter(list(self._all.values()))
@@ -75,35 +75,35 @@ class Lives:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __contains__(self, address: Address) -> bool:
-        return address in self._all
+    def __contains__(self, site_id: SiteId) -> bool:
+        return site_id in self._all
 
-    def get(self, address: Address) -> Life | None:
+    def get(self, site_id: SiteId) -> Life | None:
         """The life at this address, if it counts."""
-        return self._all.get(address)
+        return self._all.get(site_id)
 
-    def enter(self, address: Address, now: float) -> Life:
+    def enter(self, site_id: SiteId, now: float) -> Life:
         """The life at this address, from now on if not before."""
-        life = self._all.get(address)
+        life = self._all.get(site_id)
         if life is None:
-            life = self._all[address] = Life(address, now)
-            self._named.setdefault(address.site, set()).add(address)
+            life = self._all[site_id] = Life(site_id, now)
+            self._named.setdefault(site_id.site, set()).add(site_id)
         return life
 
     def remove(self, life: Life) -> None:
         """It is over."""
-        if self._all.pop(life.address, None) is not None:
-            named = self._named[life.address.site]
-            named.discard(life.address)
+        if self._all.pop(life.site_id, None) is not None:
+            named = self._named[life.site_id.site]
+            named.discard(life.site_id)
             if not named:
-                del self._named[life.address.site]
+                del self._named[life.site_id.site]
 
     def named(self, site: str) -> list[Life]:
         """All lives of one name."""
-        return [self._all[address] for address in sorted(self._named.get(site, ()))]
+        return [self._all[site_id] for site_id in sorted(self._named.get(site, ()))]
 
     def superseded(self, life: Life) -> bool:
         """Whether another life of the same name is connected."""
         return any(
-            self._all[other].line is not None for other in self._named.get(life.address.site, set()) - {life.address}
+            self._all[other].line is not None for other in self._named.get(life.site_id.site, set()) - {life.site_id}
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from sys import intern
 from time import monotonic, time
 
-from countless.core.messages import Address, DownMessage, Report, Snapshot
+from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.planner import Planner
@@ -126,18 +126,18 @@ class Host(Roster):
             raise ProtocolError(f"this coordinator speaks version {VERSION} of the protocol, not {hello.version}")
         if hello.incarnation >= _LARGEST_INCARNATION:
             raise ProtocolError("an incarnation has at most 63 bits")
-        address = Address(hello.site, hello.incarnation)
-        if address not in self.lives:
+        site_id = SiteId(hello.site, hello.incarnation)
+        if site_id not in self.lives:
             await self.settled()
-            known, horizon = await asyncio.to_thread(self._past, address)
-            if known and address not in self.lives:
+            known, horizon = await asyncio.to_thread(self._past, site_id)
+            if known and site_id not in self.lives:
                 line.send([Buried(known)])
                 return None
-            if address.incarnation >> _BIRTH < horizon:
+            if site_id.incarnation >> _BIRTH < horizon:
                 raise ProtocolError("this life began before all that is remembered of lives that ended: begin another")
             if len(self.lives) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
-        life = self.lives.enter(address, self._clock())
+        life = self.lives.enter(site_id, self._clock())
         if life.line is not None:
             life.line.close(1008, "another connection of the same life has come")
         life.line, line.heard, life.asked = line, self._clock(), None
@@ -148,8 +148,8 @@ class Host(Roster):
         self._post.send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT)))
         return life
 
-    def _past(self, address: Address) -> tuple[tuple[tuple[str, int], ...], int]:
-        return self._store.buried(address), self._store.pruned_before()
+    def _past(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
+        return self._store.buried(site_id), self._store.pruned_before()
 
     def hear(self, life: Life, line: Line, items: list[UpItem], size: int) -> None:
         """A frame of `size` bytes. A ProtocolError leaves everything as it was before the offending item."""
@@ -181,18 +181,18 @@ class Host(Roster):
             self._ignore(line, join.counter)
             return self._post.send(line, Left(join.counter))
         try:
-            counter, address = self._seats.offer(life, join.counter, self.create)
+            counter, site_id = self._seats.offer(life, join.counter, self.create)
             if join.round > counter.coordinator.round:  # this coordinator has lost its memory, or it was deleted
                 self._ignore(line, join.counter)
                 return self._post.send(line, Again(join.counter, keep=True))
-            outbox = counter.coordinator.join(address, Snapshot(*join))
+            outbox = counter.coordinator.join(site_id, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self.dropped["counter refused"] += 1
             self._ignore(line, join.counter)
             return self._post.send(line, Refused(join.counter, str(error)))
         line.void.discard(join.counter)
-        life.counters[intern(join.counter)] = address  # the same text as in thousands of other lives
-        self._heard(counter, address, size)
+        life.counters[intern(join.counter)] = site_id  # the same text as in thousands of other lives
+        self._heard(counter, site_id, size)
         return self._do(counter, outbox)
 
     def _ignore(self, line: Line, name: str) -> None:
@@ -205,20 +205,20 @@ class Host(Roster):
         name = message.counter
         if name in line.void:
             return None
-        address = life.counters.get(name)
-        if address is life.address:
+        site_id = life.counters.get(name)
+        if site_id is life.site_id:
             counter = self.counters[name]
-        elif address is not None:
-            counter, address = self._seats.of(life, name)
+        elif site_id is not None:
+            counter, site_id = self._seats.of(life, name)
         elif name in life.left:
             return self._post.send(line, Left(name))
         else:
-            raise ProtocolError(f"site {life.address.site!r} has not joined {name!r}")
-        outbox = counter.coordinator.receive(address, message)
+            raise ProtocolError(f"site {life.site_id.site!r} has not joined {name!r}")
+        outbox = counter.coordinator.receive(site_id, message)
         traffic = counter.traffic  # `_heard`, without the call
         traffic.up += 1
         traffic.up_bytes += size
-        self._post.heard(counter.name, address)
+        self._post.heard(counter.name, site_id)
         return self._do(counter, outbox) if outbox else None
 
     def _leave(self, life: Life, line: Line, farewell: Leave, size: float) -> None:
@@ -227,18 +227,18 @@ class Host(Roster):
             return
         if name not in life.left:
             if name not in life.counters:
-                raise ProtocolError(f"site {life.address.site!r} has not joined {name!r}")
-            counter, address = self._seats.of(life, name)
-            known = max(farewell.count, counter.coordinator.known_of(address))
-            outbox = counter.coordinator.leave(address, Snapshot(*farewell))
-            self._heard(counter, address, size)
+                raise ProtocolError(f"site {life.site_id.site!r} has not joined {name!r}")
+            counter, site_id = self._seats.of(life, name)
+            known = max(farewell.count, counter.coordinator.reported_by(site_id))
+            outbox = counter.coordinator.leave(site_id, Snapshot(*farewell))
+            self._heard(counter, site_id, size)
             life.left.add(name)
             self._gone(counter, life, name, known)
             self._do(counter, outbox)
         self._post.send(line, Left(name))
 
-    def _heard(self, counter: Counter, address: Address, size: float) -> None:
+    def _heard(self, counter: Counter, site_id: SiteId, size: float) -> None:
         traffic = counter.traffic
         traffic.up += 1
         traffic.up_bytes += size
-        self._post.heard(counter.name, address)
+        self._post.heard(counter.name, site_id)

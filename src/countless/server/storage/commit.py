@@ -10,7 +10,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 from countless.core.answer import Answer
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.session_table import Line
 from countless.server.storage.journal import Seat
@@ -34,7 +34,7 @@ class Post:
         self._store = store
         self._counters = counters
         self._changes = Changes()
-        self._dirty: dict[str, set[Address]] = {}  # by counter: sites of which more may be known
+        self._dirty: dict[str, set[SiteId]] = {}  # by counter: sites of which more may be known
         self._touched: set[str] = set()
         self._outgoing: Outgoing = {}
         self._mail: asyncio.Queue[tuple[Outgoing, asyncio.Event]] = asyncio.Queue()  # saved, and to be sent
@@ -49,14 +49,14 @@ class Post:
         self._touched.add(name)
         self._work.set()
 
-    def heard(self, name: str, address: Address) -> None:
+    def heard(self, name: str, site_id: SiteId) -> None:
         """More may be known of a site, and so the counter may have another answer."""
         seats = self._dirty.get(name)
         if seats is None:
-            self._dirty[name] = {address}
+            self._dirty[name] = {site_id}
             self._work.set()
         else:
-            seats.add(address)
+            seats.add(site_id)
 
     def configured(self, name: str, config: Config) -> None:
         """A counter is new, or has other rules."""
@@ -65,10 +65,10 @@ class Post:
 
     def gone(self, seat: Seat, said: Seat, known: int) -> None:
         """A seat is empty; what its life, by the name it used itself, had brought there."""
-        name, address = seat
+        name, site_id = seat
         self._changes.gone[said] = known
-        self._changes.known.setdefault(name, {})[address] = None
-        self._dirty.get(name, set()).discard(address)
+        self._changes.known.setdefault(name, {})[site_id] = None
+        self._dirty.get(name, set()).discard(site_id)
 
     def prune(self, before: int) -> None:
         """Lives that ended before this second need not be remembered any longer."""
@@ -166,8 +166,8 @@ class Post:
             changes.counters[name] = counter.figures
             answers.append((counter, counter.coordinator.answer))
         for name, seats in self._dirty.items():
-            known_of = self._counters[name].coordinator.known_of
-            changes.known.setdefault(name, {}).update((address, known_of(address)) for address in seats)
+            known_of = self._counters[name].coordinator.reported_by
+            changes.known.setdefault(name, {}).update((site_id, known_of(site_id)) for site_id in seats)
         self._dirty.clear()
         self._touched.clear()
         return changes, answers

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from countless.core.messages import Address
+from countless.core.messages import SiteId
 
 MOST_BYTES = 1 << 23  # after which the lines are moved
 SLICE = 500  # lines moved with one save: some milliseconds
 
 Figures = tuple[int, float, int]  # of a counter: round, published, departed
-Seat = tuple[str, Address]  # of a site in a counter
-Known = dict[str, dict[Address, int | None]]  # by counter and site; None: nobody sits there any more
+Seat = tuple[str, SiteId]  # of a site in a counter
+Known = dict[str, dict[SiteId, int | None]]  # by counter and site; None: nobody sits there any more
 _encode = msgspec.msgpack.Encoder().encode
 _Number = int | float | str  # what does not fit into 64 bits is text
 _decode = msgspec.msgpack.Decoder(
@@ -50,9 +50,9 @@ class Lines(NamedTuple):
         """As one row of the journal."""
         counters = [(name, *figures) for name, figures in self.counters.items()]
         known = [
-            (name, *address, -1 if count is None else count)
+            (name, *site_id, -1 if count is None else count)
             for name, seats in self.known.items()
-            for address, count in seats.items()
+            for site_id, count in seats.items()
         ]
         try:
             return _encode((counters, known))
@@ -65,7 +65,7 @@ class Lines(NamedTuple):
         for name, number, published, departed in counters:
             self.counters[name] = (number, as_number(published), int(departed))
         for name, site, incarnation, count in known:
-            self.known.setdefault(name, {})[Address(site, incarnation)] = None if count == -1 else int(count)
+            self.known.setdefault(name, {})[SiteId(site, incarnation)] = None if count == -1 else int(count)
 
     def add(self, later: "Lines") -> None:
         """What has changed since then too."""
@@ -148,7 +148,7 @@ class Journal:
             (name, number, repr(published), str(departed))
             for name, (number, published, departed) in lines.counters.items()
         ]
-        known = [(name, *address, count) for name, seats in lines.known.items() for address, count in seats.items()]
+        known = [(name, *site_id, count) for name, seats in lines.known.items() for site_id, count in seats.items()]
         taken = [(*seat, str(count)) for *seat, count in known if count is not None]
         empty = [tuple(seat) for *seat, count in known if count is None]
         for statement, part in ((_SET_FIGURES, figures), (_SET_KNOWN, taken), (_EMPTY, empty)):
@@ -168,7 +168,7 @@ def as_number(value: _Number) -> float:
     return value
 
 
-def _site(line: tuple[Address, int | None]) -> str:
+def _site(line: tuple[SiteId, int | None]) -> str:
     return str(line[0].site)
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Lock
 from time import time
 
-from countless.core.coordinator import Memory
-from countless.core.messages import Address
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
 from countless.errors import CountlessError
 from countless.server.storage.journal import Figures, Journal, Known, Lines, Seat, as_json, as_number
 
@@ -179,7 +179,7 @@ class Store:
 
     # The counters
 
-    def load(self) -> dict[str, tuple[Config, Memory]]:
+    def load(self) -> dict[str, tuple[Config, PersistentState]]:
         """Every counter with what its coordinator must remember. For the coordinator itself, when it starts."""
         with self._transaction():
             self._journal.read()
@@ -188,11 +188,11 @@ class Store:
             self._journal.moved()
             counters = self._db.execute("SELECT * FROM counters ORDER BY name").fetchall()
             sites = self._db.execute("SELECT * FROM sites").fetchall()
-        known: dict[str, list[tuple[Address, int]]] = {name: [] for name, *_ in counters}
+        known: dict[str, list[tuple[SiteId, int]]] = {name: [] for name, *_ in counters}
         for counter, site, incarnation, count in sites:
-            known[counter].append((Address(site, incarnation), int(count)))
+            known[counter].append((SiteId(site, incarnation), int(count)))
         return {
-            name: (Config(*config), Memory(number, as_number(published), int(departed), tuple(known[name])))
+            name: (Config(*config), PersistentState(number, as_number(published), int(departed), tuple(known[name])))
             for name, *config, number, published, departed in counters
         }
 
@@ -227,7 +227,7 @@ class Store:
     def _bury(self, gone: dict[Seat, int]) -> None:
         now = int(self._wall_clock())
         if gone:
-            lines = as_json([(*address, counter, str(known)) for (counter, address), known in gone.items()])
+            lines = as_json([(*site_id, counter, str(known)) for (counter, site_id), known in gone.items()])
             self._db.execute(_BURY, (now, lines))
 
     def _prune(self, before: int) -> None:
@@ -242,10 +242,10 @@ class Store:
     def _pruned(self, before: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (before,))
 
-    def buried(self, address: Address) -> tuple[tuple[str, int], ...]:
+    def buried(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         """What was known of a life when it ended, by counter."""
         with self._lock:
-            lines = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", address)
+            lines = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id)
             return tuple((counter, int(known)) for counter, known in lines.fetchall())
 
     def pruned_before(self) -> int:
@@ -257,14 +257,17 @@ class Store:
     def everything(self) -> dict[int, Changes]:
         """All that was ever saved and still holds: by second the lives that ended in it, and by 0 what holds now."""
         now = Changes()
-        for name, (config, memory) in self.load().items():
-            now.configs[name], now.counters[name] = config, (memory.round, memory.published, memory.departed)
-            now.known[name] = dict(memory.known)
+        for name, (config, saved_state) in self.load().items():
+            now.configs[name], now.counters[name] = (
+                config,
+                (saved_state.round, saved_state.published, saved_state.departed),
+            )
+            now.known[name] = dict(saved_state.known)
         with self._lock:
             graves = self._db.execute("SELECT ended, counter, site, incarnation, known FROM gone").fetchall()
         whole = {0: now}
         for ended, counter, site, incarnation, known in graves:
-            whole.setdefault(ended, Changes()).gone[counter, Address(site, incarnation)] = int(known)
+            whole.setdefault(ended, Changes()).gone[counter, SiteId(site, incarnation)] = int(known)
         return whole
 
     # The tokens

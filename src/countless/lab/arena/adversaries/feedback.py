@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.lab.simulation.stream import Stream
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 MOST = 10**6  # events of a trace that are kept as jobs
 
@@ -38,19 +38,19 @@ class Feedback(Adversary):
         order = stream.order(min(events, MOST))
         return cls(trace=tuple((site, sum(1 for _ in run)) for site, run in groupby(order)))
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Jobs wait in line; whoever is made to back off goes to its end."""
-        for site, events in self._jobs(view, dice):
+        for site, events in self._jobs(view, rng):
             yield Move(site % view.sites, max(1, events), Until.ANSWER)
 
-    def _jobs(self, view: View, dice: SeededDice) -> Iterator[tuple[int, int]]:
+    def _jobs(self, view: View, rng: SeededRandom) -> Iterator[tuple[int, int]]:
         while self.trace:
             yield from self.trace
         order = list(range(view.sites))
         while True:
             for i in range(len(order) - 1, 0, -1):
-                j = dice.below(i + 1)
+                j = rng.randbelow(i + 1)
                 order[i], order[j] = order[j], order[i]
             for site in order:
                 mean = self.job * (view.step or view.total / 1000)
-                yield site, dice.gap(1 + int(mean))
+                yield site, rng.geometric(1 + int(mean))

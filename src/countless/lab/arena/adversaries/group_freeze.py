@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class GroupFreeze(Adversary):
     group: int | None = None
     push: float = 0.5
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Group after group."""
         jump = 0.0
         while True:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LeakChaser(Adversary):
 
     collect: float = 0.9
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Expose, then cash in."""
         site = 0
         while True:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 # In steps, by scheme; elsewhere one step, which on a lattice is the longest silence there is.
 SILENCE = {"hyz": 2.3, "blocks": 1.3}
@@ -31,7 +31,7 @@ class LeaveBeforeJump(Adversary):
 
     silence: float | None = None
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Site after site."""
         silence = SILENCE.get(view.scheme, 1.0) if self.silence is None else self.silence
         while True:

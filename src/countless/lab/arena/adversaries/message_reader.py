@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MessageReader(Adversary):
 
     patience: float = 4.0  # give up on a site after so many silent steps
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Site after site."""
         while True:
             for site in range(view.sites):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class RoundBoundary(Adversary):
 
     batch: float = 3.0
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Stop after jump, with a blow at each boundary."""
         site, round = 0, view.round
         while True:
@@ -32,4 +32,4 @@ class RoundBoundary(Adversary):
             yield Move(site, 1 + view.total, Until.ANSWER)
             if view.round != round:
                 round = view.round
-                yield Move(dice.below(view.sites), 1 + int(self.batch * view.step))
+                yield Move(rng.randbelow(view.sites), 1 + int(self.batch * view.step))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 def burst(view: View, share: float) -> int:
@@ -27,7 +27,7 @@ class RoundRobin(Adversary):
 
     share: float = 0.02
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """0, 1, 2, ..., 0, 1, 2, ..."""
         while True:
             size = burst(view, self.share)

@@ -15,7 +15,7 @@ from typing import Any
 from countless.lab.arena.game import Adversary
 from countless.lab.arena.match import Setting, play
 from countless.lab.arena.registry import ADVERSARIES
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 PARENTS = 4  # how many of the best may have children
 BREEDING_GROUND = 1 << 32  # seeds used for breeding start here: far away from those that are judged
@@ -45,7 +45,7 @@ def evolve(
 
     `setting.adversary` is ignored. With `tries` alone the result depends on the seed only.
     """
-    dice, end = SeededDice(seed).split("search"), clock() + seconds
+    rng, end = SeededRandom(seed).spawn("search"), clock() + seconds
     ranked: list[tuple[float, int, Adversary]] = []
 
     def attempt(adversary: Adversary) -> None:
@@ -57,22 +57,22 @@ def evolve(
         if kind.sees == "answers" or sees == "everything":
             attempt(kind())
     while len(ranked) < tries and clock() < end and (tries < inf or seconds < inf):
-        parent = ranked[dice.below(min(PARENTS, len(ranked)))][2]
-        attempt(mutate(parent, dice))
+        parent = ranked[rng.randbelow(min(PARENTS, len(ranked)))][2]
+        attempt(mutate(parent, rng))
     fitness, _, best = ranked[0]
     return Found(best, fitness, len(ranked))
 
 
-def mutate(adversary: Adversary, dice: SeededDice) -> Adversary:
+def mutate(adversary: Adversary, rng: SeededRandom) -> Adversary:
     """One parameter redrawn: half the time anywhere in its range, half the time near where it is."""
     if not adversary.ranges:
         return adversary
     names = sorted(adversary.ranges)
-    name = names[dice.below(len(names))]
+    name = names[rng.randbelow(len(names))]
     low, high = adversary.ranges[name]
-    value = low + (high - low) * dice.fraction()
+    value = low + (high - low) * rng.random()
     present = getattr(adversary, name)
-    if present is not None and dice.below(2):
+    if present is not None and rng.randbelow(2):
         value = min(high, max(low, present + (value - (low + high) / 2) / 4))
     whole = isinstance(low, int) and isinstance(high, int)
     changes: dict[str, Any] = {name: round(value) if whole else value}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class SingleSite(Adversary):
     name: ClassVar[str] = "single-site"
     strawman: ClassVar[str] = "clipping"
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """The last one."""
         while True:
             yield Move(view.sites - 1, 1 + view.total)

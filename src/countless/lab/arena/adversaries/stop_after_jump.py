@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 OBLIVIOUS = ("hyz", "blocks", "lattice", "hyz-classical")
 
@@ -36,7 +36,7 @@ class StopAfterJump(Adversary):
     early: float | None = None
     calm: int | None = None
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Site after site, pass after pass: every later round finds the attack already under way."""
         early = (0.4 if view.scheme == "blocks" else 1.0) if self.early is None else self.early
         calm = (20 if view.scheme in OBLIVIOUS else 0) if self.calm is None else self.calm

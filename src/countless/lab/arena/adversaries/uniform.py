@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from countless.lab.arena.adversaries.round_robin import burst
 from countless.lab.arena.game import Adversary, Move, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Uniform(Adversary):
 
     share: float = 0.05
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """Each burst geometric."""
         while True:
-            yield Move(dice.below(view.sites), dice.gap(burst(view, self.share)))
+            yield Move(rng.randbelow(view.sites), rng.geometric(burst(view, self.share)))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from countless.lab.arena.adversaries.round_robin import burst
 from countless.lab.arena.game import Adversary, Move, View
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Zipf(Adversary):
     exponent: float = 1.0
     share: float = 0.05
 
-    def moves(self, view: View, dice: SeededDice) -> Iterator[Move]:
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """By inversion of the cumulative weights."""
         weights = list(accumulate((i + 1) ** -self.exponent for i in range(view.sites)))
         while True:
-            site = bisect_right(weights, dice.fraction() * weights[-1])
-            yield Move(min(site, view.sites - 1), dice.gap(burst(view, self.share)))
+            site = bisect_right(weights, rng.random() * weights[-1])
+            yield Move(min(site, view.sites - 1), rng.geometric(burst(view, self.share)))

@@ -53,7 +53,7 @@ class DifferenceEstimators(Framework):
 
     def _stretch(self, level: int) -> Stretch:
         step = _BOOK.plan(self.sites, self._share, self._eta).step(self._start)
-        return Stretch(self.sites, step, self._dice.split("level", level, self.total))
+        return Stretch(self.sites, step, self._rng.spawn("level", level, self.total))
 
     @property
     def sent(self) -> int:

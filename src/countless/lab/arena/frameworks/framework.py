@@ -8,7 +8,7 @@ horizon that must be known beforehand. They are not products: no joins, no fault
 from abc import ABC, abstractmethod
 from math import ceil, log, log1p
 
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 
 class Framework(ABC):
@@ -25,7 +25,7 @@ class Framework(ABC):
         self.estimate: float = 0
         self.total = 0
         self.flips = 0  # how often the answer has moved
-        self._dice = SeededDice(seed).split(self.scheme)
+        self._rng = SeededRandom(seed).spawn(self.scheme)
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ the calibration of `hyz`; nothing is computed here.
 from countless.planning.cache import PlanBook
 from countless.planning.hyz import plan_hyz
 from countless.planning.oblivious import ObliviousPlan
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 _BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_hyz)
 
@@ -18,14 +18,14 @@ _BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_hyz)
 class Stretch:
     """One copy over one stretch of the stream: the events since it began."""
 
-    def __init__(self, sites: int, step: int, dice: SeededDice) -> None:
+    def __init__(self, sites: int, step: int, rng: SeededRandom) -> None:
         self.step = max(1, step)
         self.estimate = 0
         self.reports = 0
-        self._dice = dice
+        self._rng = rng
         self._count = [0] * sites
         self._said = [0] * sites
-        self._next = [dice.gap(self.step) for _ in range(sites)]
+        self._next = [rng.geometric(self.step) for _ in range(sites)]
 
     def quiet(self, site: int) -> int:
         """Events before this site speaks."""
@@ -40,7 +40,7 @@ class Stretch:
         said = count + self.step - 1
         self.estimate += said - self._said[site]
         self._said[site] = said
-        self._next[site] = count + self._dice.gap(self.step)
+        self._next[site] = count + self._rng.geometric(self.step)
         self.reports += 1
         return True
 
@@ -48,10 +48,10 @@ class Stretch:
 class Copy:
     """A whole oblivious tracker: exact at first, then stretch after stretch, each from an exact total."""
 
-    def __init__(self, sites: int, alpha: float, eta: float, dice: SeededDice) -> None:
+    def __init__(self, sites: int, alpha: float, eta: float, rng: SeededRandom) -> None:
         self._plan = _BOOK.plan(sites, alpha, eta)
         self._sites = sites
-        self._dice = dice
+        self._rng = rng
         self._total = self._base = 0
         self.sent = 0
         self._open()
@@ -61,7 +61,7 @@ class Copy:
         step = self._plan.step(self._total)
         # While every event is reported the total is known and nobody need be asked.
         self.sent += 2 * self._sites if step > 1 else 0
-        self._stretch = Stretch(self._sites, step, self._dice.split("stretch", self._total))
+        self._stretch = Stretch(self._sites, step, self._rng.spawn("stretch", self._total))
         self._left = self._plan.reports if step > 1 else max(1, self._total)
 
     @property

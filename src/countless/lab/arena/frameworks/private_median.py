@@ -38,8 +38,8 @@ class PrivateMedian(Framework):
         self._scale = ceil(sqrt(8 * flips * log(1 / SLACK)) / EPSILON)
         self.copies = MAJORITY * self._scale
         eta = delta / 40
-        self._copies = [Copy(sites, alpha / 4, eta, self._dice.split("copy", i)) for i in range(self.copies)]
-        self._noise = DiceNoise(self._dice.split("noise"))
+        self._copies = [Copy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(self.copies)]
+        self._noise = DiceNoise(self._rng.spawn("noise"))
         self._draw()
 
     @property

@@ -20,7 +20,7 @@ class SketchSwitching(Framework):
         super().__init__(sites, alpha, delta, horizon, seed)
         flips = flip_number(alpha / 2 - alpha / 4, horizon)  # the answer may move a little early
         eta = delta / flips / 40  # a copy's rounds share it evenly: there are fewer than 40 up to any horizon here
-        self._copies = [Copy(sites, alpha / 4, eta, self._dice.split("copy", i)) for i in range(flips)]
+        self._copies = [Copy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(flips)]
         self._spent = 0
 
     @property

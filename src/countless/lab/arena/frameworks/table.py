@@ -9,7 +9,7 @@ from countless.lab.arena.frameworks.private_median import PrivateMedian
 from countless.lab.arena.frameworks.sketch_switching import SketchSwitching
 from countless.lab.arena.game import Adversary, Game
 from countless.lab.arena.match import Setting, play
-from countless.randomness import SeededDice
+from countless.randomness import SeededRandom
 
 FRAMEWORKS: dict[str, type[Framework]] = {
     kind.scheme: kind for kind in (SketchSwitching, DifferenceEstimators, PrivateMedian)
@@ -45,6 +45,6 @@ def measure(
         score = play(Setting(name, foe, sites, alpha, delta, events), seed)
         return Row(name, score.messages, score.worst, None, CLAIMS[name])
     subject = FRAMEWORKS[name](sites, alpha, delta, events, seed)
-    game = Game(subject, foe, sites, alpha, SeededDice(seed).split("adversary", foe.name))
+    game = Game(subject, foe, sites, alpha, SeededRandom(seed).spawn("adversary", foe.name))
     game.play(events)
     return Row(name, subject.sent, game.referee.worst, subject.flips, CLAIMS[name])

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from countless.core.estimator import OVER, Case, Consequence, Publisher
+from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Lattice as LatticePace
+from countless.core.random_source import RandomSource
+from countless.core.triggers import OffsetMultiple
 from countless.planning.oblivious import ObliviousPlan
 from countless.privacy.noise import DiceNoise
 from countless.schemes.lattice import Lattice, LatticePoints
@@ -21,23 +21,23 @@ from countless.schemes.offsets import Lattices
 class NoDice:
     """Falls on zero, always."""
 
-    def below(self, n: int) -> int:
+    def randbelow(self, n: int) -> int:
         """Zero."""
         return 0
 
-    def many_below(self, n: int, times: int) -> list[int]:
+    def randbelow_many(self, n: int, times: int) -> list[int]:
         """Zeros."""
         return [0] * times
 
-    def gap(self, step: int) -> int:
+    def geometric(self, step: int) -> int:
         """Never drawn by a lattice."""
         return step
 
-    def fraction(self) -> float:
+    def random(self) -> float:
         """Zero."""
         return 0.0
 
-    def split(self, *labels: str | int) -> "NoDice":
+    def spawn(self, *labels: str | int) -> "NoDice":
         """Itself."""
         return self
 
@@ -47,7 +47,7 @@ class Aligned(Lattice):
 
     name = "aligned"
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """No offsets."""
         return LatticePoints(Lattices(step, plan.sites, NoDice()), plan.reports)
 
@@ -59,18 +59,18 @@ class Thrifty(Lattice):
 
     name = "thrifty"
 
-    def plans(self, case: Case, patient: bool) -> list[ObliviousPlan]:
+    def plans(self, context: RoundContext, patient: bool) -> list[ObliviousPlan]:
         """A tenth of the allowance."""
-        return [replace(plan, allowance=plan.allowance / 10) for plan in super().plans(case, patient)]
+        return [replace(plan, allowance=plan.allowance / 10) for plan in super().plans(context, patient)]
 
 
 class _Clipped(LatticePoints):
     def open(self, entries: Sequence[Entry], departed: int) -> None:
-        self._points = departed + sum(max(0, self.pace_at(entry.slot).floor(entry.base)) for entry in entries)
+        self._points = departed + sum(max(0, self.trigger_at(entry.slot).floor(entry.round_start)) for entry in entries)
         self._sites = len(entries)
         self._estimate()
 
-    def pace_at(self, slot: int) -> LatticePace:
+    def trigger_at(self, slot: int) -> OffsetMultiple:
         return self._lattices[slot]
 
 
@@ -81,15 +81,15 @@ class Clipping(Lattice):
 
     name = "clipping"
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """As `lattice`, clipped."""
-        return _Clipped(Lattices(step, plan.sites, dice), plan.reports)
+        return _Clipped(Lattices(step, plan.sites, rng), plan.reports)
 
 
 class _Noisy(LatticePoints):
-    def __init__(self, lattices: Lattices, reports: int, dice: Dice) -> None:
+    def __init__(self, lattices: Lattices, reports: int, rng: RandomSource) -> None:
         super().__init__(lattices, reports)
-        self._noise = DiceNoise(dice.split("noise"))
+        self._noise = DiceNoise(rng.spawn("noise"))
 
     def _estimate(self) -> None:
         super()._estimate()
@@ -103,13 +103,13 @@ class FreshNoise(Lattice):
 
     name = "fresh-noise"
 
-    def plans(self, case: Case, patient: bool) -> list[ObliviousPlan]:
+    def plans(self, context: RoundContext, patient: bool) -> list[ObliviousPlan]:
         """Room for the noise: 8 steps are 16 times its scale."""
-        return [replace(plan, allowance=plan.allowance + 8) for plan in super().plans(case, patient)]
+        return [replace(plan, allowance=plan.allowance + 8) for plan in super().plans(context, patient)]
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """As `lattice`, with noise."""
-        return _Noisy(Lattices(step, plan.sites, dice), plan.reports, dice)
+        return _Noisy(Lattices(step, plan.sites, rng), plan.reports, rng)
 
 
 class _Inheriting(LatticePoints):
@@ -131,18 +131,18 @@ class Drifting(Lattice):
 
     name = "drifting"
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """The estimate that the last round ended with stands for the total."""
-        last = None if case.running is None else case.running.publisher.estimate
-        return _Inheriting(Lattices(step, plan.sites, dice), plan.reports, last)
+        last = None if context.running is None else context.running.estimator.estimate
+        return _Inheriting(Lattices(step, plan.sites, rng), plan.reports, last)
 
 
 class _ShortPhases(LatticePoints):
     """Publishes at secret thresholds, two steps apart on average, and never redraws an offset."""
 
-    def __init__(self, lattices: Lattices, reports: int, dice: Dice) -> None:
+    def __init__(self, lattices: Lattices, reports: int, rng: RandomSource) -> None:
         super().__init__(lattices, reports)
-        self._thresholds = dice.split("thresholds")
+        self._thresholds = rng.spawn("thresholds")
         self._hidden = self._threshold = 0.0
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
@@ -150,18 +150,18 @@ class _ShortPhases(LatticePoints):
         self._hidden = self._threshold = self.estimate
         self._move_on()
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         self.estimate, public = self._hidden, self.estimate
-        consequence = super().hear(entry, before, crossings)
+        effect = super().on_report(entry, before, crossings)
         self._hidden, self.estimate = self.estimate, public
-        if self._hidden >= self._threshold and consequence is not OVER:
+        if self._hidden >= self._threshold and effect is not END_ROUND:
             self._move_on()
-        return consequence
+        return effect
 
     def _move_on(self) -> None:
         step = self._lattices.step
         while self._threshold <= self._hidden:
-            self._threshold += step * (1.5 + self._thresholds.fraction())
+            self._threshold += step * (1.5 + self._thresholds.random())
         self.estimate = self._hidden + step
 
 
@@ -172,6 +172,6 @@ class Unredrawn(Lattice):
 
     name = "unredrawn"
 
-    def publisher(self, plan: ObliviousPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Short phases over lattices that stay."""
-        return _ShortPhases(Lattices(step, plan.sites, dice.split("offsets")), plan.reports, dice)
+        return _ShortPhases(Lattices(step, plan.sites, rng.spawn("offsets")), plan.reports, rng)

@@ -4,31 +4,31 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
 
-from countless.core.estimator import Case, Consequence, Opening, Publisher, Scheme, Stay
+from countless.core.estimator import Effect, Estimator, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.ledger import Entry
-from countless.core.random_source import Dice
-from countless.core.triggers import Growth, Pace
+from countless.core.random_source import RandomSource
+from countless.core.triggers import GeometricGrowth, Trigger
 from countless.planning.dithered import DitheredPlan
 from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.dithered import Dithered, Phases
 from countless.schemes.hyz import Hyz
 
 
-class _Poll(Publisher):
+class _Poll(Estimator):
     def __init__(self, alpha: float) -> None:
-        self._pace = Growth(alpha)
+        self._trigger = GeometricGrowth(alpha)
         self._sites = 0
 
-    def pace(self, slot: int) -> Pace:
-        return self._pace
+    def trigger(self, slot: int) -> Trigger:
+        return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         self._sites = len(entries)
-        self.estimate = self._sites * next((entry.base for entry in entries if not entry.slot), 0)
+        self.estimate = self._sites * next((entry.round_start for entry in entries if not entry.slot), 0)
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         if entry.slot == 0:
-            self.estimate = self._sites * entry.known
+            self.estimate = self._sites * entry.reported
         return None
 
     def join(self, entry: Entry) -> None:
@@ -41,9 +41,9 @@ class Pollster(Scheme):
     name = "pollster"
     safe_against = "oblivious"
 
-    def open(self, case: Case, dice: Dice) -> Opening | Stay:
+    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """One round, for ever."""
-        return Opening(self.name, _Poll(case.alpha))
+        return RoundSetup(self.name, _Poll(context.alpha))
 
 
 class HyzClassical(Hyz):
@@ -55,24 +55,24 @@ class HyzClassical(Hyz):
 
     name = "hyz-classical"
 
-    def plans(self, case: Case, patient: bool) -> list[ObliviousPlan]:
+    def plans(self, context: RoundContext, patient: bool) -> list[ObliviousPlan]:
         """Two standard deviations."""
-        return [replace(plan, allowance=2 * sqrt(case.sites)) for plan in super().plans(case, patient)]
+        return [replace(plan, allowance=2 * sqrt(context.sites)) for plan in super().plans(context, patient)]
 
 
 class _Telltale(Phases):
     """Every report shows in the last digits of the answer."""
 
-    def __init__(self, plan: DitheredPlan, step: int, dice: Dice) -> None:
-        super().__init__(plan, step, dice)
+    def __init__(self, plan: DitheredPlan, step: int, rng: RandomSource) -> None:
+        super().__init__(plan, step, rng)
         self._heard = 0
 
-    def hear(self, entry: Entry, before: int, crossings: int) -> Consequence | None:
-        consequence = super().hear(entry, before, crossings)
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
+        effect = super().on_report(entry, before, crossings)
         self._heard += crossings
         self._announce()
         self.estimate += self._heard / 2**20
-        return consequence
+        return effect
 
     def _announce(self) -> None:
         if self._phase < len(self._plan.phases):
@@ -86,6 +86,6 @@ class Leaking(Dithered):
 
     name = "leaking"
 
-    def publisher(self, plan: DitheredPlan, step: int, case: Case, dice: Dice) -> Publisher:
+    def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Draw the secrets, and give them away."""
-        return _Telltale(plan, step, dice)
+        return _Telltale(plan, step, rng)

@@ -14,22 +14,22 @@ class ScriptedDice:
             raise AssertionError("more draws than the script has")
         return self.draws.pop(0)
 
-    def below(self, n: int) -> int:
+    def randbelow(self, n: int) -> int:
         value = self._next()
         if not 0 <= value < n:
             raise AssertionError(f"the script says {value} where the draw is below {n}")
         return value
 
-    def many_below(self, n: int, times: int) -> list[int]:
-        return [self.below(n) for _ in range(times)]
+    def randbelow_many(self, n: int, times: int) -> list[int]:
+        return [self.randbelow(n) for _ in range(times)]
 
-    def gap(self, step: int) -> int:
+    def geometric(self, step: int) -> int:
         return self._next()
 
-    def fraction(self) -> float:
+    def random(self) -> float:
         return self._next() / 1000
 
-    def split(self, *labels: str | int) -> "ScriptedDice":
+    def spawn(self, *labels: str | int) -> "ScriptedDice":
         return self
 
 
