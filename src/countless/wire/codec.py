@@ -16,9 +16,7 @@ from countless.errors import CountlessError, ProtocolError
 _LARGEST = 2**64 - 1
 _MESSAGES = (Report, Snapshot, StartRound, SetTrigger)
 _TRIGGERS = (EveryNth, GeometricGrowth, BernoulliSampling, OncePerBlock, OffsetMultiple)
-_KIND = {kind: number for number, kind in enumerate(_MESSAGES)} | {
-    kind: number for number, kind in enumerate(_TRIGGERS)
-}
+_KIND = {kind: number for kinds in (_MESSAGES, _TRIGGERS) for number, kind in enumerate(kinds)}
 _START_ROUND, _SET_TRIGGER, _OFFSET_MULTIPLE = _KIND[StartRound], _KIND[SetTrigger], _KIND[OffsetMultiple]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
