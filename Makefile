@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED := 0
 
-.PHONY: setup check test demo bench race docs dist lock lint fast clean
+.PHONY: setup check test soak demo bench race docs dist lock lint fast clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -24,13 +24,18 @@ lint: setup
 
 HEAVY := page race packaging  # a browser, servers, fresh environments: their imports alone take seconds
 fast: setup
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" --hypothesis-profile=quick $(HEAVY:%=--ignore=tests/%)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak" --hypothesis-profile=quick $(HEAVY:%=--ignore=tests/%)
 
 check: lint fast
 
 test: lint
 	requirements/system.sh
 	$(BIN)/python -m pytest -q -n 2
+
+# What takes long: large statistics, long fault runs, the slowest process tests. At most 40 minutes.
+soak: setup
+	requirements/system.sh
+	$(BIN)/python -m pytest -q -n 2 -m soak
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python
