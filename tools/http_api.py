@@ -2,7 +2,7 @@
 
 import inspect
 
-from countless.server.app import PROBES
+from countless.server.http.probes import PROBES
 from countless.server.http.routes import OPERATIONS
 
 HEAD = """# HTTP API

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import expect
 
 import countless
-from countless.server.app import STATE_FILE
 from countless.server.http.auth import SCOPES, new_token
+from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import Store
 from support.browser import browser, window
 from support.service import Server

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, expect
 import countless
 from countless.client.transport.websocket import Link, Place
 from countless.core.messages import SiteId
-from countless.server.app import STATE_FILE
 from countless.server.http.assets import FOLDER
+from countless.server.settings import STATE_FILE
 from countless.server.storage.journal import Known
 from countless.server.storage.sqlite_store import Changes, Config, Store
 from countless.wire.frames import Hello, Join, encode_frames

@@ -11,8 +11,8 @@ import pytest
 import countless
 from countless.client.transport.websocket import Link, LinkError, Place
 from countless.core.messages import Report
-from countless.server.app import STATE_FILE
 from countless.server.http.auth import new_token
+from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import Store
 from countless.wire.frames import MOST_BYTES, Hello, Join, Leave, Sync, Synced, encode_frames
 from support.hostile import drain, fate

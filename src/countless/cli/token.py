@@ -21,8 +21,9 @@ def token(
     ] = None,
 ) -> None:
     """Create, list or revoke bearer tokens. A new token is printed this once; only its hash is kept."""
-    from countless.server.app import STATE_FILE, require_nats
+    from countless.server.app import require_nats
     from countless.server.http.auth import new_token
+    from countless.server.settings import STATE_FILE
     from countless.server.storage.sqlite_store import Store
 
     def work(store: Store) -> tuple[list[str], int]:

@@ -17,8 +17,7 @@ from countless import __version__
 from countless.client.api import Reader, ServiceError
 from countless.client.transport.websocket import Link, Place
 from countless.errors import CountlessError
-from countless.server.app import STATE_FILE
-from countless.server.settings import Settings
+from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store
 
 _APART = 5.0  # seconds by which two clocks may differ before people are confused

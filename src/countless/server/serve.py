@@ -13,9 +13,9 @@ from pathlib import Path
 import uvicorn
 
 from countless.errors import InvalidParameter
-from countless.server.app import STATE_FILE, build_app, require_nats
+from countless.server.app import build_app, require_nats
 from countless.server.http.fastpath import Wire
-from countless.server.settings import Settings
+from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store, StoreError
 from countless.wire.frames import MOST_BYTES
 
@@ -42,7 +42,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First let go of whoever watches, or uvicorn would wait for them."""
-        self.config.app.state.host.drain()  # type: ignore[union-attr]
+        self.config.app.state.server.drain()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
@@ -118,7 +118,7 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
         names = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
         raise InvalidParameter("tls_cert", names, f"PEM files that fit together ({error})") from None
     # uvicorn ends by raising the signal that stopped it: a coordinator that was asked to stop, and did, has not failed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.host.failing else 0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.server.failing else 0))
     server = Server(config)
     server.run([listener])
     if not server.started:

@@ -14,6 +14,7 @@ from countless.schemes.registry import SCHEMES, require_adversary
 from countless.server.storage.sqlite_store import Config
 from countless.wire.nats_url import Broker
 
+STATE_FILE = "countless.sqlite"  # in state_dir
 PORT = 2686  # COUN on a telephone
 LEAST_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
 LEAST_DELTA = 1e-15  # less than what the memory of the machine itself gets wrong in a life

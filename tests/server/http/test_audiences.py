@@ -8,9 +8,9 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from countless.core.messages import Report
-from countless.server.app import STATE_FILE, build_app
+from countless.server.app import build_app
 from countless.server.http.auth import new_token
-from countless.server.settings import Settings
+from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store
 from countless.wire.frames import Hello, Join, Leave, Sync, Synced, UpItem, decode_down, encode_frames
 

@@ -18,9 +18,9 @@ from schemathesis.specs.openapi.checks import (
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from countless.server.app import STATE_FILE, build_app
+from countless.server.app import build_app
 from countless.server.http.auth import new_token
-from countless.server.settings import Settings
+from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store
 
 BASE = "http://127.0.0.1:2686"

@@ -8,10 +8,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from countless.errors import InvariantBroken
-from countless.server.app import STATE_FILE, build_app
+from countless.server.app import build_app
 from countless.server.http.auth import SCOPES, new_token
 from countless.server.sessions.site_server import Host
-from countless.server.settings import Settings
+from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
 

@@ -6,15 +6,14 @@ from collections import Counter as Tally
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import cast
 
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from countless.core.messages import SiteId
-from countless.server.app import application
 from countless.server.cluster.member import Member
 from countless.server.cluster.router import Front, PassedOn
+from countless.server.http.application import member_app, shard_app
 from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
 from countless.server.sessions.counter import Counter
@@ -95,17 +94,11 @@ class Together:
         self._member.drain()
 
 
-def build_nats_app(settings: Settings) -> Starlette:
+def build_cluster_app(settings: Settings) -> Starlette:
     """The application of one of many coordinators."""
-
-    def app_for(host: Host) -> Starlette:
-        app = application()
-        app.state.host, app.state.access = host, PassedOn()
-        return app
-
-    member, local = Member(settings, app_for), application()
+    member = Member(settings, lambda host: shard_app(host, PassedOn()))
     together = Together(member, settings)
-    recorder = Recorder(cast(Host, together))
+    recorder = Recorder(together)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -123,8 +116,7 @@ def build_nats_app(settings: Settings) -> Starlette:
             await member.leave()
 
     access = Access(member.tokens)
-    app = Starlette(routes=[Mount("/", Front(member, access, local))], lifespan=lifespan)
-    for each in (app, local):
-        each.state.host, each.state.access = together, access
-    local.state.recorder, local.state.feeds = recorder, 0
+    front = Front(member, access, member_app(together, access, recorder))
+    app = Starlette(routes=[Mount("/", front)], lifespan=lifespan)
+    app.state.server = together
     return app

@@ -30,7 +30,7 @@ _AWAY = "no coordinator has this counter at present; one will within the lease"
 class PassedOn:
     """The access of a shard's own application: what the front found out."""
 
-    def of(self, caller: HTTPConnection) -> Grant:
+    def authenticate(self, caller: HTTPConnection) -> Grant:
         """As it was passed on; nobody comes here by another way."""
         grant: Grant = caller.scope.get("countless.grant", NOTHING)
         return grant
@@ -92,7 +92,7 @@ class Front:
 
     async def _call(self, scope: Scope, receive: Receive) -> Call:
         request = Request(scope, receive)
-        grant, body = self._access.of(request), bytearray()
+        grant, body = self._access.authenticate(request), bytearray()
         async for chunk in request.stream():
             body += chunk[: _MOST_BODY - len(body)]
         headers = [(name, value) for name, value in scope["headers"] if name in (b"accept", b"content-type")]

@@ -15,7 +15,7 @@ import secrets
 from hashlib import sha256
 from ipaddress import ip_address
 from time import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from starlette.requests import HTTPConnection
 
@@ -35,6 +35,10 @@ class Grant(NamedTuple):
     def allows(self, scope: str) -> bool:
         """Operators may read what the public may read."""
         return scope in self.scopes or (scope == "read" and "operator" in self.scopes)
+
+
+class Authenticator(Protocol):
+    def authenticate(self, caller: HTTPConnection) -> Grant: ...
 
 
 NOTHING = Grant(frozenset())
@@ -63,7 +67,7 @@ class Access:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def of(self, caller: HTTPConnection) -> Grant:
+    def authenticate(self, caller: HTTPConnection) -> Grant:
         """What this caller may do."""
         if "authorization" in caller.headers:
             kind, _, token = caller.headers["authorization"].partition(" ")

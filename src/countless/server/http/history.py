@@ -14,8 +14,8 @@ from math import ceil, log2
 from time import time
 
 from countless.core.answer import Answer, State
+from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.site_server import Host
 
 log = logging.getLogger("countless.history")
 
@@ -110,7 +110,7 @@ class History:
 class Recorder:
     """The pasts of the first two thousand counters, and of any other from the moment somebody looks at it."""
 
-    def __init__(self, host: Host, clock: Callable[[], float] = time) -> None:
+    def __init__(self, host: ServerView, clock: Callable[[], float] = time) -> None:
         self._host = host
         self._clock = clock
         self._histories: dict[str, History] = {}  # in the order in which they were last asked for

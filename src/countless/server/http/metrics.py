@@ -11,13 +11,13 @@ from prometheus_client.registry import Collector
 
 from countless import __version__
 from countless.core.answer import State
-from countless.server.sessions.site_server import Host
+from countless.server.http.server_view import ServerView
 
 
 class HostCollector(Collector):
     """Reads the host when Prometheus asks; nothing is kept twice."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServerView) -> None:
         self._host = host
 
     def collect(self) -> Iterable[Metric]:
@@ -82,7 +82,7 @@ class HostCollector(Collector):
         yield from (sites, heard)
 
 
-def exposition(host: Host, accept: str) -> tuple[bytes, str]:
+def exposition(host: ServerView, accept: str) -> tuple[bytes, str]:
     """The page, and its type: OpenMetrics for whoever asks for it."""
     registry = CollectorRegistry()
     registry.register(HostCollector(host))

@@ -24,17 +24,17 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A method on a path: who may call it, what it takes and what it gives."""
+    """A method on a path: who may call it, what it body and what it response."""
 
     method: str
     path: str
     scope: str | None  # None: anybody
     handler: Handler
-    gives: type | str | None  # a shape; or a media type of its own; or nothing
+    response: type | str | None  # a shape; or a media type of its own; or nothing
     status: int = 200
-    takes: type | None = None
+    body: type | None = None
     query: dict[str, dict[str, Any]] = field(default_factory=dict)  # a schema for each parameter
-    refusals: tuple[int, ...] = ()  # beside 401
+    error_statuses: tuple[int, ...] = ()  # beside 401
 
 
 def json(content: object, status: int = 200) -> Response:
@@ -51,14 +51,14 @@ def error(message: str, status: int) -> Response:
     return response
 
 
-def needs(scope: str | None) -> Callable[[Handler], Handler]:
+def require_scope(scope: str | None) -> Callable[[Handler], Handler]:
     """Only callers with this scope; and errors that the caller can mend as JSON."""
 
     def guard(handler: Handler) -> Handler:
         @wraps(handler)
         async def guarded(request: Request) -> Response:
-            if scope is not None and not request.app.state.access.of(request).allows(scope):
-                request.app.state.host.dropped["not allowed"] += 1
+            if scope is not None and not request.app.state.access.authenticate(request).allows(scope):
+                request.app.state.server.dropped["not allowed"] += 1
                 return error(f"a token of scope {scope} is needed", 401)
             try:
                 return await handler(request)
@@ -79,7 +79,7 @@ def routes_of(operations: Iterable[Operation]) -> list[Route]:
     """One route for each path, so that whoever uses a method it does not have is told all that it has."""
     paths: dict[str, dict[str, Handler]] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method] = needs(each.scope)(each.handler)
+        paths.setdefault(each.path, {})[each.method] = require_scope(each.scope)(each.handler)
     return [
         Route(path.replace("}", ":path}"), _by_method(handlers), methods=list(handlers))
         for path, handlers in paths.items()
@@ -96,10 +96,10 @@ def _by_method(handlers: dict[str, Handler]) -> Handler:
 # The document
 
 
-def document(operations: Iterable[Operation]) -> dict[str, Any]:
+def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
     """OpenAPI 3.1."""
     operations = tuple(operations)
-    shapes = {shape for each in operations for shape in (each.takes, each.gives) if isinstance(shape, type)}
+    shapes = {shape for each in operations for shape in (each.body, each.response) if isinstance(shape, type)}
     _, components = msgspec.json.schema_components([*shapes, Problem], ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
@@ -132,19 +132,19 @@ def _describe(each: Operation) -> dict[str, Any]:
         "operationId": each.handler.__name__,
         "summary": summary,
         "description": f"{rest.strip()}\n\nFor scope `{each.scope or 'none'}`.".strip(),
-        "responses": {str(each.status): _response(summary, each.gives)},
+        "responses": {str(each.status): _response(summary, each.response)},
     }
     if each.scope:
         about["security"] = [{"token": []}]
-    for status in (*((401,) if each.scope else ()), *each.refusals):
-        shape = each.gives if status == 503 else Problem  # not ready is an answer too
+    for status in (*((401,) if each.scope else ()), *each.error_statuses):
+        shape = each.response if status == 503 else Problem  # not ready is an answer too
         about["responses"][str(status)] = _response(_REFUSALS[status], shape)
     parameters = [_path_parameter(part[1:-1]) for part in each.path.split("/") if part.startswith("{")]
     parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in each.query.items()]
     if parameters:
         about["parameters"] = parameters
-    if each.takes is not None:
-        about["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(each.takes)}}}
+    if each.body is not None:
+        about["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(each.body)}}}
     return about
 
 
@@ -157,13 +157,13 @@ _REFUSALS = {
 }
 
 
-def _response(description: str, gives: type | str | None) -> dict[str, Any]:
-    if gives is None:
+def _response(description: str, response: type | str | None) -> dict[str, Any]:
+    if response is None:
         return {"description": description}
-    if isinstance(gives, str):
-        kind = "object" if gives == "application/json" else "string"
-        return {"description": description, "content": {gives: {"schema": {"type": kind}}}}
-    return {"description": description, "content": {"application/json": {"schema": _ref(gives)}}}
+    if isinstance(response, str):
+        kind = "object" if response == "application/json" else "string"
+        return {"description": description, "content": {response: {"schema": {"type": kind}}}}
+    return {"description": description, "content": {"application/json": {"schema": _ref(response)}}}
 
 
 def _path_parameter(name: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from countless.planning.deterministic import plan_deterministic
 from countless.planning.plan import Plan
 from countless.schemes.auto import AGAINST, Auto
 from countless.server.http.history import History
+from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import FEWEST, Counter
-from countless.server.sessions.site_server import Host
 from countless.wire.frames import encode_frames
 
 FLUSHES = (1, 15, 60)  # seconds: what people run today
@@ -139,7 +139,7 @@ _KEYS = {
 SITE_SORTS = tuple(_KEYS)
 
 
-def site_rows(host: Host, counter: Counter, now: float) -> Iterator[SiteRow]:
+def site_rows(host: ServerView, counter: Counter, now: float) -> Iterator[SiteRow]:
     """Every life that counts this counter, in no order."""
     offset = now - host.now()
     for address, known in counter.coordinator.saved_state.known:

@@ -49,7 +49,7 @@ def operator_view(counter: Counter) -> OperatorAnswer:
 
 
 def _host(request: Request) -> Host:
-    host: Host = request.app.state.host
+    host: Host = request.app.state.server
     return host
 
 
@@ -166,15 +166,17 @@ _NUMBER = {"type": "integer", "minimum": 0}
 
 OPERATIONS = (
     Operation("GET", _COUNTERS, "read", list_counters, AnswerPage, query={"after": {"type": "string"}}),
-    Operation("POST", _COUNTERS, "operator", create_counter, OperatorAnswer, 201, NewCounter, refusals=(400, 409)),
-    Operation("GET", _COUNTER, "read", read_counter, PublicAnswer, refusals=(404,)),
-    Operation("PATCH", _COUNTER, "operator", configure_counter, OperatorAnswer, takes=Rules, refusals=(400, 404)),
-    Operation("DELETE", _COUNTER, "operator", delete_counter, None, 204, refusals=(404,)),
-    Operation("GET", "/api/v1/operator/{name}", "operator", inspect_counter, OperatorAnswer, refusals=(404,)),
+    Operation(
+        "POST", _COUNTERS, "operator", create_counter, OperatorAnswer, 201, body=NewCounter, error_statuses=(400, 409)
+    ),
+    Operation("GET", _COUNTER, "read", read_counter, PublicAnswer, error_statuses=(404,)),
+    Operation("PATCH", _COUNTER, "operator", configure_counter, OperatorAnswer, body=Rules, error_statuses=(400, 404)),
+    Operation("DELETE", _COUNTER, "operator", delete_counter, None, 204, error_statuses=(404,)),
+    Operation("GET", "/api/v1/operator/{name}", "operator", inspect_counter, OperatorAnswer, error_statuses=(404,)),
     Operation(
         *("GET", "/api/v1/watch/{name}", "read", watch_counter, "text/event-stream"),
         query={"over": _NUMBER},
-        refusals=(400, 404),
+        error_statuses=(400, 404),
     ),
     Operation("GET", "/api/v1/sites", "operator", list_sites, SiteList),
     Operation("DELETE", "/api/v1/sites/{site}", "operator", forget_site, Forgotten),

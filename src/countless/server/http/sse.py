@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from countless.errors import InvalidParameter
-from countless.server.http.auth import Access
+from countless.server.http.auth import Authenticator
+from countless.server.http.server_view import ServerView
 from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView, View
-from countless.server.sessions.site_server import Host
 
 MOST_FEEDS = 500  # open pages; each costs at most a twentieth of a core, and usually next to nothing
 BEAT = 4.0  # seconds: a page that hears nothing for three of these says that it is stale
@@ -28,12 +28,12 @@ _MOST_QUERY = 500  # characters
 
 async def feed(request: Request) -> Response:
     """The stream of one page: all counters, or one of them."""
-    host: Host = request.app.state.host
+    host: ServerView = request.app.state.server
     face = face_of(request)
     if face is None:
         host.dropped["not allowed"] += 1
         return _refusal("a token of scope read or operator is needed", 401)
-    if request.app.state.feeds >= MOST_FEEDS:
+    if request.app.state.open_streams >= MOST_FEEDS:
         return _refusal(f"{MOST_FEEDS} pages are open already", 503)
     try:
         view = _view(request, face)
@@ -44,15 +44,15 @@ async def feed(request: Request) -> Response:
 
 def face_of(request: Request) -> str | None:
     """What this caller may see: `operator`, `public`, or nothing at all."""
-    access: Access = request.app.state.access
-    grant = access.of(request)
+    access: Authenticator = request.app.state.access
+    grant = access.authenticate(request)
     if grant.allows("operator"):
         return "operator"
     return "public" if grant.allows("read") else None
 
 
 def _view(request: Request, face: str) -> View:
-    host, recorder, query = request.app.state.host, request.app.state.recorder, request.query_params
+    host, recorder, query = request.app.state.server, request.app.state.recorder, request.query_params
     counter, find, sort = query.get("counter"), query.get("find", ""), query.get("sort", "")
     for name, value in (("find", find), ("counter", counter or "")):
         if len(value) > _MOST_QUERY:
@@ -68,8 +68,8 @@ def _view(request: Request, face: str) -> View:
     return CounterView(host, recorder, counter)
 
 
-async def _stream(request: Request, host: Host, view: View, face: str) -> AsyncIterator[bytes]:
-    request.app.state.feeds += 1
+async def _stream(request: Request, host: ServerView, view: View, face: str) -> AsyncIterator[bytes]:
+    request.app.state.open_streams += 1
     try:
         yield encode("hello", {"face": face, "now": time(), "beat": BEAT})
         said = monotonic()
@@ -87,10 +87,10 @@ async def _stream(request: Request, host: Host, view: View, face: str) -> AsyncI
                 said = monotonic()
             await _pause(host, view, 20 * spent)
     finally:
-        request.app.state.feeds -= 1
+        request.app.state.open_streams -= 1
 
 
-async def _pause(host: Host, view: View, least: float) -> None:
+async def _pause(host: ServerView, view: View, least: float) -> None:
     """Until there may be something new; and however much there is to look at, most of the time is left to others."""
     end = monotonic() + max(_GAP, least)
     while not host.draining and (left := end - monotonic()) > 0:

@@ -11,8 +11,8 @@ from countless.core.answer import Answer, bounds
 from countless.errors import InvalidParameter
 from countless.server.http.history import STATE_TABLE, History, Recorder
 from countless.server.http.operator_view import SITE_SORTS, facts, site_page, site_rows
+from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.site_server import Host
 
 Event = tuple[str, dict[str, Any]]
 
@@ -54,7 +54,7 @@ def _checked_sort(sort: str, sorts: tuple[str, ...], default: str) -> str:
 class CounterView:
     """One counter, for everybody who may read."""
 
-    def __init__(self, host: Host, recorder: Recorder, name: str) -> None:
+    def __init__(self, host: ServerView, recorder: Recorder, name: str) -> None:
         self._host = host
         self._recorder = recorder
         self._name = name
@@ -90,7 +90,7 @@ class CounterView:
 class OperatorCounterView(CounterView):
     """One counter, and all that is behind it, with a page of its sites."""
 
-    def __init__(self, host: Host, recorder: Recorder, name: str, find: str, sort: str, start: int) -> None:
+    def __init__(self, host: ServerView, recorder: Recorder, name: str, find: str, sort: str, start: int) -> None:
         super().__init__(host, recorder, name)
         self._find, self._start = find, start
         self._sort = _checked_sort(sort, SITE_SORTS, "state")
@@ -136,7 +136,7 @@ class OperatorCounterView(CounterView):
 class ListView:
     """All counters, for everybody who may read: a page of them, in the order and with the name asked for."""
 
-    def __init__(self, host: Host, recorder: Recorder, find: str, sort: str, start: int) -> None:
+    def __init__(self, host: ServerView, recorder: Recorder, find: str, sort: str, start: int) -> None:
         self._host = host
         self._recorder = recorder
         self._find = find.casefold()

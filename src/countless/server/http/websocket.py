@@ -10,7 +10,7 @@ from time import monotonic
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import ProtocolError
-from countless.server.http.auth import Access, Grant
+from countless.server.http.auth import Authenticator, Grant
 from countless.server.http.fastpath import SINK, TROUBLE, VOICE
 from countless.server.sessions.session_table import Life
 from countless.server.sessions.site_server import Host
@@ -108,9 +108,9 @@ class Intake:
 
 async def site_socket(websocket: WebSocket) -> None:
     """`/api/v1/site`: the connection of one life of one site."""
-    host: Host = websocket.app.state.host
-    access: Access = websocket.app.state.access
-    grant = access.of(websocket)
+    host: Host = websocket.app.state.server
+    access: Authenticator = websocket.app.state.access
+    grant = access.authenticate(websocket)
     if not grant.allows("site"):
         host.dropped["not allowed"] += 1
         return await websocket.close()  # before it was accepted: the answer is 403

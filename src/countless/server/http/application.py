@@ -1,0 +1,73 @@
+"""ASGI applications, assembled from routes. Which server answers behind them is the caller's choice.
+
+| application | routes | `app.state.server` |
+|---|---|---|
+| `coordinator_app` | everything | a `SiteServer` |
+| `shard_app` | the API for counters and sites | a `SiteServer` |
+| `member_app` | page, probes, metrics | a `ServerView` |
+
+Handlers find their collaborators in `app.state`: `server`, `access`, and for the page `recorder` and `open_streams`.
+"""
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Lifespan
+
+from countless.server.http import assets
+from countless.server.http.auth import Authenticator
+from countless.server.http.history import Recorder
+from countless.server.http.openapi import error, openapi, routes_of
+from countless.server.http.probes import PROBES
+from countless.server.http.routes import OPERATIONS
+from countless.server.http.server_view import ServerView
+from countless.server.http.websocket import site_socket
+from countless.server.sessions.site_server import Host
+
+
+def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
+    """All routes of a single coordinator. The lifespan must call `set_state` before the first request."""
+    routes = [*routes_of((*OPERATIONS, *PROBES)), *assets.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
+    return _application(routes, lifespan)
+
+
+def shard_app(server: Host, access: Authenticator) -> Starlette:
+    """The counters and sites of one shard."""
+    app = _application(routes_of(OPERATIONS))
+    app.state.server, app.state.access = server, access
+    return app
+
+
+def member_app(server: ServerView, access: Authenticator, recorder: Recorder) -> Starlette:
+    """What a cluster member answers itself: page, probes, metrics."""
+    app = _application([*routes_of(PROBES), *assets.ROUTES])
+    set_state(app, server, access, recorder)
+    return app
+
+
+def set_state(app: Starlette, server: ServerView, access: Authenticator, recorder: Recorder) -> None:
+    app.state.server, app.state.access = server, access
+    app.state.recorder, app.state.open_streams = recorder, 0
+
+
+def _application(routes: Sequence[BaseRoute], lifespan: Lifespan[Starlette] | None = None) -> Starlette:
+    handlers = {HTTPException: _http_error, Exception: _internal_error}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.state.openapi = openapi((*OPERATIONS, *PROBES))
+    return app
+
+
+async def _http_error(request: Request, problem: Exception) -> Response:
+    """An unknown path or method."""
+    assert isinstance(problem, HTTPException)  # noqa: S101 - for the type checker: starlette chooses by class
+    response = error(problem.detail, problem.status_code)
+    response.headers.update(problem.headers or {})
+    return response
+
+
+async def _internal_error(request: Request, problem: Exception) -> Response:
+    return error("internal error", 500)

@@ -1,0 +1,51 @@
+"""Health probes, metrics and the OpenAPI document."""
+
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from countless.server.http.metrics import exposition
+from countless.server.http.openapi import Operation, json
+from countless.server.http.schemas import Live, Ready
+from countless.server.http.server_view import ServerView
+
+
+async def live(request: Request) -> Response:
+    """The process responds; the response has its clock."""
+    return json(Live(live=True, time=datetime.now(UTC).isoformat(timespec="milliseconds")))
+
+
+async def ready(request: Request) -> Response:
+    """Whether totals can be trusted: false after a restart until sites have reported, and during shutdown."""
+    server: ServerView = request.app.state.server
+    recovering = any(counter.waking for counter in server.counters.values())
+    problems = ["learning after a restart"] if recovering else []
+    problems += ["going down"] if server.draining else []
+    problems += ["the state cannot be saved"] if server.failing else []
+    return json(Ready(not problems, problems), 503 if problems else 200)
+
+
+async def health(request: Request) -> Response:
+    """The same as `/readyz`, under the name that some load balancers expect."""
+    return await ready(request)
+
+
+async def metrics(request: Request) -> Response:
+    """Prometheus text, or OpenMetrics if the `Accept` header asks for it."""
+    page, content_type = exposition(request.app.state.server, request.headers.get("accept", ""))
+    return Response(page, headers={"content-type": content_type, "cache-control": "no-store"})
+
+
+async def openapi(request: Request) -> Response:
+    """This document."""
+    return json(request.app.state.openapi)
+
+
+PROBES = (
+    Operation("GET", "/livez", None, live, Live),
+    Operation("GET", "/readyz", None, ready, Ready, error_statuses=(503,)),
+    Operation("GET", "/healthz", None, health, Ready, error_statuses=(503,)),
+    Operation("GET", "/metrics", "operator", metrics, "text/plain"),
+    Operation("GET", "/api/v1/openapi.json", None, openapi, "application/json"),
+)
