@@ -17,7 +17,7 @@ from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.randomness import SeededRandom
-from countless.wire.frames import Hello, Join, Sync, Synced, UpItem, Welcome, decode_down, encode_frames
+from countless.wire.frames import Hello, HelloAck, Join, Sync, SyncAck, UpItem, decode_down, encode_frames
 
 COUNTERS_EACH = 10
 ALREADY = (
@@ -97,9 +97,9 @@ class Conn:
             for item in decode_down(payload):
                 if isinstance(item, StartRound | SetTrigger):
                     answers += self.sites[item.counter].receive(item)
-                elif isinstance(item, Synced):
+                elif isinstance(item, SyncAck):
                     self.synced = item.number
-                elif isinstance(item, Welcome):
+                elif isinstance(item, HelloAck):
                     self.welcome = True
         if answers:
             self.say(answers)

@@ -12,8 +12,8 @@ from time import process_time
 from prometheus_client import CollectorRegistry, Counter
 
 from countless.client.durable.count_file import CountFile
-from countless.client.durable.state import KeptMeter
-from countless.client.local_counter import Meter
+from countless.client.durable.state import DurableCounter
+from countless.client.local_counter import LocalCounter
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import EveryNth, OffsetMultiple
@@ -45,7 +45,7 @@ def increments() -> None:
     with TemporaryDirectory() as directory:
         file = CountFile.create(Path(directory), SiteId("bench"))
         site = Site("bench", SiteId("bench"), SystemRandom(), trigger=EveryNth(1 << 62))
-        written = KeptMeter(site, RLock(), print, file.record("bench"))
+        written = DurableCounter(site, RLock(), print, file.allocate("bench"))
         calls: dict[str, tuple[Callable[[], object], int]] = {
             "ours": (quiet.add, 200_000),
             "kept": (written.add, 200_000),
@@ -104,7 +104,7 @@ def memory() -> None:
     gc.collect()
     tracemalloc.start()
     sites = [Site("total", site_id, rng, trigger=trigger) for site_id in site_ids]
-    meters = [Meter(site, lock, print) for site in sites]
+    meters = [LocalCounter(site, lock, print) for site in sites]
     for site in sites:
         site.advance(1_000_000)
     used, _ = tracemalloc.get_traced_memory()

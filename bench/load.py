@@ -21,8 +21,8 @@ from time import perf_counter, sleep
 from typing import Any
 
 from bench import adds, fleet
-from countless.client.api import Reader
-from countless.client.transport.websocket import Link, Place
+from countless.client.api import ApiClient
+from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import Report
 from countless.wire.frames import Hello, Join, encode_frames
 
@@ -41,7 +41,7 @@ class Coordinator:
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[-1]
         self.port = int(self.url.rpartition(":")[2])
-        self.reader = Reader(self.url, timeout=60)
+        self.reader = ApiClient(self.url, timeout=60)
 
     @property
     def processor_seconds(self) -> float:
@@ -87,8 +87,8 @@ class Probe:
     """A site that counts one by one, and a reader who watches its answer: how long from report to visible answer?"""
 
     def __init__(self, coordinator: Coordinator) -> None:
-        coordinator.reader.ask("POST", "/api/v1/counters", {"name": "probe", "scheme": "exact"})
-        self._link = Link(Place.of(coordinator.url), None)
+        coordinator.reader.request("POST", "/api/v1/counters", {"name": "probe", "scheme": "exact"})
+        self._link = WebSocketConnection(Endpoint.parse(coordinator.url), None)
         self._link.send(next(encode_frames([Hello(1, "probe", 1 << 60), Join("probe", 0, 0)])))
         self._count = 0
         self._seen = 0
@@ -137,7 +137,7 @@ def running() -> Iterator[tuple[Coordinator, Fleets]]:
 def memory(coordinator: Coordinator, fleets: Fleets, scheme: str) -> None:
     empty = coordinator.kilobytes
     for number in range(COUNTERS):
-        coordinator.reader.ask("POST", "/api/v1/counters", {"name": f"counter-{number}", "scheme": scheme})
+        coordinator.reader.request("POST", "/api/v1/counters", {"name": f"counter-{number}", "scheme": scheme})
     counters = coordinator.kilobytes
     share = SITES // PROCESSES
     fleets.each("connect", [(number * share, share, COUNTERS) for number in range(PROCESSES)])

@@ -33,7 +33,7 @@ def test_serve_connect_curl(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         command = [sys.executable, "-c", program]
         subprocess.run(command, check=True, timeout=PATIENCE, env=environment(COUNTLESS_URL=server.url))
-        answer = until(lambda: server.reader.ask("GET", address))
+        answer = until(lambda: server.reader.request("GET", address))
         assert answer["estimate"] == 5, json.dumps(answer)
         assert set(fields.split(", ")) <= set(answer)
 

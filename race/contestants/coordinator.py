@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from countless.client.transport.websocket import Place
+from countless.client.transport.websocket import Endpoint
 from race.contestants.base import Backend, Bill, Case, name_of
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108  # virtual time does not wait for a disk
@@ -79,7 +79,7 @@ class Questions:
     """What an operator asks; not on any site's bill."""
 
     def __init__(self, url: str) -> None:
-        place = Place.of(url)
+        place = Endpoint.parse(url)
         self._http = HTTPConnection(place.host, place.port)
 
     def ask(self, counter: str) -> dict[str, Any]:

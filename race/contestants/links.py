@@ -10,8 +10,8 @@ import select
 from collections import Counter as Tally
 from threading import RLock
 
-from countless.client.local_counter import Meter
-from countless.client.transport.websocket import Link, Place
+from countless.client.local_counter import LocalCounter
+from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemRandom
@@ -20,11 +20,11 @@ from countless.wire.frames import (
     VERSION,
     DownItem,
     Hello,
+    HelloAck,
     Join,
     Sync,
-    Synced,
+    SyncAck,
     UpItem,
-    Welcome,
     decode_down,
     encode_frames,
 )
@@ -39,22 +39,22 @@ _WS_HEADER = 2  # bytes around a short frame from the server
 class Connection:
     """One site: its meters, its link, and what has travelled."""
 
-    def __init__(self, name: str, place: Place) -> None:
+    def __init__(self, name: str, place: Endpoint) -> None:
         self.frames = 0  # with counts in them, both ways
         self.probe_bytes = 0
         self.spoke = 0.0  # virtual time
         self._address = SiteId(name, 1)
         self._lock = RLock()
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, LocalCounter] = {}
         self._joined: set[str] = set()
         self.due: list[UpMessage] = []
         self._awaited = 0  # questions on their way
-        self.link = Link(place, None)
+        self.link = WebSocketConnection(place, None)
         self.link.send(next(encode_frames([Hello(VERSION, name, 1)])))
         welcome: list[DownItem] = []
         while not welcome:
             welcome = [item for frame in self.link.receive() for item in decode_down(frame)]
-        if not isinstance(welcome[0], Welcome):
+        if not isinstance(welcome[0], HelloAck):
             raise TypeError(f"not a welcome: {welcome}")
 
     def add(self, counter: str) -> None:
@@ -62,7 +62,9 @@ class Connection:
         meter = self._meters.get(counter)
         if meter is None:
             site = Site(counter, self._address, SystemRandom())
-            meter = self._meters[counter] = Meter(site, self._lock, lambda _, messages: self.due.extend(messages))
+            meter = self._meters[counter] = LocalCounter(
+                site, self._lock, lambda _, messages: self.due.extend(messages)
+            )
         meter.add()
 
     def speak(self, sent: Tally[str]) -> None:
@@ -93,9 +95,9 @@ class Connection:
         for frame in self.link.receive():
             items = decode_down(frame)
             orders = [item for item in items if isinstance(item, DownMessage)]
-            probes = sum(item == Synced(1) for item in items)
-            self._awaited -= sum(isinstance(item, Synced) for item in items)
-            self.probe_bytes += len(frame) + _WS_HEADER if probes == len(items) else probes * _size(Synced(1))
+            probes = sum(item == SyncAck(1) for item in items)
+            self._awaited -= sum(isinstance(item, SyncAck) for item in items)
+            self.probe_bytes += len(frame) + _WS_HEADER if probes == len(items) else probes * _size(SyncAck(1))
             self.frames += bool(orders)
             for order in orders:
                 heard[order.counter] += 1
@@ -107,7 +109,7 @@ class Connection:
             self.hear(heard)
 
 
-def _size(item: Sync | Synced) -> int:
+def _size(item: Sync | SyncAck) -> int:
     """Bytes of an item inside a frame."""
     return len(next(encode_frames([item]))) - 1
 
@@ -116,7 +118,7 @@ class LinkFleet(Fleet):
     """All sites in this thread, one after the other."""
 
     def __init__(self, site_id: str, case: Case) -> None:
-        place = Place.of(site_id)
+        place = Endpoint.parse(site_id)
         self._sites = [Connection(f"site-{site}", place) for site in range(case.sites)]
         self._by_file = {site.link.socket.fileno(): site for site in self._sites}
         self._poll = select.poll()
@@ -183,4 +185,4 @@ class LinkFleet(Fleet):
         """Hang up."""
         self._questions.close()
         for site in self._sites:
-            site.link.drop()
+            site.link.abandon()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import countless
-from countless.client.transport.websocket import Link, Place
+from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import Report
 from countless.server.storage.sqlite_store import SCHEMA
 from countless.wire.frames import Hello, Join, UpItem, encode_frames
@@ -73,8 +73,8 @@ def test_watch_says_possibly_then_certainly_then_ends(server: Server) -> None:
 
 
 def test_watchers_see_answers_that_moved_and_nothing_else(server: Server) -> None:
-    link = Link(Place.of(server.url), None)
-    server.reader.ask("POST", "/api/v1/counters", {"name": "quiet"})
+    link = WebSocketConnection(Endpoint.parse(server.url), None)
+    server.reader.request("POST", "/api/v1/counters", {"name": "quiet"})
     watch = server.reader.watch("quiet")
     assert next(watch)["estimate"] == 0
     words: list[list[UpItem]] = [

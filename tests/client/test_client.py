@@ -63,7 +63,7 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         client.counter("hits").labels(route="/a").inc()
     assert client.flush(0)
     assert client.close(0)
-    assert client.trouble is None
+    assert client.last_error is None
 
 
 def test_switched_off_it_keeps_nothing_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COUNTLESS_URL", "http://192.0.2.1:77")
     monkeypatch.setenv("COUNTLESS_SITE", "web-1")
     client = countless.connect()
-    assert (client.place.base, client.site) == ("http://192.0.2.1:77", "web-1")
+    assert (client.endpoint.base, client.site) == ("http://192.0.2.1:77", "web-1")
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, 7])

@@ -181,4 +181,4 @@ def test_closing_among_threads_counts_every_event_that_was_accepted(frequent_swi
 def test_repr_shows_the_count() -> None:
     tracker = Tracker(sites=["a"], alpha=0.1, seed=1)
     tracker.site("a").add(1234)
-    assert repr(tracker.site("a")) == "<Meter of site 'a': 1,234 counted, GeometricGrowth(alpha=0.1)>"
+    assert repr(tracker.site("a")) == "<LocalCounter of site 'a': 1,234 counted, GeometricGrowth(alpha=0.1)>"

@@ -8,7 +8,7 @@ from threading import RLock
 
 import pytest
 
-from countless.client.local_counter import Meter
+from countless.client.local_counter import LocalCounter
 from countless.core.messages import Report, SetTrigger, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -18,7 +18,7 @@ from support.meters import HITS, Heard, together
 class InterruptedTickets:
     """Tickets whose taker is interrupted, just after the `at`-th one, by whatever `meanwhile` does."""
 
-    def __init__(self, meter: Meter, at: int, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, meter: LocalCounter, at: int, meanwhile: Callable[[], object]) -> None:
         self._tickets, self._at, self._meanwhile = meter._tickets, at, meanwhile
 
     def __iter__(self) -> "InterruptedTickets":

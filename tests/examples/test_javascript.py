@@ -97,7 +97,7 @@ def test_its_dice_have_the_right_rate(player: Any) -> None:
 def test_it_counts_towards_a_real_coordinator(tmp_path: Path) -> None:
     """Three processes in JavaScript and one in Python; the coordinator is killed and started again half way."""
     with Server(tmp_path) as server:
-        server.reader.ask("POST", "/api/v1/counters", {"name": "hits", "alpha": 0.1, "scheme": "lattice"})
+        server.reader.request("POST", "/api/v1/counters", {"name": "hits", "alpha": 0.1, "scheme": "lattice"})
         processes = [
             subprocess.Popen(
                 [NODE, EXAMPLE / "client.mjs", server.url, f"js-{number}"],

@@ -16,20 +16,20 @@ import pytest
 
 from countless.client.transport.base import Carrier, WebSocketCarrier
 from countless.client.transport.nats_transport import NatsCarrier
-from countless.client.transport.websocket import LinkError, Place
+from countless.client.transport.websocket import ConnectionLost, Endpoint
 from countless.core.messages import Report, Snapshot
 from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Life
 from countless.server.storage.sqlite_store import Config
 from countless.wire.frames import (
     VERSION,
-    Buried,
     DownItem,
     Hello,
+    IncarnationRetired,
     Join,
     Leave,
     Sync,
-    Synced,
+    SyncAck,
     UpItem,
     decode_down,
     decode_up,
@@ -142,7 +142,7 @@ class Wired(Stage):
         for frame in encode_frames([*items, Sync(7)]):
             send(frame)
         heard: list[DownItem] = []
-        while Synced(7) not in heard:
+        while SyncAck(7) not in heard:
             heard += self._hear(carrier, 1)
         return heard
 
@@ -152,13 +152,13 @@ class Wired(Stage):
         while len(heard) < number:
             assert select.select(carrier.sockets(), [], [], PATIENCE)[0], "no answer"
             news = carrier.receive().get(0, [])
-            if isinstance(news, LinkError):
+            if isinstance(news, ConnectionLost):
                 raise news
             heard += [item for frame in news for item in decode_down(frame)]
         return heard
 
     def lie(self, site: str, *items: UpItem) -> str:
-        with pytest.raises(LinkError, match="hung up") as caught:
+        with pytest.raises(ConnectionLost, match="hung up") as caught:
             self.say(site, *items)
         self.hang_up(site)
         return "tells" if site in str(caught.value) else "does not tell"
@@ -167,10 +167,10 @@ class Wired(Stage):
         self._lines.pop(site)[0].close()
 
     def configure(self, **wishes: Any) -> None:
-        self._server.reader.ask("PATCH", "/api/v1/counters/hits", wishes)
+        self._server.reader.request("PATCH", "/api/v1/counters/hits", wishes)
 
     def forget(self, site: str) -> None:
-        while self._server.reader.ask("DELETE", f"/api/v1/sites/{site}") != {"forgotten": 1}:
+        while self._server.reader.request("DELETE", f"/api/v1/sites/{site}") != {"forgotten": 1}:
             pass  # its goodbye is still under way
 
     def known(self) -> int:
@@ -190,7 +190,7 @@ def memory(_: Path) -> Iterator[Stage]:
 @contextmanager
 def websocket(directory: Path) -> Iterator[Stage]:
     with Server(directory) as server:
-        yield Wired(server, lambda _: WebSocketCarrier(Place.of(server.url), None))
+        yield Wired(server, lambda _: WebSocketCarrier(Endpoint.parse(server.url), None))
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def conversation(stage: Stage) -> list[Any]:
     stage.hang_up(SITES[3])
     stage.forget(SITES[3])
     told.append(stage.hello(SITES[3], 4))
-    assert isinstance(told[-1][0], Buried)
+    assert isinstance(told[-1][0], IncarnationRetired)
     stage.hang_up(SITES[3])
     told.append(stage.lie(SITES[4], Report("hits", 77, 1, 1)))
     told.append(stage.hello(SITES[4], 5))

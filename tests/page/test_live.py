@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import countless
-from countless.client.transport.websocket import Link, Place
+from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import SiteId
 from countless.server.http.assets import FOLDER
 from countless.server.settings import STATE_FILE
@@ -102,9 +102,9 @@ def test_first_load_a_live_update_and_a_link_to_share(tab: Window, server: Serve
 def test_a_counter_that_comes_later_appears_by_itself(tab: Window, server: Server) -> None:
     tab.page.goto(f"{server.url}/#/counter/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
-    server.reader.ask("POST", "/api/v1/counters", {"name": "tomorrow"})
+    server.reader.request("POST", "/api/v1/counters", {"name": "tomorrow"})
     expect(tab.page.locator(".hero")).to_have_text("0")
-    server.reader.ask("DELETE", "/api/v1/counters/tomorrow")
+    server.reader.request("DELETE", "/api/v1/counters/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
 
 
@@ -153,7 +153,7 @@ def test_ten_thousand_sites_are_as_quick_as_ten(tab: Window, server: Server) -> 
 
 def test_a_silent_site_is_named_and_since_when(tab: Window, server: Server) -> None:
     page = tab.page
-    link = Link(Place.of(server.url), None)
+    link = WebSocketConnection(Endpoint.parse(server.url), None)
     link.send(next(encode_frames([Hello(1, "<b>sleeper</b>", 1), Join("naps", 0, 5)])))
     until(lambda: server.answer("naps")["estimate"] == 5, "the site has come")
     page.goto(f"{server.url}/#/counter/naps")
@@ -207,7 +207,7 @@ def test_a_connection_that_goes_quiet_is_stale_too(tab: Window, server: Server) 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_is_text_whatever_it_says(tab: Window, server: Server, name: str) -> None:
     page = tab.page
-    server.reader.ask("POST", "/api/v1/counters", {"name": name})
+    server.reader.request("POST", "/api/v1/counters", {"name": name})
     page.goto(f"{server.url}/#/?find={quote(name, safe='')}")
     link = page.locator("table.counters a")
     expect(link).to_have_text(name)
@@ -219,7 +219,7 @@ def test_a_name_is_text_whatever_it_says(tab: Window, server: Server, name: str)
     assert tab.overflow() == 0
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
-    server.reader.ask("DELETE", f"/api/v1/counters/{quote(name, safe='')}")
+    server.reader.request("DELETE", f"/api/v1/counters/{quote(name, safe='')}")
 
 
 def test_every_view_fits_every_window_by_day_and_by_night(tab: Window, server: Server) -> None:

@@ -21,4 +21,4 @@ def server(shared: Server) -> Iterator[Server]:
     if shared.process.poll() is not None:
         shared.start()
     for counter in list(shared.reader.counters()):
-        shared.reader.ask("DELETE", f"/api/v1/counters/{quote(counter['counter'])}")
+        shared.reader.request("DELETE", f"/api/v1/counters/{quote(counter['counter'])}")

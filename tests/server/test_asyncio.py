@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import countless
-from countless.client.counter import Series
+from countless.client.counter import Counter
 from support.service import PATIENCE, Server
 
 pytestmark = pytest.mark.slow
@@ -13,13 +13,13 @@ TASKS, EACH = 20, 200
 
 
 def test_tasks_and_threads_count_while_the_coordinator_is_away(server: Server) -> None:
-    async def count(hits: Series, number: int) -> None:
+    async def count(hits: Counter, number: int) -> None:
         for _ in range(EACH):
             hits.add()
             hits.labels(task=str(number % 3)).inc(2)
             await asyncio.sleep(0)
 
-    def count_in_a_thread(hits: Series) -> None:
+    def count_in_a_thread(hits: Counter) -> None:
         for _ in range(EACH):
             hits.add()
 

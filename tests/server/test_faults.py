@@ -84,10 +84,10 @@ def test_learning_until_everybody_has_answered(server: Server) -> None:
         assert server.answer("hits")["estimate"] >= 17
         assert server.inspect("hits")["known"] >= 17
         with pytest.raises(countless.CountlessError, match="503"):
-            server.reader.ask("GET", "/readyz")
+            server.reader.request("GET", "/readyz")
         until(lambda: server.answer("hits")["state"] == "degraded", "degraded")  # it has been waited for long enough
         until(lambda: server.inspect("hits")["silent"] == ["child"], "only the child silent")
-        assert server.reader.ask("GET", "/readyz")["ready"]
+        assert server.reader.request("GET", "/readyz")["ready"]
         child.send_signal(signal.SIGCONT)
         until(lambda: server.answer("hits")["state"] in ("holding", "exact"), "holding")
         child.communicate("3\n", 20)
@@ -122,7 +122,7 @@ def test_a_site_that_will_not_come_back_is_forgotten_by_a_command(server: Server
     assert child.stdout.readline() == "True\n"
     child.send_signal(signal.SIGSTOP)
     until(lambda: server.answer("hits")["state"] == "degraded", "degraded")
-    assert server.reader.ask("DELETE", "/api/v1/sites/child") == {"forgotten": 1}
+    assert server.reader.request("DELETE", "/api/v1/sites/child") == {"forgotten": 1}
     assert server.inspect("hits")["silent"] == []
     child.send_signal(signal.SIGCONT)  # a mistake: it was only asleep, and counts on
     child.communicate("9\n", 20)
@@ -248,7 +248,7 @@ def test_a_coordinator_that_comes_late_gets_everything(server: Server) -> None:
         for _ in range(1_000):
             client.counter("hits").add()
         assert not client.flush(0.05)
-        until(lambda: "no coordinator" in str(client.trouble), "trouble")
+        until(lambda: "no coordinator" in str(client.last_error), "trouble")
         server.start()
         assert client.flush(20)
     assert server.inspect("hits")["known"] == 1_000
@@ -258,7 +258,7 @@ def test_a_coordinator_that_lost_its_state_is_told_everything_again(tmp_path: Pa
     with Server(tmp_path / "one") as server, countless.connect(server.url) as client:
         client.counter("hits").add(30)
         assert client.flush()
-        server.reader.ask("PATCH", "/api/v1/counters/hits", {"delta": 0.01})  # sites are in a later round now
+        server.reader.request("PATCH", "/api/v1/counters/hits", {"delta": 0.01})  # sites are in a later round now
         until(lambda: server.inspect("hits")["state"] == "holding" or server.inspect("hits")["state"] == "exact")
         server.kill()
         server.directory = tmp_path / "two"
@@ -272,7 +272,7 @@ def test_a_deleted_counter_begins_again(server: Server) -> None:
     with countless.connect(server.url) as client:
         client.counter("hits").add(30)
         assert client.flush()
-        server.reader.ask("DELETE", "/api/v1/counters/hits")
+        server.reader.request("DELETE", "/api/v1/counters/hits")
         assert client.flush()
         client.counter("hits").add(2)
         assert client.flush()

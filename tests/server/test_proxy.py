@@ -70,7 +70,7 @@ class Field:
 
     def __init__(self, server: Server, proxy: Proxy) -> None:
         self.server, self.proxy = server, proxy
-        server.reader.ask("POST", "/api/v1/counters", {"name": "hits", "scheme": "exact"})  # many frames
+        server.reader.request("POST", "/api/v1/counters", {"name": "hits", "scheme": "exact"})  # many frames
         self.sites = [Site(proxy.url, f"site-{number}") for number in range(3)]
         until(lambda: self.healthy(), "everybody counts")
         self.watcher = Watcher(server, "hits")
@@ -206,12 +206,12 @@ def test_a_site_is_killed_behind_a_bad_network_and_its_heir_works_through_it(ser
 
 
 def test_the_proxy_lets_nobody_through_when_parted(server: Server) -> None:
-    from countless.client.transport.websocket import Link, LinkError, Place
+    from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSocketConnection
 
     with Proxy(server.url, seed=6) as proxy:
-        Link(Place.of(proxy.url), None).close()
+        WebSocketConnection(Endpoint.parse(proxy.url), None).close()
         proxy.become(Weather(parted=True))
-        with pytest.raises(LinkError):
-            Link(Place.of(proxy.url), None)
+        with pytest.raises(ConnectionLost):
+            WebSocketConnection(Endpoint.parse(proxy.url), None)
         with pytest.raises(ServiceError, match="no counter"):
             server.answer("hits")  # past the proxy

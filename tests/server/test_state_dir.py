@@ -259,12 +259,12 @@ def test_a_counter_the_coordinator_refuses_stays_in_its_file(tmp_path: Path, cap
     config = tmp_path / "config.toml"
     config.write_text("max_counters = 1\n")
     with Server(tmp_path / "server", "--config", str(config)) as server:
-        server.reader.ask("POST", "/api/v1/counters", {"name": "other"})
+        server.reader.request("POST", "/api/v1/counters", {"name": "other"})
         client = countless.connect(server.url, state_dir=tmp_path / "state")
         client.counter("hits").add(3)
         assert not client.close(PATIENCE)
         with countless.connect(server.url, state_dir=tmp_path / "state"):
             until(lambda: "does not take in all of" in caplog.text, "a warning")
-        server.reader.ask("DELETE", "/api/v1/counters/other")
+        server.reader.request("DELETE", "/api/v1/counters/other")
         deliver(server, tmp_path / "state")
         assert server.inspect("hits")["known"] == 3

@@ -32,7 +32,7 @@ def test_counting_and_reading_over_tls(tmp_path: Path, monkeypatch: pytest.Monke
         stranger = countless.connect(server.url, site="stranger")
         stranger.counter("hits").add()
         assert not stranger.close(0.5)  # it does not know the authority
-        assert "certificate" in str(stranger.trouble).lower()
+        assert "certificate" in str(stranger.last_error).lower()
         monkeypatch.setenv("COUNTLESS_CA", pem["ca"])
         with countless.connect(server.url, site="a") as client:
             client.counter("hits").add(5)

@@ -38,7 +38,7 @@ def test_possibly_comes_before_certainly_and_each_comes_once(server: Server) -> 
     told = Told()
     with countless.connect(server.url) as client:
         watch = told.watch(client, 1_000)  # nobody has heard of the counter yet
-        until(lambda: "there is no counter" in str(watch.trouble), "a first answer")
+        until(lambda: "there is no counter" in str(watch.last_error), "a first answer")
         hits = client.counter("hits")
         hits.add(995)
         assert told.possible.wait(PATIENCE)
@@ -69,7 +69,7 @@ def test_it_goes_on_when_the_coordinator_is_killed_and_comes_back(server: Server
         watch = told.watch(client, 1_000)
         assert told.possible.wait(PATIENCE)
         server.kill()
-        until(lambda: watch.trouble, "trouble")
+        until(lambda: watch.last_error, "trouble")
         client.counter("hits").add(100)
         server.start()
         assert client.flush(PATIENCE)
@@ -114,7 +114,7 @@ def test_reading_needs_a_token_that_may_read(tmp_path: Path) -> None:
         client.counter("hits").add(10)
         assert client.flush()
         refused = client.watch("hits", over=5)
-        until(lambda: "scope read is needed" in str(refused.trouble), "trouble")
+        until(lambda: "scope read is needed" in str(refused.last_error), "trouble")
         assert client.watch("hits", over=5, token=read).wait(PATIENCE)
 
 

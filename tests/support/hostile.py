@@ -3,24 +3,24 @@
 from select import select
 from time import monotonic
 
-from countless.client.transport.websocket import Link, LinkError
+from countless.client.transport.websocket import ConnectionLost, WebSocketConnection
 from countless.wire.frames import DownItem, decode_down
 from support.service import PATIENCE
 
 
-def fate(link: Link) -> str:
+def fate(link: WebSocketConnection) -> str:
     """Why it was cut off."""
     try:
         while select([link.socket], [], [], PATIENCE)[0]:
             link.receive()
-    except LinkError as error:
+    except ConnectionLost as error:
         return str(error)
     finally:
         link.close()
     return "not cut off"
 
 
-def drain(link: Link, until: DownItem, seconds: float = PATIENCE) -> list[DownItem]:
+def drain(link: WebSocketConnection, until: DownItem, seconds: float = PATIENCE) -> list[DownItem]:
     """All that comes up to this item; nothing if it does not come in time."""
     items: list[DownItem] = []
     deadline = monotonic() + seconds

@@ -5,8 +5,8 @@ from threading import Barrier, RLock, Thread
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import Cells
-from countless.client.durable.state import KeptMeter
-from countless.client.local_counter import Meter
+from countless.client.durable.state import DurableCounter
+from countless.client.local_counter import LocalCounter
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import Trigger
@@ -19,8 +19,8 @@ def _forget(site: Site, messages: tuple[UpMessage, ...]) -> None:
     pass
 
 
-def unheard(site: Site) -> Meter:
-    return Meter(site, RLock(), _forget)
+def unheard(site: Site) -> LocalCounter:
+    return LocalCounter(site, RLock(), _forget)
 
 
 class Heard:
@@ -32,10 +32,10 @@ class Heard:
         self.lock = RLock()
         self.file: Cells | None = None
         if kind == "plain":
-            self.meter = Meter(self.site, self.lock, self._deliver)
+            self.meter = LocalCounter(self.site, self.lock, self._deliver)
         else:
-            self.file = CountFile.in_memory(self.site.site_id).record(HITS)
-            self.meter = KeptMeter(self.site, self.lock, self._deliver, self.file)
+            self.file = CountFile.in_memory(self.site.site_id).allocate(HITS)
+            self.meter = DurableCounter(self.site, self.lock, self._deliver, self.file)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self.said += messages

@@ -20,7 +20,7 @@ from nats.js.errors import NotFoundError
 import countless
 from countless.client.api import ServiceError
 from countless.client.transport.nats_socket import NatsSocket
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.server.cluster.broker import connect
 from countless.server.cluster.log_store import STREAM
 from countless.server.cluster.records import Record
@@ -66,7 +66,7 @@ class Node:
         broker = Broker.of(self.url)
         try:
             NatsSocket(broker, broker.servers[0], 1.0).drop()
-        except LinkError:
+        except ConnectionLost:
             return False
         return True
 
@@ -107,7 +107,7 @@ class Coordinator(Server):
 
     def start(self) -> None:
         super().start()
-        until(lambda: self.reader.ask("GET", "/api/v1/counters"), "every shard in somebody's hands")
+        until(lambda: self.reader.request("GET", "/api/v1/counters"), "every shard in somebody's hands")
 
 
 class Reading:
@@ -155,7 +155,7 @@ class ExactSum:
         """All of it delivered, and how much that was on each counter."""
         self._done.set()
         self._thread.join(PATIENCE)
-        assert self.client.close(2 * PATIENCE), self.client.trouble
+        assert self.client.close(2 * PATIENCE), self.client.last_error
         return self.counted
 
 

@@ -14,7 +14,7 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 
-from countless.client.api import Reader, ServiceError, Stream
+from countless.client.api import ApiClient, ServiceError, Stream
 from countless.server.sessions.session_table import Life
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
@@ -63,7 +63,7 @@ class Server:
         assert "listening on" in line, line
         self.url = line.split()[-1]
         self._port = self.url.rpartition(":")[2]
-        self.reader = Reader(self.url)
+        self.reader = ApiClient(self.url)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -82,11 +82,11 @@ class Server:
         return self.reader.answer(counter)
 
     def inspect(self, counter: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self.reader.ask("GET", f"/api/v1/operator/{counter}")
+        answer: dict[str, Any] = self.reader.request("GET", f"/api/v1/operator/{counter}")
         return answer
 
     def sites(self) -> list[dict[str, Any]]:
-        sites: list[dict[str, Any]] = self.reader.ask("GET", "/api/v1/sites")["sites"]
+        sites: list[dict[str, Any]] = self.reader.request("GET", "/api/v1/sites")["sites"]
         return sites
 
     def __enter__(self) -> Self:

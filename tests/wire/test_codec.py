@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from countless.core.messages import Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
 from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import ProtocolError
-from countless.wire.codec import decode, encode, size
+from countless.wire.codec import decode, encode, encoded_size
 
 pack = msgspec.msgpack.encode
 
@@ -95,14 +95,14 @@ def test_what_is_encoded_is_decoded(message: Message) -> None:
 def test_the_size_of_many_is_the_sum_of_their_sizes(some: list[Message]) -> None:
     ups = [message for message in some if isinstance(message, UpMessage)]
     downs = [message for message in some if not isinstance(message, UpMessage)]
-    assert size(ups) == sum(len(encode(message)) for message in ups)
-    assert size(downs) == sum(len(encode(message)) for message in downs)
+    assert encoded_size(ups) == sum(len(encode(message)) for message in ups)
+    assert encoded_size(downs) == sum(len(encode(message)) for message in downs)
 
 
 def test_the_size_of_very_many() -> None:
     """The array that holds them has a longer head from 16 and again from 65,536 messages on."""
     for number in (15, 16, 65_535, 65_536):
-        assert size([Report("hits", 3, 1000, 2)] * number) == 12 * number
+        assert encoded_size([Report("hits", 3, 1000, 2)] * number) == 12 * number
 
 
 @pytest.mark.parametrize(("message", "data"), VECTORS, ids=[str(message) for message, _ in VECTORS])

@@ -9,30 +9,30 @@ from countless.core.messages import Report, SetTrigger, Snapshot
 from countless.core.triggers import EveryNth, OffsetMultiple
 from countless.errors import ProtocolError
 from countless.wire.frames import (
-    MOST_BYTES,
-    MOST_NAME,
-    Again,
-    Buried,
+    MAX_FRAME_BYTES,
+    CounterRejected,
     DownItem,
     Hello,
+    HelloAck,
+    IncarnationRetired,
     Item,
     Join,
     Leave,
-    Left,
-    Refused,
+    LeaveAck,
+    Rejoin,
     Sync,
-    Synced,
+    SyncAck,
     UpItem,
-    Welcome,
     decode_down,
     decode_up,
     encode_frames,
 )
+from countless.wire.names import MAX_NAME_CHARS
 
 pack = msgspec.msgpack.encode
 
 numbers = st.integers(0, 2**255 - 1) | st.integers(0, 300)
-names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=MOST_NAME)
+names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=MAX_NAME_CHARS)
 ups: st.SearchStrategy[UpItem] = st.one_of(
     st.builds(Report, names, numbers, numbers, numbers),
     st.builds(Snapshot, names, numbers, numbers),
@@ -43,12 +43,12 @@ ups: st.SearchStrategy[UpItem] = st.one_of(
 )
 downs: st.SearchStrategy[DownItem] = st.one_of(
     st.builds(SetTrigger, names, numbers, st.just(OffsetMultiple(7, 3)), numbers),
-    st.builds(Welcome, numbers, numbers),
-    st.builds(Buried, st.lists(st.tuples(names, numbers), max_size=4).map(tuple)),
-    st.builds(Left, names),
-    st.builds(Synced, numbers),
-    st.builds(Again, names, st.booleans()),
-    st.builds(Refused, names, st.text(max_size=20)),
+    st.builds(HelloAck, numbers, numbers),
+    st.builds(IncarnationRetired, st.lists(st.tuples(names, numbers), max_size=4).map(tuple)),
+    st.builds(LeaveAck, names),
+    st.builds(SyncAck, numbers),
+    st.builds(Rejoin, names, st.booleans()),
+    st.builds(CounterRejected, names, st.text(max_size=20)),
 )
 
 # For sites in other languages: these bytes are the protocol, version 1.
@@ -57,12 +57,12 @@ VECTORS: list[tuple[list[Item], str]] = [
     ([Join("hits", 0, 3), Snapshot("hits", 0, 0)], "92 94 05 a4 68 69 74 73 00 03 94 01 a4 68 69 74 73 00 00"),
     ([Leave("hits", 2, 1000)], "91 94 06 a4 68 69 74 73 02 cd 03 e8"),
     ([Sync(9)], "91 92 07 09"),
-    ([Welcome(1, 5000)], "91 93 08 01 cd 13 88"),
-    ([Buried((("hits", 5),))], "91 92 09 91 92 a4 68 69 74 73 05"),
-    ([Left("hits")], "91 92 0a a4 68 69 74 73"),
-    ([Synced(9)], "91 92 0b 09"),
-    ([Again("hits", True)], "91 93 0c a4 68 69 74 73 c3"),
-    ([Refused("hits", "no")], "91 93 0d a4 68 69 74 73 a2 6e 6f"),
+    ([HelloAck(1, 5000)], "91 93 08 01 cd 13 88"),
+    ([IncarnationRetired((("hits", 5),))], "91 92 09 91 92 a4 68 69 74 73 05"),
+    ([LeaveAck("hits")], "91 92 0a a4 68 69 74 73"),
+    ([SyncAck(9)], "91 92 0b 09"),
+    ([Rejoin("hits", True)], "91 93 0c a4 68 69 74 73 c3"),
+    ([CounterRejected("hits", "no")], "91 93 0d a4 68 69 74 73 a2 6e 6f"),
     ([SetTrigger("hits", 4, EveryNth(1), 99)], "91 95 03 a4 68 69 74 73 04 92 00 01 63"),
     ([Join("hits", 0, 2**64)], "91 94 05 a4 68 69 74 73 00 c4 09 00 00 00 00 00 00 00 00 01"),
 ]
@@ -82,12 +82,12 @@ MALFORMED: dict[str, bytes] = {
     "a report beyond the limit": pack([[0, "hits", 0, b"\xff" * 32, 1]]),
     "a counter without a name": pack([[5, "", 0, 1]]),
     "a counter with a line break": pack([[5, "a\nb", 0, 1]]),
-    "a counter that is a novel": pack([[5, "a" * (MOST_NAME + 1), 0, 1]]),
-    "a report of a novel": pack([[0, "a" * (MOST_NAME + 1), 0, 1, 1]]),
+    "a counter that is a novel": pack([[5, "a" * (MAX_NAME_CHARS + 1), 0, 1]]),
+    "a report of a novel": pack([[0, "a" * (MAX_NAME_CHARS + 1), 0, 1, 1]]),
     "a site that is a number": pack([[4, 1, 7, 1]]),
     "what only the coordinator says": pack([[11, 1]]),
     "a pace from a site": pack([[2, "hits", 1, [0, 1]]]),
-    "more than a frame may have": b"\x91" + b"\x00" * MOST_BYTES,
+    "more than a frame may have": b"\x91" + b"\x00" * MAX_FRAME_BYTES,
     "arrays in arrays without end": b"\x91" * 100_000,
     "an array longer than any memory": b"\xdd\xff\xff\xff\xff",
 }

@@ -17,7 +17,7 @@ from countless.agent.metrics import exposition
 from countless.agent.sockets import Receiver
 from countless.agent.statsd import MOST, Reason
 from countless.client.client import Client
-from countless.client.counter import Series
+from countless.client.counter import Counter
 
 MOST_BODY = 1 << 18  # bytes: about five thousand adds, which hold up the datagrams for a few milliseconds
 _PROBLEMS = {
@@ -115,7 +115,7 @@ def _adds(body: bytes) -> list[tuple[Add, str]]:
     return [(each, f"$[{place}]") for place, each in enumerate(decoded)]
 
 
-def _series(intake: Intake, each: Add, place: str) -> Series:
+def _series(intake: Intake, each: Add, place: str) -> Counter:
     found = intake.find(each.counter, tuple(sorted(each.labels.items())))
     if isinstance(found, Reason):
         raise BadBody(f"counter {each.counter[:50]!r} {_PROBLEMS[found]} - at `{place}.counter`")
@@ -130,7 +130,7 @@ async def live(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Ready to count, which goes on without a coordinator: whether there is one is said, and decides nothing."""
     client = request.app.state.agent.client
-    return _json({"ready": True, "connected": client.connected, "trouble": client.trouble})
+    return _json({"ready": True, "connected": client.connected, "trouble": client.last_error})
 
 
 async def metrics(request: Request) -> Response:

@@ -10,13 +10,14 @@ be another counter is dropped.
 """
 
 import logging
-from collections import Counter
+from collections import Counter as Tally
 from collections.abc import Iterable
 
 from countless.agent.statsd import ONE, Count, Labels, Reason, parse
 from countless.client.client import Client
-from countless.client.counter import Series, series_name, valid_name
+from countless.client.counter import Counter
 from countless.errors import InvalidParameter
+from countless.wire.names import series_name, validate_name
 
 log = logging.getLogger("countless.agent")
 
@@ -30,12 +31,12 @@ class Intake:
     def __init__(self, client: Client, prefix: str = "", most_series: int = MOST_SERIES) -> None:
         self.lines = 0
         self.overflowed = 0  # lines and adds that were counted in an overflow series
-        self.dropped: Counter[Reason] = Counter(dict.fromkeys(Reason, 0))
+        self.dropped: Tally[Reason] = Tally(dict.fromkeys(Reason, 0))
         self._client = client
         self._prefix = prefix
         self._most_series = most_series
         self._counters: set[str] = set()
-        self._series: dict[tuple[str, Labels], Series] = {}
+        self._series: dict[tuple[str, Labels], Counter] = {}
         self._rest: dict[str, int] = {}  # what a series has beyond its whole events, plus one half
 
     @property
@@ -45,7 +46,7 @@ class Intake:
 
     def datagrams(self, batch: Iterable[bytes]) -> None:
         """Count what they say. Lines that are the same are read once: a batch equals its events."""
-        for raw, times in Counter(b"\n".join(batch).split(b"\n")).items():
+        for raw, times in Tally(b"\n".join(batch).split(b"\n")).items():
             line = raw.strip()
             if line:
                 self.lines += times
@@ -60,7 +61,7 @@ class Intake:
             log.warning("dropped (%s): %r; whatever else is dropped for that is counted, not told", reason, what[:200])
         self.dropped[reason] += times
 
-    def find(self, counter: str, labels: Labels, times: int = 1) -> Series | Reason:
+    def find(self, counter: str, labels: Labels, times: int = 1) -> Counter | Reason:
         """Where to count something that happened so many times, or why not."""
         known = self._series.get((counter, labels))
         return known if known is not None else self._new(counter, labels, times)
@@ -78,11 +79,11 @@ class Intake:
             self._rest.pop(series.name, None)
         return None
 
-    def _new(self, counter: str, labels: Labels, times: int) -> Series | Reason:
+    def _new(self, counter: str, labels: Labels, times: int) -> Counter | Reason:
         wanted = series_name(counter, dict(labels)) if labels else counter
         try:  # before the client is asked: it remembers every name it has heard
-            valid_name(counter)
-            valid_name(wanted)
+            validate_name(counter)
+            validate_name(wanted)
         except InvalidParameter:
             return Reason.NAME
         full = len(self._series) >= self._most_series

@@ -22,5 +22,5 @@ def add(
     client = connect(url, token)
     client.counter(name).add(n)
     if not client.close(timeout):
-        typer.echo(f"countless: not delivered: {client.trouble or 'no answer in time'}", err=True)
+        typer.echo(f"countless: not delivered: {client.last_error or 'no answer in time'}", err=True)
         raise typer.Exit(1)

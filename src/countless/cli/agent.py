@@ -42,5 +42,5 @@ def agent(
     client = connect(url, token, site, state_dir)
     run(client, where, statsd_prefix)
     if not client.close(timeout):
-        typer.echo(f"countless: not delivered: {client.trouble or 'no answer in time'}", err=True)
+        typer.echo(f"countless: not delivered: {client.last_error or 'no answer in time'}", err=True)
         raise typer.Exit(1)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from countless.client.api import Reader
+from countless.client.api import ApiClient
 
 DEFAULT_URL = "http://127.0.0.1:2686"
 
@@ -18,9 +18,9 @@ Token = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def reader(url: str, token: str | None) -> Reader:
+def reader(url: str, token: str | None) -> ApiClient:
     """Somebody to ask."""
-    return Reader(url, token)
+    return ApiClient(url, token)
 
 
 def describe(answer: dict[str, float | str]) -> str:

@@ -21,10 +21,10 @@ def sites(
 ) -> None:
     """List the sites, or give one up that will not come back."""
     if forget is not None:
-        result = reader(url, token).ask("DELETE", f"/api/v1/sites/{quote(forget)}")
+        result = reader(url, token).request("DELETE", f"/api/v1/sites/{quote(forget)}")
         print(json.dumps(result) if as_json else f"{result['forgotten']} given up")
         return
-    found = reader(url, token).ask("GET", "/api/v1/sites")["sites"]
+    found = reader(url, token).request("GET", "/api/v1/sites")["sites"]
     if as_json:
         print(json.dumps(found))
         return

@@ -8,8 +8,9 @@ from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import quote
 
-from countless.client.transport.websocket import Place, tls_context
+from countless.client.transport.websocket import Endpoint
 from countless.errors import CountlessError
+from countless.tls import client_tls_context
 
 
 class ServiceError(CountlessError):
@@ -51,11 +52,11 @@ class Stream:
                 self._socket.shutdown(SHUT_RDWR)
 
 
-class Reader:
+class ApiClient:
     """The JSON API of a coordinator."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
-        self._place = Place.of(url)
+        self._endpoint = Endpoint.parse(url)
         self._token = token
         self._timeout = timeout
 
@@ -63,25 +64,25 @@ class Reader:
         """All counters with their answers."""
         after: str | None = ""
         while after is not None:
-            page = self.ask("GET", f"/api/v1/counters?after={quote(after, safe='')}")
+            page = self.request("GET", f"/api/v1/counters?after={quote(after, safe='')}")
             yield from page["counters"]
             after = page["next"]
 
     def answer(self, counter: str) -> dict[str, Any]:
         """The public answer of a counter."""
-        answer: dict[str, Any] = self.ask("GET", f"/api/v1/counters/{quote(counter)}")
+        answer: dict[str, Any] = self.request("GET", f"/api/v1/counters/{quote(counter)}")
         return answer
 
     def watch(self, counter: str, quiet: float | None = None) -> "Stream":
         """The answer now, and every time it changes; an error if there is no news for `quiet` seconds."""
-        connection, response = self._request("GET", f"/api/v1/watch/{quote(counter)}", None)
+        connection, response = self._open("GET", f"/api/v1/watch/{quote(counter)}", None)
         if connection.sock is not None:
             connection.sock.settimeout(quiet)
         return Stream(connection, response)
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
+    def request(self, method: str, path: str, body: object = None) -> Any:
         """One request; what comes back as JSON."""
-        connection, response = self._request(method, path, body)
+        connection, response = self._open(method, path, body)
         try:
             data = response.read()
         except (OSError, HTTPException) as error:
@@ -90,10 +91,12 @@ class Reader:
             connection.close()
         return json.loads(data) if data else None
 
-    def _request(self, method: str, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
-        host, port = self._place.host, self._place.port
-        if self._place.secure:
-            connection: HTTPConnection = HTTPSConnection(host, port, timeout=self._timeout, context=tls_context())
+    def _open(self, method: str, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
+        host, port = self._endpoint.host, self._endpoint.port
+        if self._endpoint.secure:
+            connection: HTTPConnection = HTTPSConnection(
+                host, port, timeout=self._timeout, context=client_tls_context()
+            )
         else:
             connection = HTTPConnection(host, port, timeout=self._timeout)
         headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._token}"} if self._token else {})
@@ -102,7 +105,7 @@ class Reader:
             response = connection.getresponse()
         except (OSError, UnicodeError, HTTPException) as error:
             connection.close()
-            raise ServiceError(f"no coordinator at {self._place.base}: {error}") from error
+            raise ServiceError(f"no coordinator at {self._endpoint.base}: {error}") from error
         if response.status >= 400:
             problem = response.read().decode(errors="replace")
             connection.close()

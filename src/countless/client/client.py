@@ -21,17 +21,18 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from countless.client import forks
-from countless.client.counter import LABEL_CAP, Series, valid_name
-from countless.client.local_counter import Meter
+from countless.client.counter import LABEL_CAP, Counter
+from countless.client.local_counter import LocalCounter
 from countless.client.session.loop import Exchange
 from countless.client.session.protocol import new_incarnation
 from countless.client.transport.base import carrier_to
-from countless.client.transport.websocket import Link, Place
+from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SystemRandom
+from countless.wire.names import validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 
@@ -68,9 +69,9 @@ def connect(
     url = url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"
     directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
     return Client(
-        Broker.of(url) if url.startswith(NATS_SCHEMES) else Place.of(url),
+        Broker.of(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url),
         token,
-        valid_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
+        validate_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
         Path(directory) if directory else None,
         disabled=environment.get("COUNTLESS_DISABLE") == "1",
     )
@@ -81,21 +82,21 @@ class Client:
 
     def __init__(
         self,
-        place: Place | Broker,
+        endpoint: Endpoint | Broker,
         token: str | None,
         site: str,
         state_dir: Path | None = None,
         *,
         disabled: bool = False,
     ) -> None:
-        self.place = place
+        self.endpoint = endpoint
         self.site = site
-        self.trouble: str | None = None  # why there is no connection, if there is none
+        self.last_error: str | None = None  # why there is no connection, if there is none
         self._token = token
         self._disabled = disabled
         self._lock = RLock()
-        self._meters: dict[str, Meter] = {}
-        self._series: dict[str, Series] = {}
+        self._meters: dict[str, LocalCounter] = {}
+        self._series: dict[str, Counter] = {}
         self._begin_life()
         self._keeper = None if state_dir is None or disabled else self._keep_in(state_dir)
         if not disabled:
@@ -105,13 +106,13 @@ class Client:
         self.site_id = SiteId(self.site, new_incarnation())
         self._thread: Thread | None = None
         self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
-        carrier = carrier_to(self.place, self._token, self.site)
+        carrier = carrier_to(self.endpoint, self._token, self.site)
         self._exchange = Exchange(self.site_id, self._meters, self._lock, carrier, self._note, self._another_life)
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
 
     def _keep_in(self, directory: Path) -> "Keeper":
-        place = self.place
+        place = self.endpoint
         if isinstance(place, Broker):
             raise InvalidParameter(
                 "state_dir",
@@ -120,11 +121,11 @@ class Client:
             )
         from countless.client.durable.state import Keeper  # most clients keep nothing, and not every system could
 
-        return Keeper(directory, self.site_id, lambda: Link(place, self._token), self._lock)
+        return Keeper(directory, self.site_id, lambda: WebSocketConnection(place, self._token), self._lock)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closing else f"trouble: {self.trouble}" if self.trouble else "open"
-        return f"<Client of {self.place.base}, site {self.site!r}: {len(self._meters)} counters, {state}>"
+        state = "closed" if self._closing else f"trouble: {self.last_error}" if self.last_error else "open"
+        return f"<Client of {self.endpoint.base}, site {self.site!r}: {len(self._meters)} counters, {state}>"
 
     def __enter__(self) -> "Client":
         return self
@@ -139,13 +140,13 @@ class Client:
         """Whether a coordinator has answered on the present connection. There is none before something is counted."""
         return self._exchange.connected
 
-    def counter(self, name: str, *, label_cap: int = LABEL_CAP) -> Series:
+    def counter(self, name: str, *, label_cap: int = LABEL_CAP) -> Counter:
         """The counter of this name; asking again gives the same one."""
         series = self._series.get(name)
         if series is None:
-            valid_name(name)
+            validate_name(name)
             with self._lock:
-                series = self._series.setdefault(name, Series(name, self._meter, label_cap))
+                series = self._series.setdefault(name, Counter(name, self._meter, label_cap))
         return series
 
     def watch(
@@ -162,10 +163,10 @@ class Client:
         Each is called once, in this order, from a thread of the watch, with the answer. Reading needs a `token` of
         scope read, if the client's own is one for counting. A forked child does not inherit the watch.
         """
-        from countless.client.api import Reader  # whoever only counts need not wait for it
+        from countless.client.api import ApiClient  # whoever only counts need not wait for it
         from countless.client.watch import Watch
 
-        watch = Watch(Reader(self.place.base, token or self._token), counter, over, possibly, certainly)
+        watch = Watch(ApiClient(self.endpoint.base, token or self._token), counter, over, possibly, certainly)
         if not self._disabled:
             self._watches.add(watch)
             watch.start()
@@ -215,12 +216,12 @@ class Client:
 
     # Under the lock
 
-    def _meter(self, name: str) -> Meter:
+    def _meter(self, name: str) -> LocalCounter:
         with self._lock:
             if name not in self._meters:
                 trigger = _NEVER if self._disabled else None
                 site = Site(name, self.site_id, _DICE, trigger=trigger)
-                new = Meter if self._keeper is None else self._keeper.meter
+                new = LocalCounter if self._keeper is None else self._keeper.meter
                 self._meters[name] = new(site, self._lock, self._deliver)
                 self._exchange.include(name)
             return self._meters[name]
@@ -278,9 +279,9 @@ class Client:
             self._change.notify_all()
 
     def _note(self, trouble: str | None) -> None:
-        if trouble is not None and trouble != self.trouble:
+        if trouble is not None and trouble != self.last_error:
             log.warning("%s; counting goes on and is delivered later", trouble)
-        self.trouble = trouble
+        self.last_error = trouble
         if trouble is None:
             with self._lock:
                 self._change.notify_all()

@@ -6,72 +6,47 @@ is a cap: beyond it everything is counted in one overflow series, and the total 
 
 from collections.abc import Callable
 
-from countless.client.local_counter import Meter
-from countless.errors import InvalidParameter, ProtocolError
-from countless.wire.frames import require_name
+from countless.client.local_counter import LocalCounter
+from countless.wire.names import overflow_name, series_name, validate_name
 
 LABEL_CAP = 2000
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-def series_name(counter: str, labels: dict[str, str]) -> str:
-    """The name of a labelled series, the same whatever the order.
-
-    >>> series_name("requests", {"route": "/a", "code": "200"})
-    'requests{code="200",route="/a"}'
-    """
-    pairs = (f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels.items()))
-    return f"{counter}{{{','.join(pairs)}}}"
-
-
-def overflow_name(counter: str) -> str:
-    """Where everything beyond the cap is counted."""
-    return series_name(counter, {"overflow": "true"})
-
-
-def valid_name(name: object) -> str:
-    """A name that can travel."""
-    try:
-        return require_name(name, "counter")
-    except ProtocolError as error:
-        raise InvalidParameter("counter", name, str(error).partition("must be ")[2]) from None
-
-
-class Series:
+class Counter:
     """A counter. `add` and `inc` never block on the network and never raise because of it."""
 
-    __slots__ = ("_cap", "_children", "_meter", "_meter_of", "add", "inc", "name", "overflowed")
+    __slots__ = ("_cap", "_children", "_meter", "_meter_of", "add", "inc", "name", "overflow_count")
 
-    def __init__(self, name: str, meter_of: Callable[[str], Meter], cap: int = LABEL_CAP) -> None:
+    def __init__(self, name: str, meter_of: Callable[[str], LocalCounter], cap: int = LABEL_CAP) -> None:
         self.name = name
-        self.overflowed = 0  # how often `labels` was answered with the overflow series
+        self.overflow_count = 0  # how often `labels` was answered with the overflow series
         self._meter_of = meter_of
         self._meter = meter_of(name)
         self._cap = cap
-        self._children: dict[tuple[tuple[str, str], ...], Series] = {}
+        self._children: dict[tuple[tuple[str, str], ...], Counter] = {}
         self.add = self._meter.add  # the meter's own method: no call in between
         self.inc = self._meter.add
 
     def __repr__(self) -> str:
-        return f"<Series {self.name!r}: {self._meter.count:,} counted here>"
+        return f"<Counter {self.name!r}: {self._meter.count:,} counted here>"
 
     @property
     def count(self) -> int:
         """What this process has counted."""
         return self._meter.count
 
-    def labels(self, /, **labels: str) -> "Series":
+    def labels(self, /, **labels: str) -> "Counter":
         """The series with these labels, or the overflow series when there are too many."""
         key = tuple(labels.items())
         child = self._children.get(key)
         return child if child is not None else self._new_child(key)
 
-    def _new_child(self, key: tuple[tuple[str, str], ...]) -> "Series":
+    def _new_child(self, key: tuple[tuple[str, str], ...]) -> "Counter":
         if not key:
             return self
         ordered = tuple(sorted((name, str(value)) for name, value in key))
-        name = valid_name(series_name(self.name, dict(ordered)))
+        name = validate_name(series_name(self.name, dict(ordered)))
         if ordered not in self._children and len(self._children) >= self._cap:
-            self.overflowed += 1
+            self.overflow_count += 1
             ordered, name = ((("", ""),), overflow_name(self.name))
-        return self._children.setdefault(ordered, Series(name, self._meter_of, 0))
+        return self._children.setdefault(ordered, Counter(name, self._meter_of, 0))

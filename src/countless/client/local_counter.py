@@ -29,7 +29,7 @@ ONE = 1  # CPython keeps small integers: `n is ONE` is the fastest test, and mis
 AT_ONCE = -1
 
 
-class Meter:
+class LocalCounter:
     """The thread-safe face of one site of one counter. `add` is all that a program needs."""
 
     __slots__ = ("_blank", "_deliver", "_due", "_lock", "_looks", "_site", "_surplus", "_tickets")
@@ -46,7 +46,7 @@ class Meter:
         self._arm(site.count)
 
     def __repr__(self) -> str:
-        return f"<Meter of site {self._site.site_id.site!r}: {self.count:,} counted, {self._site.trigger!r}>"
+        return f"<LocalCounter of site {self._site.site_id.site!r}: {self.count:,} counted, {self._site.trigger!r}>"
 
     def add(self, n: int = ONE) -> None:
         """`n` more events have happened here."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
-from countless.client.api import Reader, ServiceError, Stream
+from countless.client.api import ApiClient, ServiceError, Stream
 from countless.client.session.backoff import Backoff
 from countless.core.threshold import Threshold, Verdict
 
@@ -27,10 +27,10 @@ class Watch:
     """
 
     def __init__(
-        self, reader: Reader, counter: str, over: int, possibly: Callback | None, certainly: Callback | None
+        self, reader: ApiClient, counter: str, over: int, possibly: Callback | None, certainly: Callback | None
     ) -> None:
-        self.said: Verdict | None = None
-        self.trouble: str | None = None  # why there is no news, if so
+        self.verdict: Verdict | None = None
+        self.last_error: str | None = None  # why there is no news, if so
         self._reader = reader
         self._counter = counter
         self._mark = Threshold(over)
@@ -40,7 +40,7 @@ class Watch:
         self._thread = Thread(target=self._run, name="countless-watch", daemon=True)
 
     def __repr__(self) -> str:
-        return f"<Watch of {self._counter!r} over {self._mark.over:,}: {self.said or 'not yet'}>"
+        return f"<Watch of {self._counter!r} over {self._mark.over:,}: {self.verdict or 'not yet'}>"
 
     def start(self) -> None:
         """Begin."""
@@ -49,7 +49,7 @@ class Watch:
     def wait(self, timeout: float | None = None) -> bool:
         """Until the total has certainly passed the mark, and the callbacks have returned."""
         self._over.wait(timeout)
-        return self.said == "certainly"
+        return self.verdict == "certainly"
 
     def close(self) -> None:
         """No more calls; one that has begun may still be running."""
@@ -65,11 +65,11 @@ class Watch:
                 for answer in self._stream:
                     if self._over.is_set():
                         return
-                    self.trouble = None
+                    self.last_error = None
                     backoff.reset()
                     self._hear(answer)
             except ServiceError as error:
-                self.trouble = str(error)
+                self.last_error = str(error)
                 log.info("watching %r: %s; trying again", self._counter, error)
             finally:
                 if self._stream is not None:
@@ -77,13 +77,13 @@ class Watch:
             self._over.wait(backoff.next())
 
     def _hear(self, answer: dict[str, Any]) -> None:
-        for word in self._mark.news(self.said, answer["lower"], answer["upper"]):
+        for word in self._mark.news(self.verdict, answer["lower"], answer["upper"]):
             try:
                 (self._callbacks[word] or _nothing)(answer)
             except Exception:  # the program's, not ours: the watch goes on
                 log.exception("the callback %r of the watch of %r failed", word, self._counter)
-            self.said = word
-        if self.said == "certainly":
+            self.verdict = word
+        if self.verdict == "certainly":
             self._over.set()
 
 

@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from countless.client.api import Reader
+from countless.client.api import ApiClient
 from countless.errors import CountlessError
 
 COUNTER = "requests"
@@ -52,7 +52,7 @@ class Fleet:
         options = ["--port", str(self._port), "--state-dir", state, "--alpha", str(self.alpha)]
         coordinator = self._spawn("countless.cli.main", "serve", *options)
         self.url = self._line(coordinator, "the coordinator").split()[-1]
-        self.reader = Reader(self.url)
+        self.reader = ApiClient(self.url)
         for first in range(0, self.sites, self._share):
             number = min(self._share, self.sites - first)
             self._workers.append(self._spawn("countless.demo.worker", self.url, COUNTER, str(first), str(number)))
@@ -98,7 +98,7 @@ class Fleet:
 
     def behind(self) -> dict[str, Any]:
         """What operators see."""
-        view: dict[str, Any] = self.reader.ask("GET", f"/api/v1/operator/{COUNTER}")
+        view: dict[str, Any] = self.reader.request("GET", f"/api/v1/operator/{COUNTER}")
         return view
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from countless.core.coordinator import Coordinator, Outbox
 from countless.core.messages import DownMessage, Message, SiteId, Snapshot, UpMessage
-from countless.wire.codec import size
+from countless.wire.codec import encoded_size
 
 Receive = Callable[[SiteId, DownMessage], tuple[UpMessage, ...]]
 Tap = Callable[[SiteId, Message], None]
@@ -62,7 +62,7 @@ class MemoryNetwork:
     def _add_up(self) -> None:
         self._up += len(self._ups)
         self._down += len(self._downs)
-        self._bytes += size(self._ups) + size(self._downs)
+        self._bytes += encoded_size(self._ups) + encoded_size(self._downs)
         self._ups.clear()
         self._downs.clear()
 

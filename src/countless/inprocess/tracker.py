@@ -7,7 +7,7 @@ and the production coordinator: only the wire is missing.
 from collections.abc import Callable, Iterable
 from threading import RLock
 
-from countless.client.local_counter import Meter
+from countless.client.local_counter import LocalCounter
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
@@ -57,7 +57,7 @@ class Tracker:
             raise InvalidParameter("counter", counter, "a string")
         self._lock = RLock()
         self._rng: SystemRandom | SeededRandom = SystemRandom() if seed is None else SeededRandom(seed)
-        self._meters: dict[SiteName, Meter] = {}
+        self._meters: dict[SiteName, LocalCounter] = {}
         self._lives: dict[SiteName, int] = {}
         self._gone = 0
         self._listeners: list[Callable[[Answer], None]] = []
@@ -94,7 +94,7 @@ class Tracker:
     def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
         rng = self._rng.spawn("site", *site_id)
         site = Site(self._coordinator.counter, site_id, rng, trigger=trigger)
-        self._meters[site_id.site] = Meter(site, self._lock, self._deliver)
+        self._meters[site_id.site] = LocalCounter(site, self._lock, self._deliver)
         return site
 
     # What can be read
@@ -128,7 +128,7 @@ class Tracker:
         with self._lock:
             return tuple(self._meters)
 
-    def site(self, name: SiteName) -> Meter:
+    def site(self, name: SiteName) -> LocalCounter:
         """The site of this name; its `add` is the only thing a program calls often."""
         try:
             return self._meters[name]
@@ -137,7 +137,7 @@ class Tracker:
 
     # What can be done
 
-    def add_site(self, name: SiteName | None = None) -> Meter:
+    def add_site(self, name: SiteName | None = None) -> LocalCounter:
         """One more site, at any time. Without a name it gets the next free number."""
         with self._lock:
             if name is None:

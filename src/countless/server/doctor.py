@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from countless import __version__
-from countless.client.api import Reader, ServiceError
-from countless.client.transport.websocket import Link, Place
+from countless.client.api import ApiClient, ServiceError
+from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.errors import CountlessError
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store
@@ -100,8 +100,8 @@ def _port(settings: Settings) -> Finding:
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
-            running = Reader(f"http://{settings.host}:{settings.port}", timeout=2.0)
-            if _succeeds(lambda: running.ask("GET", "/livez")):
+            running = ApiClient(f"http://{settings.host}:{settings.port}", timeout=2.0)
+            if _succeeds(lambda: running.request("GET", "/livez")):
                 return Finding("port", f"{settings.port}: a coordinator is running there")
             return Finding("port", f"{settings.host}:{settings.port}: {error.strerror}", "choose another with --port")
     return Finding("port", f"{settings.host}:{settings.port} is free")
@@ -126,14 +126,14 @@ def _certificate(settings: Settings) -> str:
 
 def connection(url: str, token: str | None) -> Iterator[Finding]:
     """Whether the coordinator at `url` can be reached, and what this token may do there."""
-    reader = Reader(url, token, timeout=5.0)
+    reader = ApiClient(url, token, timeout=5.0)
     try:
-        clock = reader.ask("GET", "/livez")["time"]
+        clock = reader.request("GET", "/livez")["time"]
     except ServiceError as error:
         yield Finding("coordinator", str(error), "start one with: countless serve; or set COUNTLESS_URL")
         return
     yield Finding("coordinator", f"{url} answers")
-    yield _try("ready", lambda: reader.ask("GET", "/readyz") and None, "yes", "wait: it is learning, or going down")
+    yield _try("ready", lambda: reader.request("GET", "/readyz") and None, "yes", "wait: it is learning, or going down")
     apart = abs((datetime.now(UTC) - datetime.fromisoformat(clock)).total_seconds())
     remedy = "set both clocks by NTP: times in logs and on the page do not agree" if apart > _APART else ""
     yield Finding("clock", f"{apart:.1f} s apart from the coordinator's", remedy)
@@ -143,9 +143,9 @@ def connection(url: str, token: str | None) -> Iterator[Finding]:
 
 
 _SCOPES: dict[str, Callable[[str, str | None], object]] = {
-    "to count": lambda url, token: Link(Place.of(url), token, timeout=5.0).close(),
-    "to read": lambda url, token: Reader(url, token).ask("GET", "/api/v1/counters"),
-    "to operate": lambda url, token: Reader(url, token).ask("GET", "/api/v1/sites"),
+    "to count": lambda url, token: WebSocketConnection(Endpoint.parse(url), token, timeout=5.0).close(),
+    "to read": lambda url, token: ApiClient(url, token).request("GET", "/api/v1/counters"),
+    "to operate": lambda url, token: ApiClient(url, token).request("GET", "/api/v1/sites"),
 }
 
 

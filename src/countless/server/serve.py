@@ -17,7 +17,7 @@ from countless.server.app import build_app, require_nats
 from countless.server.http.fastpath import Wire
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store, StoreError
-from countless.wire.frames import MOST_BYTES
+from countless.wire.frames import MAX_FRAME_BYTES
 
 LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 
@@ -99,7 +99,7 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
         app,
         loop="auto",  # uvloop where it exists
         ws=Wire,
-        ws_max_size=MOST_BYTES,
+        ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=None,  # sites give signs of life that the host sees
         ws_per_message_deflate=False,
         ssl_certfile=settings.tls_cert or None,

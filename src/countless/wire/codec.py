@@ -31,10 +31,10 @@ def encode(message: Message) -> bytes:
     try:
         return _encode(_arrays(message))
     except OverflowError:  # an integer beyond 64 bits, which hardly any message has
-        return _encode(to_plain(message))
+        return _encode(to_array(message))
 
 
-def size(messages: Sequence[UpMessage] | Sequence[DownMessage]) -> int:
+def encoded_size(messages: Sequence[UpMessage] | Sequence[DownMessage]) -> int:
     """The sum of `len(encode(message))`, for whoever only keeps the bill: all at once they take a third of the time."""
     try:
         down = messages and isinstance(messages[0], DownMessage)
@@ -51,15 +51,15 @@ def decode(data: bytes) -> Message:
         plain = _decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a message: {error}") from error
-    return from_plain(plain)
+    return from_array(plain)
 
 
-def to_plain(message: Message) -> list[Any]:
+def to_array(message: Message) -> list[Any]:
     """A message as the array that travels, for whoever sends many at once."""
     return [_KIND[type(message)], *map(_pack, message)]
 
 
-def from_plain(plain: list[Any]) -> Message:
+def from_array(plain: list[Any]) -> Message:
     """The message that such an array stands for; anything else is a ProtocolError."""
     try:
         kind, *fields = plain

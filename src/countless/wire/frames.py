@@ -17,12 +17,12 @@ import msgspec
 
 from countless.core.messages import DownMessage, Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
 from countless.errors import ProtocolError
-from countless.wire.codec import encode, from_plain
+from countless.wire.codec import encode, from_array
+from countless.wire.names import MAX_NAME_CHARS, require_name
 
 VERSION = 1
-MOST_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
-MOST_NAME = 500  # characters: a counter with its labels
-MOST_NUMBER = 1 << 255
+MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
+MAX_NUMBER = (1 << 255) - 1
 
 
 class Hello(NamedTuple):
@@ -55,39 +55,39 @@ class Sync(NamedTuple):
     number: int
 
 
-class Welcome(NamedTuple):
+class HelloAck(NamedTuple):
     """Down: go on. Give a sign of life at least every so many milliseconds."""
 
     version: int
-    heartbeat: int
+    heartbeat_ms: int
 
 
-class Buried(NamedTuple):
+class IncarnationRetired(NamedTuple):
     """Down: this life was given up, and this much is known of each of its counters. Begin another with the rest."""
 
-    known: tuple[tuple[str, int], ...]
+    known_counts: tuple[tuple[str, int], ...]
 
 
-class Left(NamedTuple):
+class LeaveAck(NamedTuple):
     """Down: your last word on this counter is safe."""
 
     counter: str
 
 
-class Synced(NamedTuple):
+class SyncAck(NamedTuple):
     """Down: all you said before is safe."""
 
     number: int
 
 
-class Again(NamedTuple):
+class Rejoin(NamedTuple):
     """Down: I do not know the round you are in; join anew, with your count or from nothing."""
 
     counter: str
-    keep: bool
+    keep_count: bool
 
 
-class Refused(NamedTuple):
+class CounterRejected(NamedTuple):
     """Down: this counter is not taken in, and why."""
 
     counter: str
@@ -95,23 +95,34 @@ class Refused(NamedTuple):
 
 
 UpItem = UpMessage | Hello | Join | Leave | Sync
-DownItem = DownMessage | Welcome | Buried | Left | Synced | Again | Refused
+DownItem = DownMessage | HelloAck | IncarnationRetired | LeaveAck | SyncAck | Rejoin | CounterRejected
 Item = UpItem | DownItem
 
 _MESSAGES = (Report, Snapshot, StartRound, SetTrigger)
-_WORDS = (Hello, Join, Leave, Sync, Welcome, Buried, Left, Synced, Again, Refused)  # kinds from 4 on
+_WORDS = (
+    Hello,
+    Join,
+    Leave,
+    Sync,
+    HelloAck,
+    IncarnationRetired,
+    LeaveAck,
+    SyncAck,
+    Rejoin,
+    CounterRejected,
+)  # kinds from 4 on
 _KIND: dict[type[Any], int] = {word: kind for kind, word in enumerate(_WORDS, start=len(_MESSAGES))}
 _UP = frozenset({Report, Snapshot, Hello, Join, Leave, Sync})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
 _new = tuple.__new__  # a named tuple's own is a Python function
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 _Natural = Annotated[int, msgspec.Meta(ge=0)]  # below 2^64 here: what is larger travels as bytes
 _decode_reports = msgspec.msgpack.Decoder(list[tuple[Literal[0], _Name, _Natural, _Natural, _Natural]]).decode
 _REPORTS = b"\x95\x00"  # how the first item of a frame begins that is a report, where at most 15 are in it
 
 
-def encode_frames(items: Iterable[Item], most_bytes: int = MOST_BYTES) -> Iterator[bytes]:
+def encode_frames(items: Iterable[Item], most_bytes: int = MAX_FRAME_BYTES) -> Iterator[bytes]:
     """The items in as few frames as the limit allows, in order.
 
     >>> [frame.hex(" ") for frame in encode_frames([Join("hits", 0, 3), Sync(1)])]
@@ -133,7 +144,7 @@ def encode_frames(items: Iterable[Item], most_bytes: int = MOST_BYTES) -> Iterat
 
 def decode_up(data: bytes) -> list[UpItem]:
     """What a site sent, checked field by field."""
-    if data[1:3] == _REPORTS and len(data) <= MOST_BYTES:
+    if data[1:3] == _REPORTS and len(data) <= MAX_FRAME_BYTES:
         try:
             reports = _decode_reports(data)
             if all(report[1].isprintable() for report in reports):
@@ -146,13 +157,6 @@ def decode_up(data: bytes) -> list[UpItem]:
 def decode_down(data: bytes) -> list[DownItem]:
     """What the coordinator sent, checked field by field."""
     return [item for item in _items(data) if _travels(item, up=False)]  # type: ignore[misc]
-
-
-def require_name(name: object, what: str) -> str:
-    """A name that can be printed in one line, and is not a novel."""
-    if not isinstance(name, str) or not name or len(name) > MOST_NAME or not name.isprintable():
-        raise ProtocolError(f"{what} is {str(name)[:50]!r}: it must be 1 to {MOST_NAME} printable characters")
-    return name
 
 
 _HEADER = 5  # bytes of the longest array header
@@ -179,8 +183,8 @@ def _packed(field: Any) -> Any:
 
 
 def _items(data: bytes) -> Iterator[Item]:
-    if len(data) > MOST_BYTES:
-        raise ProtocolError(f"a frame of {len(data)} bytes: the limit is {MOST_BYTES}")
+    if len(data) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a frame of {len(data)} bytes: the limit is {MAX_FRAME_BYTES}")
     try:
         plain = _decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -200,10 +204,10 @@ def _travels(item: Item, up: bool) -> bool:
 
 
 def _message(plain: list[Any]) -> Message:
-    message = from_plain(plain)
+    message = from_array(plain)
     require_name(message.counter, "counter")
     for field in message[1:]:
-        if isinstance(field, int) and field >= MOST_NUMBER:
+        if isinstance(field, int) and field > MAX_NUMBER:
             raise ProtocolError(f"a number of {field.bit_length()} bits: the limit is 255")
     return message
 
@@ -218,7 +222,7 @@ def _word(plain: list[Any]) -> Item:
 def _number(value: object, name: str) -> int:
     if isinstance(value, bytes):
         value = int.from_bytes(value, "little")
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_NUMBER:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_NUMBER:
         raise ProtocolError(f"{name} must be an integer from 0 to 2^255 - 1")
     return value
 
@@ -245,7 +249,7 @@ _CHECKS: dict[str, Callable[[object, str], Any]] = {
     "counter": require_name,
     "site": require_name,
     "reason": _text,
-    "keep": _flag,
-    "known": _counts,
-    **dict.fromkeys(("version", "incarnation", "round", "count", "number", "heartbeat"), _number),
+    "keep_count": _flag,
+    "known_counts": _counts,
+    **dict.fromkeys(("version", "incarnation", "round", "count", "number", "heartbeat_ms"), _number),
 }

@@ -16,7 +16,7 @@ import msgspec
 from countless.core.messages import StartRound
 from countless.core.triggers import OffsetMultiple
 from countless.errors import ProtocolError
-from countless.wire.codec import from_plain, to_plain
+from countless.wire.codec import from_array, to_array
 from countless.wire.nats_subjects import Card
 
 
@@ -35,7 +35,7 @@ _decode = msgspec.msgpack.Decoder(Packet).decode
 
 def pack_for_everybody(start: StartRound, left_out: Iterable[int]) -> bytes:
     """The same words for all who listen, but for a few seats."""
-    return _encode(Packet(to_plain(start), sorted(left_out)))
+    return _encode(Packet(to_array(start), sorted(left_out)))
 
 
 def pack_for_group(starts: dict[Card, StartRound]) -> bytes:
@@ -43,13 +43,13 @@ def pack_for_group(starts: dict[Card, StartRound]) -> bytes:
     start = next(iter(starts.values()))
     seats = [card.seat for card in starts]
     if not isinstance(start.trigger, OffsetMultiple):
-        return _encode(Packet(to_plain(start), seats))
+        return _encode(Packet(to_array(start), seats))
     step, nonce = start.trigger.step, token_bytes(16)
     offsets = b""
     for card, message in starts.items():
         offset = (message.trigger.offset + _shift(card.key, nonce)) % step  # type: ignore[union-attr]
         offsets += offset.to_bytes(_width(step), "little")
-    return _encode(Packet(to_plain(start._replace(trigger=OffsetMultiple(step, 0))), seats, nonce, offsets))
+    return _encode(Packet(to_array(start._replace(trigger=OffsetMultiple(step, 0))), seats, nonce, offsets))
 
 
 def unpack_round(data: bytes, card: Card, to_everybody: bool) -> StartRound | None:
@@ -60,7 +60,7 @@ def unpack_round(data: bytes, card: Card, to_everybody: bool) -> StartRound | No
         raise ProtocolError(f"not a round start: {error}") from None
     if (card.seat in packet.seats) is to_everybody:
         return None
-    start = from_plain(packet.start)
+    start = from_array(packet.start)
     if not isinstance(start, StartRound):
         raise ProtocolError(f"a {type(start).__name__} is not a round start")
     if not isinstance(start.trigger, OffsetMultiple) or to_everybody:

@@ -66,7 +66,7 @@ def doom(file: CountFile, stores: int) -> list[int]:
 
 def test_what_was_counted_is_found_again(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path / "deep" / "down", LIFE)
-    hits, tickets = file.record("hits"), file.record("hits ü").tickets(RLock())
+    hits, tickets = file.allocate("hits"), file.allocate("hits ü").tickets(RLock())
     hits.add(30)
     assert [next(tickets) for _ in range(7)] == [1, 2, 3, 4, 5, 6, 7]
     again = adopted(dead(file))
@@ -88,7 +88,7 @@ def test_a_file_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
 def test_it_grows_without_moving_what_is_there(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, LIFE)
     names = [f"{'é' * 450}{number}" for number in range(300)]
-    cells = [file.record(name) for name in names]
+    cells = [file.allocate(name) for name in names]
     for number, cell in enumerate(cells):
         cell.add(number)
     path = dead(file)
@@ -98,7 +98,7 @@ def test_it_grows_without_moving_what_is_there(tmp_path: Path) -> None:
 
 def test_a_process_may_die_while_it_grows(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, LIFE)
-    file.record("hits").add(5)
+    file.allocate("hits").add(5)
     path = dead(file)
     with path.open("ab") as end:
         end.write(bytes(1000))
@@ -117,12 +117,12 @@ def test_a_full_disk_is_an_error_in_the_beginning_and_a_warning_later(
         patch.setattr(os, "pwrite", no_room)
         with pytest.raises(StateError, match="No space left"):
             CountFile.create(tmp_path, SiteId("here", 78))
-        cells = [file.record(f"{'x' * 490}{number}") for number in range(200)]
+        cells = [file.allocate(f"{'x' * 490}{number}") for number in range(200)]
     for cell in cells:
         cell.add(3)
     assert {cell.count for cell in cells} == {3}
     assert caplog.text.count("kept in memory only") == 1
-    cells += [file.record(f"{'y' * 490}{number}") for number in range(200)]  # there is room again
+    cells += [file.allocate(f"{'y' * 490}{number}") for number in range(200)]  # there is room again
     found = counts(adopted(dead(file)))
     assert len(list(tmp_path.iterdir())) == 1
     assert 100 < len(found) < 400
@@ -139,7 +139,7 @@ def test_a_directory_that_cannot_be_one_is_refused(tmp_path: Path, place: str) -
 
 def test_memory_grows_too() -> None:
     file = CountFile.in_memory(LIFE)
-    cells = [file.record(f"{'x' * 490}{number}") for number in range(300)]
+    cells = [file.allocate(f"{'x' * 490}{number}") for number in range(300)]
     for cell in cells:
         cell.add(3)
     assert set(counts(file).values()) == {3}
@@ -147,7 +147,7 @@ def test_memory_grows_too() -> None:
 
 
 def test_counts_end_at_63_bits(tmp_path: Path) -> None:
-    cells = CountFile.create(tmp_path, LIFE).record("hits")
+    cells = CountFile.create(tmp_path, LIFE).allocate("hits")
     cells.add(MOST - 1)
     with pytest.raises(InvalidParameter, match="2\\^63"):
         cells.add(1)
@@ -179,7 +179,7 @@ def test_a_file_that_was_tidied_away_before_it_was_locked_is_made_anew(
 
     monkeypatch.setattr(os, "open", tidied_at_once)
     file = CountFile.create(tmp_path, LIFE)
-    file.record("hits").add(1)
+    file.allocate("hits").add(1)
     assert fooled
     assert counts(adopted(dead(file))) == {"hits": 1}
 
@@ -198,7 +198,7 @@ def test_a_file_that_was_tidied_away_before_it_was_locked_is_made_anew(
 )
 def test_what_is_damaged_or_newer_is_refused_and_left_alone(tmp_path: Path, at: int, value: int, message: str) -> None:
     file = CountFile.create(tmp_path, LIFE)
-    file.record("hits").add(5)
+    file.allocate("hits").add(5)
     file._chunks[0][at] = value
     path = dead(file)
     before = path.read_bytes()
@@ -223,7 +223,7 @@ def test_garbage_is_a_state_error_or_a_count_and_never_anything_else(
     directory = tmp_path_factory.mktemp("garbage")
     file = CountFile.create(directory, LIFE)
     for name in ("hits", "misses"):
-        file.record(name).add(5)
+        file.allocate(name).add(5)
     path = dead(file)
     data = bytearray(path.read_bytes())
     for at, byte in bytes_:
@@ -246,7 +246,7 @@ def test_another_life_begins_at_one_store(tmp_path: Path) -> None:
     for stores in range(100):
         file = CountFile.create(tmp_path, SiteId("here", stores))
         for name, n in {"a": 10, "b": 20, "c": 30}.items():
-            file.record(name).add(n)
+            file.allocate(name).add(n)
         left = doom(file, stores)
         try:
             file.begin_again(1000, {"a": 10, "b": 5})
@@ -263,7 +263,7 @@ def test_another_life_begins_at_one_store(tmp_path: Path) -> None:
 
 def test_lives_follow_each_other(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, LIFE)
-    hits, tickets = file.record("hits"), file.record("more").tickets(RLock())
+    hits, tickets = file.allocate("hits"), file.allocate("more").tickets(RLock())
     total = 0
     for life in range(5):
         hits.add(10)
@@ -285,7 +285,7 @@ def site_in(number: int, count: int, crossings: int) -> Site:
 
 def test_crossings_are_never_found_in_a_round_that_is_not_theirs(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, LIFE)
-    cells = file.record("hits")
+    cells = file.allocate("hits")
     cells.add(90)
     before = (Snapshot("hits", 3, 40), Report("hits", 3, 40, 12))
     after = (Snapshot("hits", 4, 80), Report("hits", 4, 80, 5))
@@ -304,13 +304,13 @@ def test_crossings_are_never_found_in_a_round_that_is_not_theirs(tmp_path: Path)
 
 
 def test_a_round_that_no_word_could_hold_is_cut_off(tmp_path: Path) -> None:
-    cells = CountFile.create(tmp_path, LIFE).record("hits")
+    cells = CountFile.create(tmp_path, LIFE).allocate("hits")
     cells.note(site_in(1 << 200, 1, 0))
     assert cells.hello("hits") == Snapshot("hits", MOST, 0)
 
 
 def test_what_a_site_would_say_again_is_what_is_found(tmp_path: Path) -> None:
-    cells = CountFile.create(tmp_path, LIFE).record("hits")
+    cells = CountFile.create(tmp_path, LIFE).allocate("hits")
     site = Site("hits", LIFE, SeededRandom(1), trigger=EveryNth(10))
     site.add(25)
     cells.add(25)

@@ -8,7 +8,7 @@ import pytest
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import Keeper
-from countless.client.transport.websocket import Link, LinkError
+from countless.client.transport.websocket import ConnectionLost, WebSocketConnection
 from countless.core.messages import Report, SiteId, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -17,8 +17,8 @@ from countless.randomness import SeededRandom
 LIFE = SiteId("here", 1)
 
 
-def nobody_there() -> Link:
-    raise LinkError("nobody there")
+def nobody_there() -> WebSocketConnection:
+    raise ConnectionLost("nobody there")
 
 
 def site_with(count: int) -> Site:

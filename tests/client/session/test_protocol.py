@@ -5,13 +5,13 @@ from threading import RLock
 
 import pytest
 
-from countless.client.local_counter import Meter
+from countless.client.local_counter import LocalCounter
 from countless.client.session.protocol import Talk
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.core.messages import Report, SiteId
 from countless.core.site import Site
 from countless.randomness import SeededRandom
-from countless.wire.frames import Synced, UpItem, Welcome, decode_up, encode_frames
+from countless.wire.frames import HelloAck, SyncAck, UpItem, decode_up, encode_frames
 
 LIFE = SiteId("here", 1)
 HEARTBEAT = 10.0
@@ -27,13 +27,13 @@ class Story:
         lock = RLock()
         self._talk = Talk(LIFE, lock, lambda: None)
         site = Site("hits", LIFE, SeededRandom(1))
-        self._talk.include("hits", Meter(site, lock, lambda site, messages: self._talk.queue("hits", messages)))
+        self._talk.include("hits", LocalCounter(site, lock, lambda site, messages: self._talk.queue("hits", messages)))
         self._speaking = self._talk.converse(lambda frame: self.said.extend(decode_up(frame)), lambda: None)
         next(self._speaking)
-        self.pause = self.hear(Welcome(1, int(HEARTBEAT * 1000)))
+        self.pause = self.hear(HelloAck(1, int(HEARTBEAT * 1000)))
         self.said.clear()
 
-    def hear(self, *items: Welcome | Synced) -> float:
+    def hear(self, *items: HelloAck | SyncAck) -> float:
         return self._speaking.send(list(encode_frames(items)))
 
     def report(self) -> None:
@@ -52,7 +52,7 @@ def test_who_has_nothing_to_say_gives_a_sign_of_life_each_heartbeat(monkeypatch:
     for _ in range(5):
         assert story.pause == HEARTBEAT
         story.wait(HEARTBEAT)
-        story.pause = story.hear(Synced(0))
+        story.pause = story.hear(SyncAck(0))
     assert story.tally() == {"Sync": 5}
 
 
@@ -66,7 +66,7 @@ def test_who_reports_all_the_time_asks_once_in_a_heartbeat_whether_anybody_is_th
         story.wait(1.0)
         if story.tally().get("Sync", 0) > asked:
             asked += 1
-            story.pause = story.hear(Synced(0))  # all that the coordinator ever says
+            story.pause = story.hear(SyncAck(0))  # all that the coordinator ever says
     assert story.tally()["Sync"] == asked == 10
 
 
@@ -78,5 +78,5 @@ def test_a_coordinator_that_does_not_answer_for_three_heartbeats_has_fallen_sile
         story.report()
         story.wait(1.0)
     assert story.tally()["Sync"] == 3
-    with pytest.raises(LinkError, match="fallen silent"):
+    with pytest.raises(ConnectionLost, match="fallen silent"):
         story.wait(1.0)

@@ -7,7 +7,7 @@ import pytest
 
 import countless
 from countless.client.transport.nats_transport import NatsCarrier
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.errors import InvalidParameter
 from countless.wire.nats_url import Broker
 
@@ -61,5 +61,5 @@ def test_a_node_is_given_up_when_it_does_not_answer_and_not_when_nobody_asks(mon
     clock[0] = 1000.0  # nobody had anything to say
     carrier.open(1)(b"hello")
     clock[0] = 1010.0  # a conversation has lost its patience
-    with pytest.raises(LinkError, match="the broker has fallen silent"):
+    with pytest.raises(ConnectionLost, match="the broker has fallen silent"):
         carrier.open(1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countless.client.transport.nats_transport import NatsLine
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
 from countless.server.cluster.connections import NatsLines
@@ -17,12 +17,12 @@ from countless.wire import nats_subjects as nats
 from countless.wire.frames import (
     DownItem,
     Hello,
+    HelloAck,
     Join,
-    Left,
+    LeaveAck,
     Sync,
-    Synced,
+    SyncAck,
     UpItem,
-    Welcome,
     decode_down,
     encode_frames,
 )
@@ -85,7 +85,7 @@ class Site:
             try:
                 frame = self.line.receive(Delivery(number, subject, data))
                 self.heard += decode_down(frame) if frame else []
-            except LinkError as error:
+            except ConnectionLost as error:
                 self.trouble = str(error)
 
     async def send(self, *items: UpItem, arrives: bool = True) -> None:
@@ -154,7 +154,7 @@ def test_a_round_that_is_the_same_for_all_is_one_message() -> None:
         for site in sites:  # and nobody misses anything
             await site.send(Sync(2))
         await hall.settle()
-        assert all(Synced(2) in site.heard and site.trouble is None for site in sites)
+        assert all(SyncAck(2) in site.heard and site.trouble is None for site in sites)
 
     play(story)
 
@@ -262,7 +262,7 @@ def test_a_goodbye_frees_the_seat_and_everybody_is_told_at_the_end() -> None:
         assert hall.table.host.connections == 1
         third = await hall.come("third")
         assert third.line.card is not None
-        assert (third.line.card.seat, third.heard[0]) == (0, Welcome(1, 30_000))
+        assert (third.line.card.seat, third.heard[0]) == (0, HelloAck(1, 30_000))
         await hall.lines.close("moved")
         assert second.trouble == third.trouble == "the coordinator has hung up: moved"
         assert hall.table.host.connections == 0
@@ -273,10 +273,10 @@ def test_a_goodbye_frees_the_seat_and_everybody_is_told_at_the_end() -> None:
 def test_too_many_messages_end_a_line() -> None:
     async def story(hall: Hall) -> None:
         site = await hall.come("site")
-        with suppress(LinkError):
+        with suppress(ConnectionLost):
             await site.send(*[Sync(number) for number in range(2, 25_000)])
         await hall.settle()
         assert "too many messages" in str(site.trouble)
-        assert Left("hits") not in site.heard
+        assert LeaveAck("hits") not in site.heard
 
     play(story)

@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 import countless
-from countless.client.api import Reader
+from countless.client.api import ApiClient
 from countless.client.transport.nats_socket import NatsSocket
 from countless.server.cluster.tokens import change_tokens
 from countless.server.http.auth import new_token
@@ -89,9 +89,9 @@ def test_whoever_is_asked_answers_for_every_counter(broker: Node, pair: tuple[Co
         a.counter(here).add(5)
         assert next(watch)["estimate"] == first + 5
         watch.close()
-        pair[0].reader.ask("POST", "/api/v1/counters", {"name": "made", "alpha": 0.2})
+        pair[0].reader.request("POST", "/api/v1/counters", {"name": "made", "alpha": 0.2})
         assert pair[1].inspect("made")["alpha"] == 0.2
-        pair[1].reader.ask("DELETE", "/api/v1/counters/made")
+        pair[1].reader.request("DELETE", "/api/v1/counters/made")
     until(lambda: pair[0].sites() == [], "every goodbye has arrived")
     require_fenced(broker.url, SHARDS)
 
@@ -123,7 +123,7 @@ def test_the_page_shows_what_this_coordinator_has(broker: Node, pair: tuple[Coor
             assert [row[:2] for row in fed(server, f"counter={one}", "sites")["rows"]] == [["shown", "connected"]]
             with urlopen(f"{server.url}/", timeout=PATIENCE) as response:  # noqa: S310
                 assert b"<html" in response.read()
-            assert "/api/v1/watch/{name}" in server.reader.ask("GET", "/api/v1/openapi.json")["paths"]
+            assert "/api/v1/watch/{name}" in server.reader.request("GET", "/api/v1/openapi.json")["paths"]
 
 
 VANISHING = """
@@ -242,7 +242,7 @@ def test_the_broker_is_killed_and_comes_back(broker: Node, pair: tuple[Coordinat
     until(lambda: pair[0].answer("brokered"), "a first answer")
     reading = Reading(pair, "brokered")
     broker.kill()
-    until(lambda: all(each.client.trouble for each in counting), "everybody notices")
+    until(lambda: all(each.client.last_error for each in counting), "everybody notices")
     broker.start()
     assert all(each.client.flush(20) for each in counting)
     total = sum(each.stop() for each in counting)
@@ -288,19 +288,19 @@ def test_tls_passwords_and_permissions_are_the_brokers(tmp_path: Path, monkeypat
             ):
                 with countless.connect(url, site=name) as stranger:
                     stranger.counter("hits").add()
-                    until(lambda: complaint in str(stranger.trouble), complaint)  # noqa: B023
+                    until(lambda: complaint in str(stranger.last_error), complaint)  # noqa: B023
                     stranger.close(0.1)
             token = change_tokens(broker.url, lambda store: new_token(store, "read", "page"))
-            reader = Reader(server.url, token)
+            reader = ApiClient(server.url, token)
             until(lambda: reader.answer("hits")["estimate"] == 5, "the token is known")
             with pytest.raises(countless.CountlessError, match="scope operator"):
-                reader.ask("GET", "/api/v1/operator/hits")
+                reader.request("GET", "/api/v1/operator/hits")
             with pytest.raises(countless.CountlessError, match="scope read"):
                 server.answer("hits")
             assert change_tokens(broker.url, lambda store: store.revoke("page")) == 1
             monkeypatch.delenv("COUNTLESS_CA")
             with countless.connect(f"tls://site:s0@{address}", site="web-1") as stranger:
                 stranger.counter("hits").add()
-                until(lambda: "certificate" in str(stranger.trouble).lower(), "a complaint")
+                until(lambda: "certificate" in str(stranger.last_error).lower(), "a complaint")
                 stranger.close(0.1)
             until(lambda: server.inspect("hits")["known"] == 5, "nobody else was heard")

@@ -12,7 +12,7 @@ from countless.server.app import build_app
 from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import Store
-from countless.wire.frames import Hello, Join, Leave, Sync, Synced, UpItem, decode_down, encode_frames
+from countless.wire.frames import Hello, Join, Leave, Sync, SyncAck, UpItem, decode_down, encode_frames
 
 READS = [
     ("GET", "/api/v1/counters"),
@@ -49,7 +49,7 @@ def seen_by_the_public(directory: Path, traffic: Callable[[Callable[..., None]],
 
             def say(*items: UpItem) -> None:
                 site.send_bytes(next(encode_frames([*items, Sync(1)])))
-                while Synced(1) not in decode_down(site.receive_bytes()):
+                while SyncAck(1) not in decode_down(site.receive_bytes()):
                     pass
 
             traffic(say)

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
 from countless.server.http.fastpath import SHARE, SINK, Wire, frame_shape
-from countless.wire.frames import MOST_BYTES
+from countless.wire.frames import MAX_FRAME_BYTES
 
 REQUEST = (
     b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -50,7 +50,7 @@ class Listener:
     """A connection of either kind, and what it has brought so far, in order."""
 
     def __init__(self, kind: type[WebSocketsSansIOProtocol], hello: bytes = REQUEST) -> None:
-        config = uvicorn.Config(_idle, log_level="critical", ws_per_message_deflate=False, ws_max_size=MOST_BYTES)
+        config = uvicorn.Config(_idle, log_level="critical", ws_per_message_deflate=False, ws_max_size=MAX_FRAME_BYTES)
         self.wire = kind(config, ServerState(), {}, asyncio.get_running_loop())
         self.wire.connection_made(Transport())
         self.heard: list[bytes | str] = []

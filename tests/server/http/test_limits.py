@@ -8,18 +8,18 @@ from urllib.request import urlopen
 import pytest
 
 import countless
-from countless.client.transport.websocket import Link, Place
+from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.answer import State
 from countless.core.messages import Report
 from countless.errors import ProtocolError
 from countless.server.storage.sqlite_store import Store
 from countless.wire.frames import (
+    CounterRejected,
     Hello,
     Join,
     Leave,
-    Refused,
     Sync,
-    Synced,
+    SyncAck,
     UpItem,
     encode_frames,
 )
@@ -38,9 +38,9 @@ def test_a_site_that_leaves_and_joins_for_ever_does_not_use_up_the_counters() ->
             told: list[Any] = []
             for number in range(5):
                 told += await table.say(life, line, Join(f"c{number}", 0, 1), Leave(f"c{number}", 0, 1))
-            assert not [item for item in told if isinstance(item, Refused)]
+            assert not [item for item in told if isinstance(item, CounterRejected)]
             told = await table.say(life, line, Join("c5", 0, 1))
-            assert [item.counter for item in told if isinstance(item, Refused)] == ["c5"]
+            assert [item.counter for item in told if isinstance(item, CounterRejected)] == ["c5"]
             with pytest.raises(ProtocolError, match="max_counters_per_site"):
                 await table.say(life, line, *(Join(f"d{number}", 0, 1) for number in range(9)))
             assert len(table.host.counters) == 5
@@ -116,9 +116,9 @@ def dropped(server: Server, reason: str) -> int:
 
 @pytest.mark.slow
 def test_one_connection_too_many_is_told_so_and_the_others_go_on(server: Server) -> None:
-    links = [Link(Place.of(server.url), None) for _ in range(3)]
+    links = [WebSocketConnection(Endpoint.parse(server.url), None) for _ in range(3)]
     before = dropped(server, "too many connections")
-    assert "max_connections" in fate(Link(Place.of(server.url), None))
+    assert "max_connections" in fate(WebSocketConnection(Endpoint.parse(server.url), None))
     assert dropped(server, "too many connections") == before + 1
     for link in links:
         link.close()
@@ -134,7 +134,7 @@ def test_one_connection_too_many_is_told_so_and_the_others_go_on(server: Server)
 @pytest.mark.slow
 def test_a_site_that_sends_too_much_is_held_back_and_loses_nothing(server: Server) -> None:
     """2,000 a second and 8,000 to begin with: 14,000 reports take three seconds, and an honest site none of them."""
-    link = Link(Place.of(server.url), None)
+    link = WebSocketConnection(Endpoint.parse(server.url), None)
     link.send(next(encode_frames([Hello(1, "flood", 1), Join("flood", 0, 0)])))
     reports: list[UpItem] = [Report("flood", 0, number, number) for number in range(1, 14_001)]
     for start in range(0, 14_000, 1_000):
@@ -143,18 +143,18 @@ def test_a_site_that_sends_too_much_is_held_back_and_loses_nothing(server: Serve
     with countless.connect(server.url, site="honest") as client:
         client.counter("honest").add(5)
         assert client.flush(20)
-        assert not drain(link, Synced(7), 0)  # while the flood is still being let in, drop by drop
-    assert drain(link, Synced(7))
+        assert not drain(link, SyncAck(7), 0)  # while the flood is still being let in, drop by drop
+    assert drain(link, SyncAck(7))
     assert server.inspect("flood")["known"] == 14_000
     link.close()
 
 
 @pytest.mark.slow
 def test_the_sixth_counter_is_refused_with_a_reason(server: Server) -> None:
-    link = Link(Place.of(server.url), None)
+    link = WebSocketConnection(Endpoint.parse(server.url), None)
     link.send(next(encode_frames([Hello(1, "greedy", 1), *(Join(f"g{n}", 0, 1) for n in range(9)), Sync(1)])))
-    items = drain(link, Synced(1))
-    refused = [item for item in items if isinstance(item, Refused)]
+    items = drain(link, SyncAck(1))
+    refused = [item for item in items if isinstance(item, CounterRejected)]
     assert refused
     assert "max_counters" in refused[0].reason
     link.close()

@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket
 from countless.server.http.fastpath import VOICE
 from countless.server.http.websocket import SocketLine
 from countless.server.sessions.site_server import Host
-from countless.wire.frames import DownItem, Synced, decode_down
+from countless.wire.frames import DownItem, SyncAck, decode_down
 
 
 class Peer:
@@ -45,13 +45,13 @@ def test_the_order_is_kept_whichever_way_a_frame_goes(moods: list[bool], turns: 
         line = SocketLine(cast(WebSocket, peer), cast(Host, peer))
         writer = asyncio.create_task(line.write())
         for number, each in enumerate(turns):
-            line.send([Synced(2 * number), Synced(2 * number + 1)])
+            line.send([SyncAck(2 * number), SyncAck(2 * number + 1)])
             for _ in range(each):
                 await asyncio.sleep(0)
         for _ in range(2 * len(turns) + 3):
             await asyncio.sleep(0)
         writer.cancel()
-        assert peer.heard == [Synced(number) for number in range(2 * len(turns))]
+        assert peer.heard == [SyncAck(number) for number in range(2 * len(turns))]
         assert peer.counted == 2 * len(turns)
         assert peer.direct or not turns or False in moods
 

@@ -9,7 +9,7 @@ import pytest
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.errors import InvalidParameter
 from countless.server.storage.sqlite_store import Config, Store
-from countless.wire.frames import Again, Buried, Hello, Join, Leave, Left
+from countless.wire.frames import Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
 from support.service import FakeLine, bench
 
 OVERFLOW = 'hits{overflow="true"}'
@@ -49,11 +49,11 @@ def test_a_series_in_the_overflow_lives_through_silence_restarts_and_the_end() -
         async with bench(store, label_cap=0) as table:
             life, line = await table.connect("web")
             await table.say(life, line, Join("hits", 0, 1), Join(series(1), 0, 10), Join(series(2), 0, 20))
-            assert await table.say(life, line, Leave(series(2), 0, 21)) == [Left(series(2))]
+            assert await table.say(life, line, Leave(series(2), 0, 21)) == [LeaveAck(series(2))]
         async with bench(store, label_cap=0) as table:
             life, line = await table.connect("web")
             told = await table.say(life, line, Join(series(1), 0, 15), Join(series(2), 0, 21))
-            assert Left(series(2)) in told
+            assert LeaveAck(series(2)) in told
             question = next(item for item in told if isinstance(item, StartRound))
             assert question.counter == series(1)
             await table.say(life, line, Snapshot(series(1), question.round, 15))
@@ -65,7 +65,7 @@ def test_a_series_in_the_overflow_lives_through_silence_restarts_and_the_end() -
             await table.host.settled()
             again = FakeLine()
             assert await table.host.hello(again, Hello(1, "web", 1)) is None
-            assert again.got == [Buried((("hits", 1), (series(1), 15), (series(2), 21)))]
+            assert again.got == [IncarnationRetired((("hits", 1), (series(1), 15), (series(2), 21)))]
 
     play(story())
 
@@ -79,7 +79,7 @@ def test_deleting_the_overflow_series_sends_its_sites_back_to_nothing() -> None:
             table.host.delete(OVERFLOW)
             table.host.hear(life, line, [Report(series(1), 0, 11, 1)], 10)  # was under way
             await table.host.settled()
-            assert line.got == [Again(series(1), keep=False)]
+            assert line.got == [Rejoin(series(1), keep_count=False)]
             await table.say(life, line, Join(series(1), 0, 2))
             assert total(table.host) == 2
 

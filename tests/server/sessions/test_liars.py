@@ -11,7 +11,7 @@ from countless.core.messages import Report, SetTrigger, SiteId, Snapshot, StartR
 from countless.errors import ProtocolError
 from countless.server.sessions.site_server import Host
 from countless.server.storage.sqlite_store import Store
-from countless.wire.frames import Hello, Join, Leave, Sync, Welcome
+from countless.wire.frames import Hello, HelloAck, Join, Leave, Sync
 from support.service import FakeLine, bench
 
 
@@ -111,7 +111,7 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
                     assert counter.visible.estimate >= shown
                     shown = counter.visible.estimate
                     assert_small(table.host)
-                assert all(isinstance(item, Welcome | SetTrigger | StartRound) for item in line.got)
+                assert all(isinstance(item, HelloAck | SetTrigger | StartRound) for item in line.got)
             if not left:
                 return
             left.pop(0)

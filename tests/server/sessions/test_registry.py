@@ -8,7 +8,7 @@ from countless.core.answer import State
 from countless.core.messages import Report, SiteId, Snapshot, StartRound
 from countless.errors import InvalidParameter
 from countless.server.storage.sqlite_store import Config, Store
-from countless.wire.frames import Again, Buried, Hello, Join, Sync
+from countless.wire.frames import Hello, IncarnationRetired, Join, Rejoin, Sync
 from support.service import FakeLine, bench
 
 
@@ -88,7 +88,7 @@ def test_a_life_given_up_by_mistake_comes_back_with_the_rest() -> None:
             assert (counter.visible.estimate, counter.visible.sites, counter.visible.silent) == (37, 1, ())
             line = FakeLine()
             assert await table.host.hello(line, Hello(1, "a", 1)) is None
-            assert line.got == [Buried((("hits", 30),))]
+            assert line.got == [IncarnationRetired((("hits", 30),))]
 
     asyncio.run(story())
 
@@ -112,7 +112,7 @@ def test_deleting_a_counter_sends_its_sites_back_to_nothing() -> None:
             table.host.delete("hits")
             table.host.hear(life, line, [Report("hits", 0, 60, 9)], 10)  # was under way
             await table.host.settled()
-            assert Again("hits", keep=False) in line.got
+            assert Rejoin("hits", keep_count=False) in line.got
             await table.say(life, line, Join("hits", 0, 2))
             assert table.host.counter("hits").visible.estimate == 2
             assert table.store.load()["hits"][1].known == ((SiteId("a", 1), 2),)

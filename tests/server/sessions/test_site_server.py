@@ -7,7 +7,7 @@ from countless.core.messages import Report, SetTrigger, Snapshot
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
 from countless.server.storage.sqlite_store import Changes, Config, Store
-from countless.wire.frames import Again, Join, Leave, Left, Refused, Sync, Synced
+from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck, Rejoin, Sync, SyncAck
 from support.service import bench
 
 
@@ -38,7 +38,7 @@ def test_nothing_is_sent_or_shown_before_it_is_saved() -> None:
             assert table.host.counter("hits").coordinator.published == 9
             store.full = False
             await table.host.settled()
-            assert Synced(1) in line.got
+            assert SyncAck(1) in line.got
             assert table.host.counter("hits").visible.estimate == 9
             assert table.host.failing is None
 
@@ -51,11 +51,11 @@ def test_last_words_are_confirmed_however_often_they_are_said() -> None:
         async with bench(store) as table:
             life, line = await table.connect("a")
             await table.say(life, line, Join("hits", 0, 5), Join("misses", 0, 1))
-            assert Left("hits") in await table.say(life, line, Leave("hits", 0, 8))
-            assert await table.say(life, line, Leave("hits", 0, 8)) == [Left("hits")]
+            assert LeaveAck("hits") in await table.say(life, line, Leave("hits", 0, 8))
+            assert await table.say(life, line, Leave("hits", 0, 8)) == [LeaveAck("hits")]
         async with bench(store) as table:  # it did not hear that, and the coordinator has restarted
             life, line = await table.connect("a")
-            assert Left("hits") in await table.say(life, line, Join("hits", 0, 8), Report("hits", 0, 8, 1))
+            assert LeaveAck("hits") in await table.say(life, line, Join("hits", 0, 8), Report("hits", 0, 8, 1))
             assert table.host.counter("hits").coordinator.known_total == 8
 
     asyncio.run(story())
@@ -66,7 +66,7 @@ def test_a_coordinator_without_its_memory_asks_sites_to_begin_again() -> None:
         async with bench() as table:
             life, line = await table.connect("a")
             told = await table.say(life, line, Join("hits", 6, 20), Snapshot("hits", 6, 4), Report("hits", 6, 15, 2))
-            assert Again("hits", keep=True) in told
+            assert Rejoin("hits", keep_count=True) in told
             told = await table.say(life, line, Join("hits", 0, 20))
             assert [item for item in told if isinstance(item, SetTrigger)]
             assert table.host.counter("hits").visible.estimate == 20
@@ -82,10 +82,10 @@ def test_limits_are_refusals_not_crashes() -> None:
             c, line_c = await table.connect("c")
             await table.say(a, line_a, Join("one", 0, 1))
             told = await table.say(a, line_a, Join("two", 0, 1), Report("two", 0, 2, 1))
-            assert [item.counter for item in told if isinstance(item, Refused)] == ["two"]
+            assert [item.counter for item in told if isinstance(item, CounterRejected)] == ["two"]
             await table.say(b, line_b, Join("two", 0, 1))
             told = await table.say(c, line_c, Join("three", 0, 1))
-            assert [item.counter for item in told if isinstance(item, Refused)] == ["three"]
+            assert [item.counter for item in told if isinstance(item, CounterRejected)] == ["three"]
             assert sorted(table.host.counters) == ["one", "two"]
 
     asyncio.run(story())

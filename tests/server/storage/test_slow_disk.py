@@ -11,7 +11,7 @@ from countless.core.messages import Report
 from countless.server.cluster.log_store import Deposed
 from countless.server.storage.commit import Post
 from countless.server.storage.sqlite_store import Changes, Store
-from countless.wire.frames import DownItem, Hello, Join, Sync, Synced
+from countless.wire.frames import DownItem, Hello, Join, Sync, SyncAck
 from support.service import Bench, FakeLine, bench
 
 
@@ -63,7 +63,7 @@ def test_reads_go_on_with_what_was_shown_and_nothing_is_sent_before_it_is_saved(
             store.free.set()
             await table.host.settled()
             assert table.host.counter("hits").visible.estimate == 9
-            assert line.got == [Synced(1)]
+            assert line.got == [SyncAck(1)]
 
     play(story())
 
@@ -83,7 +83,7 @@ def test_a_flood_while_the_disk_hangs_grows_nothing_and_loses_nothing() -> None:
             store.free.set()
             await table.host.settled()
             assert table.host.counter("hits").coordinator.known_total == 4_999
-            assert line.got[-1] == Synced(4_999)
+            assert line.got[-1] == SyncAck(4_999)
 
     play(story())
 

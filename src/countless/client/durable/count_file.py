@@ -30,7 +30,7 @@ from zlib import crc32
 from countless.client.durable.record import MOST, NAME, Cells
 from countless.core.messages import SiteId
 from countless.errors import CountlessError, ProtocolError
-from countless.wire.frames import require_name
+from countless.wire.names import require_name
 
 log = logging.getLogger("countless")
 
@@ -110,7 +110,7 @@ class CountFile:
         head = self._chunks[0]
         return SiteId(_text(head, _SITE, _SITE + 1) or "", head[_INCARNATION + self.page])
 
-    def record(self, name: str) -> Cells:
+    def allocate(self, name: str) -> Cells:
         """The cells of a new counter; if there is no room for them on the disk, in memory."""
         raw = name.encode()
         size = NAME + -(-len(raw) // 8)

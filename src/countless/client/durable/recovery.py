@@ -19,7 +19,7 @@ from countless.client.durable.record import Cells
 from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import Reborn, Talk, new_incarnation
 from countless.client.session.wakeup import Bell
-from countless.client.transport.websocket import Link, LinkError
+from countless.client.transport.websocket import ConnectionLost, WebSocketConnection
 from countless.core.messages import DownMessage, Snapshot, UpMessage
 from countless.core.site import Site
 from countless.errors import ProtocolError
@@ -53,7 +53,7 @@ class LastWord:
 class Heir:
     """A thread that lives until nothing is left to deliver, or nothing that can be."""
 
-    def __init__(self, directory: Path, connect: Callable[[], Link], lock: RLock) -> None:
+    def __init__(self, directory: Path, connect: Callable[[], WebSocketConnection], lock: RLock) -> None:
         self._directory = directory
         self._connect = connect
         self._lock = lock  # held around a fork: what is open must be known then
@@ -62,7 +62,7 @@ class Heir:
         self._tried = Event()  # everything, once
         self._file: CountFile | None = None
         self._bell: Bell | None = None
-        self._link: Link | None = None
+        self._link: WebSocketConnection | None = None
         self._thread = Thread(target=self._run, name="countless-heir", daemon=True)
 
     def start(self) -> None:
@@ -83,7 +83,7 @@ class Heir:
     def drop(self) -> None:
         """In a forked child: these are the parent's."""
         if self._link is not None:
-            self._link.drop()
+            self._link.abandon()
         if self._bell is not None:
             self._bell.close()
         if self._file is not None:
@@ -112,7 +112,7 @@ class Heir:
                 file = self._file = CountFile.adopt(path)
             if file is not None:
                 self._deliver(file)
-        except (LinkError, ProtocolError) as error:
+        except (ConnectionLost, ProtocolError) as error:
             log.info("what is left in %s is not delivered yet: %s", path, error)
             return False
         except (StateError, OSError) as error:
@@ -161,7 +161,7 @@ class Heir:
                 bell.close()
                 self._bell = self._link = None
 
-    def _converse(self, talk: Talk, link: Link, bell: Bell) -> None:
+    def _converse(self, talk: Talk, link: WebSocketConnection, bell: Bell) -> None:
         speaking = talk.converse(link.send, lambda: None)
         with suppress(StopIteration):  # all is said
             pause = next(speaking)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from countless.client.durable.count_file import CountFile, StateError
 from countless.client.durable.record import Cells
 from countless.client.durable.recovery import Heir
-from countless.client.local_counter import AT_ONCE, ONE, Meter
-from countless.client.transport.websocket import Link
+from countless.client.local_counter import AT_ONCE, ONE, LocalCounter
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.core.site import Site, require_increment
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("countless")
 
 
-class KeptMeter(Meter):
+class DurableCounter(LocalCounter):
     """A meter that survives its process."""
 
     __slots__ = ("_cells", "_say")
@@ -85,7 +85,9 @@ class KeptMeter(Meter):
 class Keeper:
     """The file of the client's present life, and what others have left beside it."""
 
-    def __init__(self, directory: Path, site_id: SiteId, connect: Callable[[], Link], lock: RLock) -> None:
+    def __init__(
+        self, directory: Path, site_id: SiteId, connect: Callable[[], WebSocketConnection], lock: RLock
+    ) -> None:
         self._directory = directory
         self._connect = connect
         self._lock = lock
@@ -99,11 +101,11 @@ class Keeper:
             self._heir = Heir(self._directory, self._connect, self._lock)
             self._heir.start()
 
-    def meter(self, site: Site, lock: RLock, deliver: "Deliver") -> Meter:
+    def meter(self, site: Site, lock: RLock, deliver: "Deliver") -> LocalCounter:
         """A meter that is written down."""
-        return KeptMeter(site, lock, deliver, self._file.record(site.counter))
+        return DurableCounter(site, lock, deliver, self._file.allocate(site.counter))
 
-    def move(self, site_id: SiteId, meters: Mapping[str, Meter]) -> None:
+    def move(self, site_id: SiteId, meters: Mapping[str, LocalCounter]) -> None:
         """In a forked child: a file of its own, from nothing. The other one, and its lock, are the parent's."""
         self._file.release()
         if self._heir is not None:
@@ -115,8 +117,8 @@ class Keeper:
             log.warning("%s: what this process counts is kept in memory only", error)
             self._file = CountFile.in_memory(site_id)
         for name, meter in meters.items():
-            if isinstance(meter, KeptMeter):
-                meter.keep_in(self._file.record(name))
+            if isinstance(meter, DurableCounter):
+                meter.keep_in(self._file.allocate(name))
 
     @contextmanager
     def another_life(self, incarnation: int) -> Iterator[None]:

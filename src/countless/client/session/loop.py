@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from threading import RLock
 from time import monotonic
 
-from countless.client.local_counter import Meter
+from countless.client.local_counter import LocalCounter
 from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import AnotherLife, Talk
 from countless.client.session.reconnect import Conversation, Note
 from countless.client.session.wakeup import Bell
 from countless.client.transport.base import NOTHING, Carrier
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
 
@@ -22,7 +22,7 @@ class Exchange:
     def __init__(
         self,
         site_id: SiteId,
-        meters: Mapping[str, Meter],
+        meters: Mapping[str, LocalCounter],
         lock: RLock,
         carrier: Carrier,
         note: Note,
@@ -146,7 +146,7 @@ class Exchange:
             try:
                 shards = self._carrier.shards()
                 break
-            except (LinkError, ProtocolError) as error:
+            except (ConnectionLost, ProtocolError) as error:
                 self._note(str(error))
                 self._patience(backoff.next(self._in_haste))
         else:

@@ -12,24 +12,24 @@ from threading import RLock
 from time import monotonic, time
 from typing import Protocol
 
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemRandom
 from countless.wire.frames import (
     VERSION,
-    Again,
-    Buried,
+    CounterRejected,
     DownItem,
     Hello,
+    HelloAck,
+    IncarnationRetired,
     Join,
     Leave,
-    Left,
-    Refused,
+    LeaveAck,
+    Rejoin,
     Sync,
-    Synced,
+    SyncAck,
     UpItem,
-    Welcome,
     decode_down,
     encode_frames,
 )
@@ -161,7 +161,7 @@ class Talk:
                 heard = now
                 self._hear([item for frame in frames for item in decode_down(frame)], confirmed)
             if now - heard > 3 * heartbeat:
-                raise LinkError("the coordinator has fallen silent")
+                raise ConnectionLost("the coordinator has fallen silent")
             items = self._take() if self._rung and now - spoke >= _LINGER else []
             if now - min(spoke, max(heard, asked)) >= heartbeat:
                 items.append(Sync(self._sent))
@@ -177,12 +177,12 @@ class Talk:
             frames = yield max(0.0, deadline - monotonic())
             for frame in frames:
                 for item in decode_down(frame):
-                    if isinstance(item, Welcome):
-                        return max(0.01, item.heartbeat / 1000)
-                    if isinstance(item, Buried):
-                        raise Reborn(dict(item.known))
+                    if isinstance(item, HelloAck):
+                        return max(0.01, item.heartbeat_ms / 1000)
+                    if isinstance(item, IncarnationRetired):
+                        raise Reborn(dict(item.known_counts))
             if monotonic() >= deadline:
-                raise LinkError("the coordinator does not answer")
+                raise ConnectionLost("the coordinator does not answer")
 
     @staticmethod
     def _say(send: Callable[[bytes], None], items: list[UpItem]) -> None:
@@ -248,15 +248,15 @@ class Talk:
         for item in items:
             if isinstance(item, StartRound | SetTrigger):
                 self._obey(item)
-            elif isinstance(item, Synced):
+            elif isinstance(item, SyncAck):
                 self.confirmed = max(self.confirmed, item.number)
                 confirmed()
-            elif isinstance(item, Left):
+            elif isinstance(item, LeaveAck):
                 self._left.add(item.counter)
                 self._look_whether_all_have_left()
-            elif isinstance(item, Again):
+            elif isinstance(item, Rejoin):
                 self._begin_again(item)
-            elif isinstance(item, Refused):
+            elif isinstance(item, CounterRejected):
                 log.warning("the coordinator does not take counter %r in: %s", item.counter, item.reason)
                 self._refused.add(item.counter)
                 self._look_whether_all_have_left()
@@ -267,7 +267,7 @@ class Talk:
             if meter is not None and meter.open:
                 self.queue(message.counter, meter.receive(message))
 
-    def _begin_again(self, again: Again) -> None:
+    def _begin_again(self, again: Rejoin) -> None:
         with self._lock:
             meter = self._meters.get(again.counter)
             if meter is None:
@@ -276,9 +276,9 @@ class Talk:
             def site_with(count: int) -> Site:
                 return Site(again.counter, self.site_id, SystemRandom(), count=count)
 
-            meter.reborn(site_with, 0 if again.keep else None)
+            meter.reborn(site_with, 0 if again.keep_count else None)
             self._joined.discard(again.counter)
-            if again.keep:
+            if again.keep_count:
                 self.queue(
                     again.counter, (Snapshot(again.counter, 0, 0),)
                 )  # only to be asked for: it says hello instead

@@ -6,7 +6,7 @@ from time import monotonic
 from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import AnotherLife, Reborn, Talk
 from countless.client.transport.base import Carrier, News
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.errors import ProtocolError
 
 _NEVER = float("inf")
@@ -41,7 +41,7 @@ class Conversation:
         except Reborn as death:
             self._talk.reborn(death.known, self._another_life)
             self._end(0.0)
-        except (LinkError, ProtocolError) as error:
+        except (ConnectionLost, ProtocolError) as error:
             self._note(str(error))
             if self._talk.heard:
                 self._backoff.reset()
@@ -53,7 +53,7 @@ class Conversation:
         self.look_again = monotonic() + next(self._speaking)
 
     def _hear(self, speaking: Generator[float, list[bytes], None], news: News) -> None:
-        if isinstance(news, LinkError):
+        if isinstance(news, ConnectionLost):
             raise news
         self.look_again = monotonic() + speaking.send(news)
 

@@ -9,10 +9,10 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from countless.client.transport.websocket import Link, LinkError, Place
+from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSocketConnection
 from countless.wire.nats_url import Broker
 
-News = list[bytes] | LinkError  # frames, or why the line is over
+News = list[bytes] | ConnectionLost  # frames, or why the line is over
 NOTHING: list[bytes] = []
 
 
@@ -47,10 +47,10 @@ class Carrier(Protocol):
 class WebSocketCarrier:
     """One coordinator, one connection."""
 
-    def __init__(self, place: Place, token: str | None) -> None:
+    def __init__(self, place: Endpoint, token: str | None) -> None:
         self._place = place
         self._token = token
-        self._link: Link | None = None
+        self._link: WebSocketConnection | None = None
 
     def shards(self) -> int:
         """One."""
@@ -62,7 +62,7 @@ class WebSocketCarrier:
 
     def open(self, shard: int) -> Callable[[bytes], None]:
         """A new connection."""
-        self._link = Link(self._place, self._token)
+        self._link = WebSocketConnection(self._place, self._token)
         return self._link.send
 
     def sockets(self) -> list[socket.socket]:
@@ -73,7 +73,7 @@ class WebSocketCarrier:
         """What has arrived."""
         try:
             return {0: self._link.receive() if self._link else NOTHING}
-        except LinkError as error:
+        except ConnectionLost as error:
             return {0: error}
 
     def hang_up(self, shard: int) -> None:
@@ -89,13 +89,13 @@ class WebSocketCarrier:
     def drop(self) -> None:
         """Only the socket."""
         if self._link is not None:
-            self._link.drop()
+            self._link.abandon()
             self._link = None
 
 
-def carrier_to(place: Place | Broker, token: str | None, site: str) -> Carrier:
+def carrier_to(place: Endpoint | Broker, token: str | None, site: str) -> Carrier:
     """The one for this place."""
-    if isinstance(place, Place):
+    if isinstance(place, Endpoint):
         return WebSocketCarrier(place, token)
     from countless.client.transport.nats_transport import NatsCarrier  # most programs have no use for it
 

@@ -6,8 +6,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from countless.client.transport.websocket import LinkError, tls_context
+from countless.client.transport.websocket import ConnectionLost
 from countless.errors import InvalidParameter, ProtocolError
+from countless.tls import client_tls_context
 from countless.wire.nats_protocol import (
     PING,
     PONG,
@@ -39,7 +40,7 @@ class NatsSocket:
             self.socket: socket.socket = socket.create_connection((server.host, server.port), timeout)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
-            raise LinkError(f"no broker at {server.netloc}: {error}") from error
+            raise ConnectionLost(f"no broker at {server.netloc}: {error}") from error
         try:
             self._log_in(broker)
         except BaseException:
@@ -50,9 +51,9 @@ class NatsSocket:
         info = self._await(Info).fields
         if self._server.secure or info.get("tls_required"):
             try:
-                self.socket = tls_context().wrap_socket(self.socket, server_hostname=self._server.host)
+                self.socket = client_tls_context().wrap_socket(self.socket, server_hostname=self._server.host)
             except OSError as error:
-                raise LinkError(f"no broker at {self._server.netloc}: {error}") from error
+                raise ConnectionLost(f"no broker at {self._server.netloc}: {error}") from error
         self._write(connect(_introduction(broker, info)) + PING)
         self._await(Ponged)
 
@@ -63,7 +64,7 @@ class NatsSocket:
         answer: Delivery = self._await(Delivery)
         self.ignore(number)
         if answer.status:
-            raise LinkError(f"no coordinator behind the broker at {self._server.netloc}")
+            raise ConnectionLost(f"no coordinator behind the broker at {self._server.netloc}")
         return answer.payload
 
     def say(self, subject: str, payload: bytes, reply: str = "") -> None:
@@ -100,7 +101,7 @@ class NatsSocket:
             for event in self._read():
                 if isinstance(event, kind):
                     return event
-        raise LinkError(f"the broker at {self._server.netloc} does not answer")
+        raise ConnectionLost(f"the broker at {self._server.netloc} does not answer")
 
     def _read(self) -> list[Event]:
         try:
@@ -108,13 +109,13 @@ class NatsSocket:
             while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
                 data += self.socket.recv(1 << 16)
         except OSError as error:
-            raise LinkError(f"the connection to the broker broke: {error}") from error
+            raise ConnectionLost(f"the connection to the broker broke: {error}") from error
         if not data:
-            raise LinkError("the broker has hung up")
+            raise ConnectionLost("the broker has hung up")
         try:
             events = list(self._parser.feed(data))
         except ProtocolError as error:
-            raise LinkError(str(error)) from None
+            raise ConnectionLost(str(error)) from None
         for event in events:
             self._look_at(event)
         return events
@@ -123,7 +124,7 @@ class NatsSocket:
         if isinstance(event, Pinged):
             self._write(PONG)
         elif isinstance(event, Complaint):
-            raise LinkError(f"the broker at {self._server.netloc} refuses: {event.reason}")
+            raise ConnectionLost(f"the broker at {self._server.netloc} refuses: {event.reason}")
         elif isinstance(event, Info):
             self.discovered = [
                 Server(host.strip("[]"), int(port or PORT), self._server.secure)
@@ -135,7 +136,7 @@ class NatsSocket:
             self.socket.sendall(data)
         except OSError as error:
             self.shut()
-            raise LinkError(f"the connection to the broker broke: {error}") from error
+            raise ConnectionLost(f"the connection to the broker broke: {error}") from error
 
 
 def _introduction(broker: Broker, info: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +154,7 @@ def _introduction(broker: Broker, info: dict[str, Any]) -> dict[str, Any]:
     try:
         credentials = Credentials.from_environment()
     except InvalidParameter as error:
-        raise LinkError(str(error)) from None
+        raise ConnectionLost(str(error)) from None
     if credentials is not None:
         options |= {"jwt": credentials.jwt, "sig": credentials.sign(info.get("nonce", "")).decode()}
     return options

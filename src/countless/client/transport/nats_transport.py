@@ -14,7 +14,7 @@ import msgspec
 
 from countless.client.transport.base import News
 from countless.client.transport.nats_socket import NatsSocket
-from countless.client.transport.websocket import LinkError
+from countless.client.transport.websocket import ConnectionLost
 from countless.errors import ProtocolError
 from countless.randomness import SystemRandom
 from countless.wire import nats_subjects as nats
@@ -50,24 +50,24 @@ class NatsLine:
     def receive(self, delivery: Delivery) -> bytes | None:
         """The frame in it, if there is one."""
         if delivery.status:
-            raise LinkError("no coordinator has this counter at present")
+            raise ConnectionLost("no coordinator has this counter at present")
         what = self.subscriptions[delivery.subscription]
         return self._words(delivery.payload) if what == "words" else self._round(delivery.payload, what)
 
     def _words(self, data: bytes) -> bytes | None:
         message = nats.unpack_down(data)
         if isinstance(message, nats.Closed):
-            raise LinkError(f"the coordinator has hung up: {message.reason}")
+            raise ConnectionLost(f"the coordinator has hung up: {message.reason}")
         if isinstance(message, nats.Card):
             if self.card is not None:
-                raise LinkError("two coordinators answer at once")
+                raise ConnectionLost("two coordinators answer at once")
             self.card = message
             self._listen(nats.rounds(self._shard, message.session, nats.EVERYBODY), nats.EVERYBODY)
             self._listen(nats.rounds(self._shard, message.session, message.group), "group")
             return None
         self._heard += 1
         if (message.number, message.fanned) != (self._heard, self._fanned):
-            raise LinkError("a message of the coordinator was lost on the way")
+            raise ConnectionLost("a message of the coordinator was lost on the way")
         return message.frame
 
     def _round(self, data: bytes, what: str) -> bytes | None:
@@ -102,11 +102,11 @@ class NatsCarrier:
         """As many as the coordinators say."""
         try:
             version, shards = _answer(self._connected().ask(nats.SHARDS, nats.down("any", self._site, token_hex(8))))
-        except LinkError:
+        except ConnectionLost:
             self.drop()
             raise
         if version != nats.LAYOUT:
-            raise LinkError(f"the coordinators speak version {version} over NATS, and this client {nats.LAYOUT}")
+            raise ConnectionLost(f"the coordinators speak version {version} over NATS, and this client {nats.LAYOUT}")
         self._shards = shards
         return shards
 
@@ -122,7 +122,7 @@ class NatsCarrier:
             self._waits = now
         elif now - self._waits > _SILENCE:  # the node itself does not answer
             link.shut()  # which ends the other lines too
-            raise LinkError("the broker has fallen silent")
+            raise ConnectionLost("the broker has fallen silent")
         if shard not in self._calls.values():
             self._calls[link.listen(nats.call(shard))] = shard
         line = self._lines[shard] = NatsLine(link, shard, self._site)
@@ -148,7 +148,7 @@ class NatsCarrier:
         try:
             for delivery in self._link.receive() if self._link else ():
                 self._sort(delivery, news)
-        except LinkError as error:
+        except ConnectionLost as error:
             news = dict.fromkeys(self._lines, error)
             self.drop()
         return news
@@ -158,7 +158,7 @@ class NatsCarrier:
         if called is not None:
             line = self._lines.get(called)
             if line is None or line.card is None or line.card.session != delivery.payload.decode(errors="replace"):
-                news[called] = LinkError("another coordinator has taken over")
+                news[called] = ConnectionLost("another coordinator has taken over")
             return
         for shard, line in self._lines.items():
             if delivery.subscription in line.subscriptions:
@@ -168,14 +168,14 @@ class NatsCarrier:
     @staticmethod
     def _hear(shard: int, line: NatsLine, delivery: Delivery, news: dict[int, News]) -> None:
         so_far = news.setdefault(shard, [])
-        if isinstance(so_far, LinkError):
+        if isinstance(so_far, ConnectionLost):
             return
         try:
             frame = line.receive(delivery)
-        except LinkError as error:
+        except ConnectionLost as error:
             news[shard] = error
         except ProtocolError as error:
-            news[shard] = LinkError(str(error))
+            news[shard] = ConnectionLost(str(error))
         else:
             so_far += [frame] if frame is not None else []
 
@@ -183,7 +183,7 @@ class NatsCarrier:
         """The connection stays, and so does the ear for whoever takes this shard over."""
         line = self._lines.pop(shard, None)
         if line is not None:
-            with suppress(LinkError):
+            with suppress(ConnectionLost):
                 line.close()
 
     def close(self) -> None:
@@ -204,4 +204,4 @@ def _answer(payload: bytes) -> tuple[int, int]:
     try:
         return msgspec.msgpack.decode(payload, type=tuple[int, int])
     except msgspec.DecodeError:
-        raise LinkError("something else than a coordinator of Countless answers on this broker") from None
+        raise ConnectionLost("something else than a coordinator of Countless answers on this broker") from None

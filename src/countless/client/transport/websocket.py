@@ -4,7 +4,6 @@ The protocol itself is the sans-IO part of `websockets`; here are the socket, th
 """
 
 import encodings.idna  # noqa: F401 - names of hosts need it: a fork must not find it half imported by the thread
-import os
 import socket
 import ssl
 from time import monotonic
@@ -18,18 +17,19 @@ from websockets.protocol import State
 from websockets.uri import parse_uri
 
 from countless.errors import InvalidParameter
-from countless.wire.frames import MOST_BYTES, VERSION
+from countless.tls import client_tls_context
+from countless.wire.frames import MAX_FRAME_BYTES, VERSION
 
 PORT = 2686
 PATH = "/api/v1/site"
 _SECURE = {"http": False, "ws": False, "https": True, "wss": True}
 
 
-class LinkError(OSError):
+class ConnectionLost(OSError):
     """The connection could not be made, or is over; the message says why."""
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """Where a coordinator is."""
 
     host: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     secure: bool
 
     @classmethod
-    def of(cls, url: str) -> "Place":
+    def parse(cls, url: str) -> "Endpoint":
         """From `http://host:port`, `wss://host`, or just `host:port`."""
         allowed = "an address such as http://127.0.0.1:2686"
         try:
@@ -60,36 +60,27 @@ class Place(NamedTuple):
         return f"{'https' if self.secure else 'http'}://{self.netloc}"
 
 
-def tls_context() -> ssl.SSLContext:
-    """Whom to trust: the system's authorities, or `COUNTLESS_CA`; who we are: `COUNTLESS_CERT` (PEM, with its key)."""
-    context = ssl.create_default_context(cafile=os.environ.get("COUNTLESS_CA") or None)
-    certificate = os.environ.get("COUNTLESS_CERT")
-    if certificate:
-        context.load_cert_chain(certificate)
-    return context
-
-
-class Link:
+class WebSocketConnection:
     """An open connection. Everything that goes wrong is a `LinkError`."""
 
-    def __init__(self, place: Place, token: str | None, timeout: float = 10.0) -> None:
+    def __init__(self, place: Endpoint, token: str | None, timeout: float = 10.0) -> None:
         self._timeout = timeout
         uri = parse_uri(f"{'wss' if place.secure else 'ws'}://{place.netloc}{PATH}")
-        self._protocol = ClientProtocol(uri, max_size=MOST_BYTES)
+        self._protocol = ClientProtocol(uri, max_size=MAX_FRAME_BYTES)
         self.socket = self._connect(place)
         try:
             self._shake_hands(token)
         except BaseException:
-            self.drop()
+            self.abandon()
             raise
 
-    def _connect(self, place: Place) -> socket.socket:
+    def _connect(self, place: Endpoint) -> socket.socket:
         try:
             plain = socket.create_connection((place.host, place.port), self._timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return tls_context().wrap_socket(plain, server_hostname=place.host) if place.secure else plain
+            return client_tls_context().wrap_socket(plain, server_hostname=place.host) if place.secure else plain
         except (OSError, UnicodeError) as error:  # a name may be none that can be looked up
-            raise LinkError(f"no coordinator at {place.netloc}: {error}") from error
+            raise ConnectionLost(f"no coordinator at {place.netloc}: {error}") from error
 
     def _shake_hands(self, token: str | None) -> None:
         request = self._protocol.connect()
@@ -101,16 +92,16 @@ class Link:
         deadline = monotonic() + self._timeout
         while self._protocol.state is State.CONNECTING and self._protocol.handshake_exc is None:
             if monotonic() > deadline:
-                raise LinkError("the coordinator does not answer")
+                raise ConnectionLost("the coordinator does not answer")
             self._read()
         self._protocol.events_received()
         if self._protocol.handshake_exc is not None:
-            raise LinkError(_reason(self._protocol.handshake_exc))
+            raise ConnectionLost(_reason(self._protocol.handshake_exc))
 
     def send(self, frame: bytes) -> None:
         """One binary frame."""
         if self._protocol.state is not State.OPEN:
-            raise LinkError("the connection is closed")
+            raise ConnectionLost("the connection is closed")
         self._protocol.send_binary(frame)
         self._write()
 
@@ -122,11 +113,11 @@ class Link:
             if isinstance(event, Frame) and event.opcode is Opcode.BINARY and event.fin:
                 frames.append(bytes(event.data))
             elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.CONT, Opcode.BINARY):
-                raise LinkError("the coordinator sent something that is no frame")
+                raise ConnectionLost("the coordinator sent something that is no frame")
         self._write()
         if not frames and self._protocol.state is not State.OPEN:
             last = self._protocol.close_rcvd or self._protocol.close_sent
-            raise LinkError(f"the coordinator has hung up: {last and (last.reason or last.code)}")
+            raise ConnectionLost(f"the coordinator has hung up: {last and (last.reason or last.code)}")
         return frames
 
     def close(self) -> None:
@@ -137,9 +128,9 @@ class Link:
                 self._write()
         except OSError:
             pass
-        self.drop()
+        self.abandon()
 
-    def drop(self) -> None:
+    def abandon(self) -> None:
         """Let go of the socket without a word: after a fork the word would be the parent's."""
         self.socket.close()
 
@@ -149,7 +140,7 @@ class Link:
             while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
                 data += self.socket.recv(1 << 16)
         except OSError as error:
-            raise LinkError(f"the connection broke: {error}") from error
+            raise ConnectionLost(f"the connection broke: {error}") from error
         if data:
             self._protocol.receive_data(data)
         else:
@@ -161,7 +152,7 @@ class Link:
                 if data:
                     self.socket.sendall(data)
         except OSError as error:
-            raise LinkError(f"the connection broke: {error}") from error
+            raise ConnectionLost(f"the connection broke: {error}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -13,9 +13,9 @@ from nats.js.api import KeyValueConfig, StreamConfig
 from nats.js.errors import APIError, BucketNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 
-from countless.client.transport.websocket import tls_context
 from countless.errors import CountlessError
 from countless.server.cluster.log_store import PATIENCE, STREAM, SUBJECTS
+from countless.tls import client_tls_context
 from countless.wire.nats_url import Broker, Credentials
 
 log = logging.getLogger("countless.nats")
@@ -47,7 +47,7 @@ async def connect(url: str) -> Client:
         user=broker.login.get("user"),
         password=broker.login.get("pass"),
         token=broker.login.get("auth_token"),
-        tls=tls_context() if broker.servers[0].secure else None,
+        tls=client_tls_context() if broker.servers[0].secure else None,
         user_jwt_cb=(lambda: bytearray(credentials.jwt.encode())) if credentials else None,
         signature_cb=credentials.sign if credentials else None,
         error_cb=trouble,

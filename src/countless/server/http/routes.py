@@ -29,7 +29,7 @@ from countless.server.http.schemas import (
 )
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.site_server import Host
-from countless.wire.frames import MOST_NUMBER
+from countless.wire.frames import MAX_NUMBER
 
 _MOST_BODY = 1 << 16
 _MOST_LISTED = 1000
@@ -138,8 +138,8 @@ async def _events(host: Host, counter: Counter, threshold: Threshold | None) -> 
 
 
 def _whole(name: str, text: str) -> int:
-    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_NUMBER))
-    if not digits or int(text) >= MOST_NUMBER:
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER))
+    if not digits or int(text) > MAX_NUMBER:
         raise InvalidParameter(name, text[:100], "an integer from 0 to 2^255 - 1")
     return int(text)
 

@@ -8,7 +8,7 @@ from countless.core.answer import State
 from countless.schemes.auto import Auto
 from countless.schemes.registry import SCHEMES
 from countless.server.settings import LEAST_ALPHA, LEAST_DELTA
-from countless.wire.frames import MOST_NAME
+from countless.wire.names import MAX_NAME_CHARS
 
 
 def _said(description: str, **schema: Any) -> Meta:
@@ -16,7 +16,7 @@ def _said(description: str, **schema: Any) -> Meta:
     return Meta(description=description, extra_json_schema=schema)
 
 
-Name = Annotated[str, _said("Printable characters.", minLength=1, maxLength=MOST_NAME)]
+Name = Annotated[str, _said("Printable characters.", minLength=1, maxLength=MAX_NAME_CHARS)]
 Alpha = Annotated[float, _said("The error allowed.", minimum=LEAST_ALPHA, exclusiveMaximum=0.5)]
 Delta = Annotated[float, _said("The probability of ever being wrong.", minimum=LEAST_DELTA, exclusiveMaximum=1)]
 Scheme = Annotated[str, _said("How it is counted.", enum=[Auto.name, *SCHEMES])]

@@ -6,7 +6,6 @@ series instead, under an address that stands for it (`overflow.py`).
 
 from collections.abc import Callable, Iterator
 
-from countless.client.counter import overflow_name
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Counter
@@ -14,6 +13,7 @@ from countless.server.sessions.overflow import Families, family_of, is_overflow,
 from countless.server.sessions.session_table import Life
 from countless.server.settings import Settings
 from countless.server.storage.sqlite_store import Config
+from countless.wire.names import overflow_name
 
 
 class Seats:

@@ -7,8 +7,8 @@ So the total over all series stays right, whatever the client does, and a label 
 
 from collections import Counter as Tally
 
-from countless.client.counter import overflow_name
 from countless.core.messages import SiteId, SiteName
+from countless.wire.names import overflow_name
 
 _BETWEEN = "\n"  # names are printable: none of them contains this
 

@@ -16,7 +16,8 @@ from countless.server.sessions.session_table import Life, Line, Lives
 from countless.server.settings import Settings, require_config
 from countless.server.storage.commit import Post
 from countless.server.storage.sqlite_store import Config, Store
-from countless.wire.frames import Again, require_name
+from countless.wire.frames import Rejoin
+from countless.wire.names import require_name
 
 
 class Roster:
@@ -94,7 +95,7 @@ class Roster:
                 del life.counters[said]
                 if life.line is not None:
                     life.line.void.add(said)
-                    self._post.send(life.line, Again(said, keep=False))
+                    self._post.send(life.line, Rejoin(said, keep_count=False))
             life.left.discard(name)
         del self.counters[name]
         self.families.remove(name)

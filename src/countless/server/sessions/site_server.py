@@ -22,18 +22,18 @@ from countless.server.settings import Settings
 from countless.server.storage.sqlite_store import Store
 from countless.wire.frames import (
     VERSION,
-    Again,
-    Buried,
+    CounterRejected,
     DownItem,
     Hello,
+    HelloAck,
+    IncarnationRetired,
     Join,
     Leave,
-    Left,
-    Refused,
+    LeaveAck,
+    Rejoin,
     Sync,
-    Synced,
+    SyncAck,
     UpItem,
-    Welcome,
 )
 
 _LARGEST_INCARNATION = 1 << 63
@@ -131,7 +131,7 @@ class Host(Roster):
             await self.settled()
             known, horizon = await asyncio.to_thread(self._past, site_id)
             if known and site_id not in self.lives:
-                line.send([Buried(known)])
+                line.send([IncarnationRetired(known)])
                 return None
             if site_id.incarnation >> _BIRTH < horizon:
                 raise ProtocolError("this life began before all that is remembered of lives that ended: begin another")
@@ -145,7 +145,7 @@ class Host(Roster):
         for other in self.lives.named(hello.site):
             if other.silent and other is not life:
                 self._bury(other)
-        self._post.send(line, Welcome(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT)))
+        self._post.send(line, HelloAck(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT)))
         return life
 
     def _past(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
@@ -163,7 +163,7 @@ class Host(Roster):
             elif isinstance(item, Join):
                 self._join(life, line, item, share)
             elif isinstance(item, Sync):
-                self._post.send(line, Synced(item.number))
+                self._post.send(line, SyncAck(item.number))
             elif isinstance(item, Leave):
                 self._leave(life, line, item, share)
             else:
@@ -179,17 +179,17 @@ class Host(Roster):
     def _join(self, life: Life, line: Line, join: Join, size: float) -> None:
         if join.counter in life.left:  # it did not hear that its last word had arrived
             self._ignore(line, join.counter)
-            return self._post.send(line, Left(join.counter))
+            return self._post.send(line, LeaveAck(join.counter))
         try:
             counter, site_id = self._seats.offer(life, join.counter, self.create)
             if join.round > counter.coordinator.round:  # this coordinator has lost its memory, or it was deleted
                 self._ignore(line, join.counter)
-                return self._post.send(line, Again(join.counter, keep=True))
+                return self._post.send(line, Rejoin(join.counter, keep_count=True))
             outbox = counter.coordinator.join(site_id, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self.dropped["counter refused"] += 1
             self._ignore(line, join.counter)
-            return self._post.send(line, Refused(join.counter, str(error)))
+            return self._post.send(line, CounterRejected(join.counter, str(error)))
         line.void.discard(join.counter)
         life.counters[intern(join.counter)] = site_id  # the same text as in thousands of other lives
         self._heard(counter, site_id, size)
@@ -211,7 +211,7 @@ class Host(Roster):
         elif site_id is not None:
             counter, site_id = self._seats.of(life, name)
         elif name in life.left:
-            return self._post.send(line, Left(name))
+            return self._post.send(line, LeaveAck(name))
         else:
             raise ProtocolError(f"site {life.site_id.site!r} has not joined {name!r}")
         outbox = counter.coordinator.receive(site_id, message)
@@ -235,7 +235,7 @@ class Host(Roster):
             life.left.add(name)
             self._gone(counter, life, name, known)
             self._do(counter, outbox)
-        self._post.send(line, Left(name))
+        self._post.send(line, LeaveAck(name))
 
     def _heard(self, counter: Counter, site_id: SiteId, size: float) -> None:
         traffic = counter.traffic

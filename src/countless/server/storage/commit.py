@@ -15,7 +15,7 @@ from countless.server.sessions.counter import Counter
 from countless.server.sessions.session_table import Line
 from countless.server.storage.journal import Seat
 from countless.server.storage.sqlite_store import Changes, Config, Store, StoreError
-from countless.wire.frames import DownItem, Synced
+from countless.wire.frames import DownItem, SyncAck
 
 log = logging.getLogger("countless.post")
 
@@ -87,7 +87,7 @@ class Post:
     def send(self, line: Line, item: DownItem) -> None:
         """To be sent, once all that has happened so far is saved."""
         items = self._outgoing.setdefault(line, [])
-        if items and isinstance(item, Synced) and isinstance(items[-1], Synced):
+        if items and isinstance(item, SyncAck) and isinstance(items[-1], SyncAck):
             items[-1] = item  # it says all that the one before it says
         else:
             items.append(item)

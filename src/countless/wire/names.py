@@ -1,0 +1,40 @@
+"""Names of counters, labelled counters and sites, as they appear in frames and stored files."""
+
+from countless.errors import InvalidParameter, ProtocolError
+
+MAX_NAME_CHARS = 500  # a counter with its labels
+_RULE = f"1 to {MAX_NAME_CHARS} printable characters"
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def require_name(name: object, what: str) -> str:
+    """Return `name`; raise `ProtocolError` unless it is 1 to MAX_NAME_CHARS printable characters."""
+    if not is_valid_name(name):
+        raise ProtocolError(f"{what} is {str(name)[:50]!r}: it must be {_RULE}")
+    return str(name)
+
+
+def validate_name(name: object) -> str:
+    """Return a name that a program gave; raise `InvalidParameter` where `require_name` raises `ProtocolError`."""
+    if not is_valid_name(name):
+        raise InvalidParameter("counter", name, _RULE)
+    return str(name)
+
+
+def is_valid_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
+
+
+def series_name(counter: str, labels: dict[str, str]) -> str:
+    """The name of a series (a counter with labels), the same for every order of the labels.
+
+    >>> series_name("requests", {"route": "/a", "code": "200"})
+    'requests{code="200",route="/a"}'
+    """
+    pairs = (f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels.items()))
+    return f"{counter}{{{','.join(pairs)}}}"
+
+
+def overflow_name(counter: str) -> str:
+    """The series that receives the events of all label combinations beyond the cap."""
+    return series_name(counter, {"overflow": "true"})
