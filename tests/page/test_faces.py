@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 import countless
 from countless.server.http.auth import SCOPES, new_token
 from countless.server.settings import STATE_FILE
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 from support.browser import browser, window
 from support.service import Server
 
@@ -35,7 +35,7 @@ class Guarded:
     """A coordinator with tokens, and a site that counts."""
 
     def __init__(self, directory: Path) -> None:
-        store = Store(directory / STATE_FILE)
+        store = SqliteStore(directory / STATE_FILE)
         self.tokens = {scope: new_token(store, scope, scope) for scope in SCOPES}
         store.close()
         self.server = Server(directory)
@@ -103,7 +103,7 @@ def test_operators_get_the_rest(guarded: Guarded) -> None:
 
 def test_a_revoked_token_ends_the_stream(guarded: Guarded, tmp_path: Path) -> None:
     with Server(tmp_path) as server:
-        store = Store(tmp_path / STATE_FILE)
+        store = SqliteStore(tmp_path / STATE_FILE)
         guest = Guarded.__new__(Guarded)
         guest.url, guest.tokens = server.url, {"read": new_token(store, "read", "guest")}
         new_token(store, "operator", "me")

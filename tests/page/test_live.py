@@ -17,8 +17,8 @@ from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import SiteId
 from countless.server.http.assets import FOLDER
 from countless.server.settings import STATE_FILE
-from countless.server.storage.journal import Known
-from countless.server.storage.sqlite_store import Changes, Config, Store
+from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, Join, encode_frames
 from support.browser import SIZES, Window, browser, window
 from support.service import Server, until
@@ -41,11 +41,13 @@ HOSTILE = [
 
 def populate(directory: Path) -> None:
     """As if two hundred counters had been counted, one of them by ten thousand sites, all of them away by now."""
-    store = Store(directory / STATE_FILE)
-    fleet: Known = {"fleet": {SiteId(f"node-{n:05}", 1): n + 1 for n in range(FLEET)}}
-    counters: dict[str, tuple[int, float, int]] = {f"counter {n:03}": (0, 1000 + n, 1000 + n) for n in range(COUNTERS)}
-    counters["fleet"] = (1, FLEET * (FLEET + 1) // 2, 0)
-    store.save(Changes(counters=counters, known=fleet, configs=dict.fromkeys(counters, Config())))
+    store = SqliteStore(directory / STATE_FILE)
+    fleet: SiteCounts = {"fleet": {SiteId(f"node-{n:05}", 1): n + 1 for n in range(FLEET)}}
+    counters: dict[str, CounterFields] = {
+        f"counter {n:03}": CounterFields(0, 1000 + n, 1000 + n) for n in range(COUNTERS)
+    }
+    counters["fleet"] = CounterFields(1, FLEET * (FLEET + 1) // 2, 0)
+    store.save(Changes(counters=counters, counts=fleet, configs=dict.fromkeys(counters, Config())))
     store.close()
 
 

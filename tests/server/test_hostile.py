@@ -13,7 +13,7 @@ from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSo
 from countless.core.messages import Report
 from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import MAX_FRAME_BYTES, Hello, Join, Leave, Sync, SyncAck, encode_frames
 from support.hostile import drain, fate
 from support.service import Server, until
@@ -87,7 +87,7 @@ def test_the_metric_counts_them(server: Server) -> None:
 
 def test_a_token_for_one_site_is_no_good_for_another(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
-        store = Store(tmp_path / STATE_FILE)
+        store = SqliteStore(tmp_path / STATE_FILE)
         token, reading = new_token(store, "site", "a", site="a"), new_token(store, "read", "r")
         store.close()
         with pytest.raises(ConnectionLost, match=r"\(403\): a token of scope site is needed"):

@@ -11,7 +11,7 @@ from countless.core.messages import Report
 from countless.core.threshold import Threshold
 from countless.errors import InvalidParameter
 from countless.server.http.routes import _events, _whole
-from countless.server.storage.sqlite_store import Config
+from countless.server.storage.base import Config
 from countless.wire.frames import Join, Sync
 from support.service import bench
 

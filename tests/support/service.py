@@ -18,7 +18,7 @@ from countless.client.api import ApiClient, ServiceError, Stream
 from countless.server.sessions.session_table import Life
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import DownItem, Hello, UpItem
 
 PATIENCE = 20.0  # seconds until a test gives up; nothing here takes a tenth of it on an idle machine
@@ -153,7 +153,7 @@ class FakeLine:
 class Bench:
     """A host on a table: the clock is a number, the disk is memory, connections are lists."""
 
-    def __init__(self, store: Store, wall_clock: Callable[[], float] = time, **settings: Any) -> None:
+    def __init__(self, store: SqliteStore, wall_clock: Callable[[], float] = time, **settings: Any) -> None:
         self.time = 0.0
         self.store = store
         self.host = Host(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
@@ -178,8 +178,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(store: Store | None = None, **settings: Any) -> AsyncIterator[Bench]:
-    table = Bench(store or Store(None), **settings)
+async def bench(store: SqliteStore | None = None, **settings: Any) -> AsyncIterator[Bench]:
+    table = Bench(store or SqliteStore(None), **settings)
     task = asyncio.create_task(table.host.run())
     try:
         yield table

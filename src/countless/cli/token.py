@@ -24,9 +24,10 @@ def token(
     from countless.server.app import require_nats
     from countless.server.http.auth import new_token
     from countless.server.settings import STATE_FILE
-    from countless.server.storage.sqlite_store import Store
+    from countless.server.storage.base import TokenStore
+    from countless.server.storage.sqlite_store import SqliteStore
 
-    def work(store: Store) -> tuple[list[str], int]:
+    def work(store: TokenStore) -> tuple[list[str], int]:
         if revoke is not None:
             number = store.revoke(revoke)
             return [f"{number} revoked"], 0 if number else 1
@@ -41,7 +42,7 @@ def token(
 
         lines, code = change_tokens(nats, work)
     else:
-        store = Store(state_dir / STATE_FILE)
+        store = SqliteStore(state_dir / STATE_FILE)
         try:
             lines, code = work(store)
         finally:

@@ -18,7 +18,7 @@ from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
 from countless.server.sessions.site_server import Host
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 
 log = logging.getLogger("countless.app")
 
@@ -46,9 +46,9 @@ def _single_coordinator(settings: Settings) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         path = Path(settings.state_dir) / STATE_FILE
-        store = Store(path)
+        store = SqliteStore(path)
         # Tokens have a connection of their own: a request must not wait for a transaction that is being written.
-        tokens = Store(path)
+        tokens = SqliteStore(path)
         server = Host(store, settings)
         recorder = Recorder(server)
         set_state(app, server, Access(tokens), recorder)
@@ -85,10 +85,10 @@ async def _tick(server: Host) -> None:
             await asyncio.sleep(0)
 
 
-async def _checkpoint(store: Store) -> None:
+async def _checkpoint(store: SqliteStore) -> None:
     while True:
         await asyncio.sleep(CHECKPOINT_S)
         try:
-            await asyncio.to_thread(store.tidy)
+            await asyncio.to_thread(store.checkpoint)
         except sqlite3.Error:  # a full disk: the next save reports it
             log.info("checkpoint of the state file failed", exc_info=True)

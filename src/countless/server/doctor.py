@@ -18,7 +18,7 @@ from countless.client.api import ApiClient, ServiceError
 from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.errors import CountlessError
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 
 _APART = 5.0  # seconds by which two clocks may differ before people are confused
 
@@ -87,7 +87,7 @@ def _try(what: str, look: Callable[[], str | None], found: str, remedy: str) -> 
 def _state(settings: Settings) -> str | None:
     directory = Path(settings.state_dir)
     if (directory / STATE_FILE).exists():
-        Store(directory / STATE_FILE).close()
+        SqliteStore(directory / STATE_FILE).close()
         return f"{directory}: readable, of this version"
     nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
     with tempfile.TemporaryFile(dir=nearest):

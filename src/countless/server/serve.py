@@ -16,7 +16,8 @@ from countless.errors import InvalidParameter
 from countless.server.app import build_app, require_nats
 from countless.server.http.fastpath import Wire
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.sqlite_store import Store, StoreError
+from countless.server.storage.base import StoreError
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import MAX_FRAME_BYTES
 
 LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
@@ -66,7 +67,7 @@ def _state(settings: Settings) -> Iterator[None]:
         yield
     else:
         directory = Path(settings.state_dir)
-        Store(directory / STATE_FILE).close()
+        SqliteStore(directory / STATE_FILE).close()
         with _alone(directory):
             yield
 

@@ -11,7 +11,7 @@ from typing import Any
 from countless.errors import InvalidParameter
 from countless.schemes.auto import Auto
 from countless.schemes.registry import SCHEMES, require_adversary
-from countless.server.storage.sqlite_store import Config
+from countless.server.storage.base import Config
 from countless.wire.nats_url import Broker
 
 STATE_FILE = "countless.sqlite"  # in state_dir

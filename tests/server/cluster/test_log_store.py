@@ -14,19 +14,18 @@ from countless.server.cluster import log_store as nats_store
 from countless.server.cluster.broker import NoBroker, connect, open_bucket, open_log
 from countless.server.cluster.log_store import STREAM, BrokerAway, Deposed, NatsStore
 from countless.server.cluster.records import Record
-from countless.server.storage.journal import Known
-from countless.server.storage.sqlite_store import Changes, Config, StoreError
+from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts, StoreError
 from support.nats import Node, free_ports, node
 
 pytestmark = pytest.mark.slow
 
 WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
-SAVED = Changes({"hits": (7, 2**80, 2**70)}, {"hits": {WEB: 2**90, OLD: 4}}, {"hits": CONFIG})
+SAVED = Changes({"hits": CounterFields(7, 2**80, 2**70)}, {"hits": {WEB: 2**90, OLD: 4}}, {"hits": CONFIG})
 
 
 def first(number: int) -> Changes:
-    return Changes({"hits": (number, number, 0)}, configs={"hits": CONFIG})
+    return Changes({"hits": CounterFields(number, number, 0)}, configs={"hits": CONFIG})
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +64,14 @@ def test_what_is_saved_is_there_for_whoever_takes_over(broker: Node) -> None:
     async def story(stream: JetStreamContext) -> None:
         one = await taken(stream, "one")
         await save(one, SAVED)
-        known: Known = {"hits": {WEB: 2**90 + 1, OLD: None}}
-        await save(one, Changes({"other": (1, 12.5, 0)}, known, {"other": Config()}, {("hits", OLD): 5}))
+        known: SiteCounts = {"hits": {WEB: 2**90 + 1, OLD: None}}
+        await save(one, Changes({"other": CounterFields(1, 12.5, 0)}, known, {"other": Config()}, {("hits", OLD): 5}))
         await save(await taken(stream, "elsewhere", shard=1), first(1))
         two = await taken(stream, "two")
         saved_state = PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
         expected = {"hits": (CONFIG, saved_state), "other": (Config(), PersistentState(1, 12.5, 0, ()))}
         assert two.load() == one.load() == expected
-        assert two.buried(OLD) == (("hits", 5),)
+        assert two.tombstones(OLD) == (("hits", 5),)
         await save(two, Changes(deleted=["hits"]))
         assert list((await taken(stream, "three")).load()) == ["other"]
 
@@ -86,8 +85,8 @@ def test_who_was_there_before_can_write_nothing_more(broker: Node) -> None:
         two = await taken(stream, "two")
         for _ in range(2):
             with pytest.raises(Deposed):
-                await save(one, Changes({"hits": (8, 2**81, 0)}))
-        await save(two, Changes(known={"hits": {OLD: 6}}))
+                await save(one, Changes({"hits": CounterFields(8, 2**81, 0)}))
+        await save(two, Changes(counts={"hits": {OLD: 6}}))
         assert (await taken(stream, "three")).load() == two.load()
 
     play(broker, story)
@@ -136,7 +135,7 @@ def test_a_confirmation_that_was_lost_does_not_depose_anybody(broker: Node) -> N
         assert store.load() == {}
         stream.publish = publish  # type: ignore[method-assign]
         await save(store, changes)
-        await save(store, Changes(known={"hits": {WEB: 1}}))
+        await save(store, Changes(counts={"hits": {WEB: 1}}))
         assert (
             (await taken(stream, "two")).load()
             == store.load()
@@ -167,19 +166,19 @@ def test_large_records_come_in_parts_and_old_ones_are_purged(broker: Node, monke
     async def story(stream: JetStreamContext) -> None:
         one = await taken(stream, "one")
         for number in range(30):
-            lives: Known = {"hits": {SiteId(f"site {number} {each}", 1): each for each in range(10)}}
+            lives: SiteCounts = {"hits": {SiteId(f"site {number} {each}", 1): each for each in range(10)}}
             changes = Changes(
-                {"hits": (number, number, 0)}, lives, {"hits": CONFIG}, {("hits", SiteId("x", number)): 1}
+                {"hits": CounterFields(number, number, 0)}, lives, {"hits": CONFIG}, {("hits", SiteId("x", number)): 1}
             )
             await save(one, changes)
         messages = (await stream.stream_info(STREAM)).state.messages
         assert messages < 200  # of about 400
         two = await taken(stream, "two")
-        assert two.everything() == one.everything()
+        assert two.snapshot() == one.snapshot()
         assert len(two.load()["hits"][1].known) == 300
         part = Record("two", 99, 0, 2, b"never complete")  # it died in the middle
         await two._append(part)
-        assert (await taken(stream, "three")).everything() == one.everything()
+        assert (await taken(stream, "three")).snapshot() == one.snapshot()
 
     play(broker, story)
 
@@ -192,21 +191,21 @@ def test_when_a_life_ended_is_in_the_log_and_so_is_what_was_dropped(
         one = NatsStore(stream, 0, "one", lambda: True, lambda: clock[0])
         await one.take_over()
         await save(one, SAVED)
-        await save(one, Changes(known={"hits": {OLD: None}}, gone={("hits", OLD): 4}))
+        await save(one, Changes(counts={"hits": {OLD: None}}, tombstones={("hits", OLD): 4}))
         clock[0] = 2000.0
-        await save(one, Changes(known={"hits": {WEB: None}}, gone={("hits", WEB): 2**90}))
+        await save(one, Changes(counts={"hits": {WEB: None}}, tombstones={("hits", WEB): 2**90}))
         two = await taken(stream, "two")  # years later, by its clock: what is remembered does not become younger
-        assert two.everything().keys() == {0, 1000, 2000}
-        await save(two, Changes(prune=1500))
+        assert two.snapshot().keys() == {0, 1000, 2000}
+        await save(two, Changes(prune_before=1500))
         for each in (two, await taken(stream, "three")):
-            assert (each.buried(OLD), each.buried(WEB)) == ((), (("hits", 2**90),))
-            assert each.pruned_before() == 1500
+            assert (each.tombstones(OLD), each.tombstones(WEB)) == ((), (("hits", 2**90),))
+            assert each.tombstone_horizon() == 1500
         monkeypatch.setattr(nats_store, "_PURGE_AFTER", 0)  # everything is written as one record
         four = await taken(stream, "four")
-        await save(four, Changes({"hits": (9, 2**81, 2**91)}))
+        await save(four, Changes({"hits": CounterFields(9, 2**81, 2**91)}))
         five = await taken(stream, "five")
-        assert five.everything() == four.everything()
-        assert five.pruned_before() == 1500
+        assert five.snapshot() == four.snapshot()
+        assert five.tombstone_horizon() == 1500
 
     play(broker, story)
 

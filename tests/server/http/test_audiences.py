@@ -11,7 +11,7 @@ from countless.core.messages import Report
 from countless.server.app import build_app
 from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, Join, Leave, Sync, SyncAck, UpItem, decode_down, encode_frames
 
 READS = [
@@ -40,7 +40,7 @@ WEB = "ws://127.0.0.1:2686/api/v1/site"
 
 def seen_by_the_public(directory: Path, traffic: Callable[[Callable[..., None]], None]) -> list[tuple[Any, ...]]:
     """Status, headers and body of everything that a read token can ask for; only the time of reading is masked."""
-    store = Store(directory / STATE_FILE)
+    store = SqliteStore(directory / STATE_FILE)
     reading, counting = ({"authorization": f"Bearer {new_token(store, scope, scope)}"} for scope in ("read", "site"))
     store.close()
     app = build_app(Settings(state_dir=str(directory), scheme="exact"))

@@ -12,7 +12,7 @@ from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.answer import State
 from countless.core.messages import Report
 from countless.errors import ProtocolError
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import (
     CounterRejected,
     Hello,
@@ -81,7 +81,7 @@ def test_a_silent_site_is_given_up_after_forget_after_and_its_count_stays() -> N
 def test_a_life_older_than_all_that_is_remembered_must_begin_another() -> None:
     async def story() -> None:
         day, now = 86_400, 1_000 * 86_400.0
-        store = Store(None, lambda: now)
+        store = SqliteStore(None, lambda: now)
         async with bench(store, wall_clock=lambda: now, silent_after=10.0, remember_for=2.0 * day) as table:
             born = int(now - day) << 30
             life, line = await table.connect("a", born)
@@ -94,7 +94,7 @@ def test_a_life_older_than_all_that_is_remembered_must_begin_another() -> None:
             await table.wait(61)
             with pytest.raises(ProtocolError, match="begin another"):
                 await table.host.hello(FakeLine(), Hello(1, "a", born))
-            assert store.buried((await table.connect("a", int(now) << 30))[0].site_id) == ()
+            assert store.tombstones((await table.connect("a", int(now) << 30))[0].site_id) == ()
 
     play(story())
 

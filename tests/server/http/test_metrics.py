@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from countless.core.messages import Report
 from countless.server.http.metrics import exposition
 from countless.server.sessions.site_server import Host
-from countless.server.storage.sqlite_store import Config, Store
+from countless.server.storage.base import Config
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Join
 from support.service import bench
 
@@ -35,7 +36,7 @@ def total(host: Host) -> float | None:
 
 def test_the_total_survives_a_restart_and_other_rules() -> None:
     async def story() -> None:
-        store = Store(None)
+        store = SqliteStore(None)
         async with bench(store) as table:
             life, line = await table.connect("a")
             await table.say(life, line, Join("hits", 0, 0))

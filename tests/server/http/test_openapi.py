@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from countless.server.app import build_app
 from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 
 BASE = "http://127.0.0.1:2686"
 DOCUMENT = build_app(Settings()).state.openapi
@@ -46,7 +46,7 @@ CHECKS = [
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     directory = tmp_path_factory.mktemp("openapi")
-    store = Store(directory / STATE_FILE)
+    store = SqliteStore(directory / STATE_FILE)
     token = new_token(store, "operator", "test")
     store.close()
     app = build_app(Settings(state_dir=str(directory), max_counters=30))

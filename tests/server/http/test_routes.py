@@ -12,7 +12,7 @@ from countless.server.app import build_app
 from countless.server.http.auth import SCOPES, new_token
 from countless.server.sessions.site_server import Host
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
 
 PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of"}
@@ -82,7 +82,7 @@ def status(client: TestClient, method: str, path: str, **headers: str) -> int:
 
 
 def test_each_scope_may_do_what_it_is_for(tmp_path: Path) -> None:
-    store = Store(tmp_path / STATE_FILE)
+    store = SqliteStore(tmp_path / STATE_FILE)
     tokens = {scope: new_token(store, scope, scope) for scope in SCOPES}
     with client_of(tmp_path) as client:
         for method, path in OPERATOR_ONLY + READ[:2]:
@@ -95,7 +95,7 @@ def test_each_scope_may_do_what_it_is_for(tmp_path: Path) -> None:
 
 
 def test_tokens_are_kept_as_hashes_and_can_be_revoked(tmp_path: Path) -> None:
-    store = Store(tmp_path / STATE_FILE)
+    store = SqliteStore(tmp_path / STATE_FILE)
     token = new_token(store, "read", "dashboards")
     assert token.encode() not in (tmp_path / STATE_FILE).read_bytes() + (tmp_path / f"{STATE_FILE}-wal").read_bytes()
     new_token(store, "operator", "me")

@@ -8,7 +8,8 @@ import pytest
 
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.errors import InvalidParameter
-from countless.server.storage.sqlite_store import Config, Store
+from countless.server.storage.base import Config
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
 from support.service import FakeLine, bench
 
@@ -45,7 +46,7 @@ def test_beyond_the_cap_everything_is_counted_in_the_overflow_series_however_man
 
 def test_a_series_in_the_overflow_lives_through_silence_restarts_and_the_end() -> None:
     async def story() -> None:
-        store = Store(None)
+        store = SqliteStore(None)
         async with bench(store, label_cap=0) as table:
             life, line = await table.connect("web")
             await table.say(life, line, Join("hits", 0, 1), Join(series(1), 0, 10), Join(series(2), 0, 20))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from countless.core.messages import Report, SetTrigger, SiteId, Snapshot, StartRound
 from countless.errors import ProtocolError
 from countless.server.sessions.site_server import Host
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, HelloAck, Join, Leave, Sync
 from support.service import FakeLine, bench
 
@@ -96,7 +96,7 @@ async def step(table: Any, lines: Lines, kind: str, name: str, argument: Any) ->
 @given(st.lists(steps, max_size=25))
 def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple[str, str, Any]]) -> None:
     async def run() -> None:
-        store, left = Store(None), list(story)
+        store, left = SqliteStore(None), list(story)
         shown: float = 0
         while True:
             lines: Lines = {}

@@ -7,14 +7,15 @@ import pytest
 from countless.core.answer import State
 from countless.core.messages import Report, SiteId, Snapshot, StartRound
 from countless.errors import InvalidParameter
-from countless.server.storage.sqlite_store import Config, Store
+from countless.server.storage.base import Config
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, IncarnationRetired, Join, Rejoin, Sync
 from support.service import FakeLine, bench
 
 
 def test_a_restart_asks_everybody_and_the_total_does_not_fall() -> None:
     async def story() -> None:
-        store = Store(None)
+        store = SqliteStore(None)
         async with bench(store) as table:
             a, line_a = await table.connect("a")
             b, line_b = await table.connect("b")

@@ -6,12 +6,13 @@ import sqlite3
 from countless.core.messages import Report, SetTrigger, Snapshot
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
-from countless.server.storage.sqlite_store import Changes, Config, Store
+from countless.server.storage.base import Changes, Config
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck, Rejoin, Sync, SyncAck
 from support.service import bench
 
 
-class SlowStore(Store):
+class SlowStore(SqliteStore):
     """A disk that is full until somebody makes room."""
 
     full = False
@@ -47,7 +48,7 @@ def test_nothing_is_sent_or_shown_before_it_is_saved() -> None:
 
 def test_last_words_are_confirmed_however_often_they_are_said() -> None:
     async def story() -> None:
-        store = Store(None)
+        store = SqliteStore(None)
         async with bench(store) as table:
             life, line = await table.connect("a")
             await table.say(life, line, Join("hits", 0, 5), Join("misses", 0, 1))
@@ -91,7 +92,7 @@ def test_limits_are_refusals_not_crashes() -> None:
     asyncio.run(story())
 
 
-class LoopStore(Store):
+class LoopStore(SqliteStore):
     """A disk that needs the loop to go on, as a broker does."""
 
     blocked = False

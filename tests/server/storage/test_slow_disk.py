@@ -9,8 +9,9 @@ import pytest
 
 from countless.core.messages import Report
 from countless.server.cluster.log_store import Deposed
+from countless.server.storage.base import Changes
 from countless.server.storage.commit import Post
-from countless.server.storage.sqlite_store import Changes, Store
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import DownItem, Hello, Join, Sync, SyncAck
 from support.service import Bench, FakeLine, bench
 
@@ -19,7 +20,7 @@ def play(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(story)
 
 
-class HeldStore(Store):
+class HeldStore(SqliteStore):
     """Its disk does nothing until it is let go."""
 
     def __init__(self) -> None:
@@ -130,7 +131,7 @@ def test_a_newcomer_waits_for_the_disk_and_no_longer() -> None:
     play(story())
 
 
-class TakenStore(Store):
+class TakenStore(SqliteStore):
     """Another coordinator has taken over what is kept here."""
 
     def save(self, changes: Changes) -> None:

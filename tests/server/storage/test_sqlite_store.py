@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.sqlite_store import SCHEMA, Changes, Config, Store, StoreError
+from countless.server.storage.base import Changes, Config, CounterFields, StoreError
+from countless.server.storage.sqlite_store import SCHEMA, SqliteStore
 
 FIRST_SCHEMA = f"""
 PRAGMA user_version = 1;
@@ -36,52 +37,52 @@ WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
 
 
 def made(name: str, config: Config = Config(), *figures: Any) -> Changes:  # noqa: B008 - frozen
-    return Changes({name: figures or (1, 5, 0)}, configs={name: config})
+    return Changes({name: CounterFields(*figures or (1, 5, 0))}, configs={name: config})
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     config = Config(alpha=0.02, scheme="dithered")
-    store = Store(tmp_path / "state" / "file")
+    store = SqliteStore(tmp_path / "state" / "file")
     store.save(made("hits", config, 7, 2**80, 2**70))
-    store.save(Changes(known={"hits": {WEB: 2**90, OLD: 4}}))
-    store.save(Changes(known={"hits": {WEB: 2**90 + 1, OLD: None}}, gone={("hits", OLD): 5}))
+    store.save(Changes(counts={"hits": {WEB: 2**90, OLD: 4}}))
+    store.save(Changes(counts={"hits": {WEB: 2**90 + 1, OLD: None}}, tombstones={("hits", OLD): 5}))
     store.close()
-    again = Store(tmp_path / "state" / "file")
+    again = SqliteStore(tmp_path / "state" / "file")
     assert again.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
     assert again.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
-    assert again.buried(OLD) == (("hits", 5),)
-    assert again.buried(WEB) == ()
+    assert again.tombstones(OLD) == (("hits", 5),)
+    assert again.tombstones(WEB) == ()
     again.close()
 
 
 def test_a_published_total_with_a_fraction_survives() -> None:
-    store = Store(None)
+    store = SqliteStore(None)
     store.save(made("hits", Config(), 1, 12.5, 0))
     assert store.load()["hits"][1].published == 12.5
 
 
 def test_deleting_a_counter_leaves_nothing_of_it() -> None:
-    store = Store(None)
+    store = SqliteStore(None)
     store.save(made("hits"))
-    store.save(Changes(known={"hits": {WEB: 5}}, gone={("hits", OLD): 3}))
+    store.save(Changes(counts={"hits": {WEB: 5}}, tombstones={("hits", OLD): 3}))
     store.save(Changes(deleted=["hits"]))
     assert store.load() == {}
-    assert store.buried(OLD) == ()
-    store.save(Changes({"hits": (1, 2, 0)}, {"hits": {OLD: 2}}, {"hits": Config()}, deleted=["hits"]))
+    assert store.tombstones(OLD) == ()
+    store.save(Changes({"hits": CounterFields(1, 2, 0)}, {"hits": {OLD: 2}}, {"hits": Config()}, deleted=["hits"]))
     assert store.load() == {"hits": (Config(), PersistentState(1, 2, 0, ((OLD, 2),)))}
 
 
 def test_a_save_that_fails_changes_nothing() -> None:
-    store = Store(None)
+    store = SqliteStore(None)
     store.save(made("hits"))
     with pytest.raises(sqlite3.Error):
-        store.save(Changes({"hits": (2, 6, 0)}, gone={("hits", SiteId("web", None)): 1}))  # type: ignore[arg-type]
+        store.save(Changes({"hits": CounterFields(2, 6, 0)}, tombstones={("hits", SiteId("web", None)): 1}))  # type: ignore[arg-type]
     assert store.load()["hits"][1].published == 5
 
 
-def quick(path: Path) -> Store:
+def quick(path: Path) -> SqliteStore:
     """Without waiting for the disk: what is tested is what is written, not that it stays."""
-    store = Store(path)
+    store = SqliteStore(path)
     store._db.execute("PRAGMA synchronous = OFF")
     return store
 
@@ -101,14 +102,14 @@ def test_whenever_it_is_opened_again_the_journal_and_the_tables_say_the_same(
             for moment, (counter, site, count) in enumerate(story):
                 name, site_id = f"c{counter}", SiteId(f"s{site}", 1)
                 if name not in truth:
-                    truth[name] = ((0, 0, 0), {})
+                    truth[name] = (CounterFields(0, 0, 0), {})
                     store.save(made(name, Config(), 0, 0, 0))
                 if count == 60:
                     del truth[name]
                     store.save(Changes(deleted=[name]))
                     continue
                 empty = count % 7 == 0
-                truth[name] = ((moment, count, 0), {**truth[name][1], site_id: count})
+                truth[name] = (CounterFields(moment, count, 0), {**truth[name][1], site_id: count})
                 if empty:
                     del truth[name][1][site_id]
                 store.save(Changes({name: truth[name][0]}, {name: {site_id: None if empty else count}}))
@@ -125,14 +126,14 @@ def test_whenever_it_is_opened_again_the_journal_and_the_tables_say_the_same(
 
 def test_lives_that_ended_long_ago_are_dropped_and_the_store_says_since_when(tmp_path: Path) -> None:
     now = 1000.0
-    store = Store(tmp_path / "file", lambda: now)
-    store.save(Changes(gone={("hits", OLD): 3}))
+    store = SqliteStore(tmp_path / "file", lambda: now)
+    store.save(Changes(tombstones={("hits", OLD): 3}))
     now = 2000.0
-    store.save(Changes(gone={("hits", WEB): 4}))
-    store.save(Changes(prune=900))
-    assert (store.pruned_before(), store.buried(OLD)) == (0, (("hits", 3),))
-    store.save(Changes(prune=1500))
-    assert (store.pruned_before(), store.buried(OLD), store.buried(WEB)) == (1500, (), (("hits", 4),))
+    store.save(Changes(tombstones={("hits", WEB): 4}))
+    store.save(Changes(prune_before=900))
+    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (0, (("hits", 3),))
+    store.save(Changes(prune_before=1500))
+    assert (store.tombstone_horizon(), store.tombstones(OLD), store.tombstones(WEB)) == (1500, (), (("hits", 4),))
     store.close()
 
 
@@ -144,20 +145,20 @@ def test_a_file_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> Non
     database.execute("INSERT INTO gone VALUES ('old', 1, 'hits', '9')")
     database.commit()
     database.close()
-    store = Store(tmp_path / "file")
+    store = SqliteStore(tmp_path / "file")
     assert store.load() == {"hits": (Config(), PersistentState(3, 70, 9, ((OLD, 61),)))}
-    store.save(Changes(prune=10**9))  # what ended before ages were kept counts as ended now
-    assert store.buried(SiteId("old", 1)) == (("hits", 9),)
+    store.save(Changes(prune_before=10**9))  # what ended before ages were kept counts as ended now
+    assert store.tombstones(SiteId("old", 1)) == (("hits", 9),)
     store.close()
 
 
 def test_a_newer_schema_is_refused_with_a_clear_message(tmp_path: Path) -> None:
-    Store(tmp_path / "file").close()
+    SqliteStore(tmp_path / "file").close()
     database = sqlite3.connect(tmp_path / "file")
     database.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     database.close()
     with pytest.raises(StoreError, match=f"newer Countless .schema {SCHEMA + 1}; this one knows up to {SCHEMA}"):
-        Store(tmp_path / "file")
+        SqliteStore(tmp_path / "file")
 
 
 def test_another_programs_file_is_refused(tmp_path: Path) -> None:
@@ -165,21 +166,21 @@ def test_another_programs_file_is_refused(tmp_path: Path) -> None:
     database.execute("PRAGMA user_version = 1")
     database.close()
     with pytest.raises(StoreError, match="another program"):
-        Store(tmp_path / "file")
+        SqliteStore(tmp_path / "file")
     (tmp_path / "text").write_text("this is no database, whatever its name says. " * 100)
     with pytest.raises(StoreError, match="not a database of Countless"):
-        Store(tmp_path / "text")
+        SqliteStore(tmp_path / "text")
 
 
 def test_the_log_is_begun_anew_beside_the_writer_and_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    store, beside = quick(path), Store(path)
+    store, beside = quick(path), SqliteStore(path)
     store.save(made("hits", Config(), 0, 0, 0))
     log, sizes = tmp_path / "file-wal", []
     for number in range(1, 4_001):
-        store.save(Changes({"hits": (1, number, 0)}, {"hits": {WEB: number}}))
+        store.save(Changes({"hits": CounterFields(1, number, 0)}, {"hits": {WEB: number}}))
         if number % 1_000 == 0:
-            beside.tidy()
+            beside.checkpoint()
             sizes.append(log.stat().st_size)
     assert sizes[-1] <= 1.2 * sizes[0]
     beside.close()

@@ -23,7 +23,8 @@ from nats.js.errors import APIError, NotFoundError
 
 from countless.errors import CountlessError
 from countless.server.cluster.records import Body, Record, changes_of, decode_body, decode_record, plain_of
-from countless.server.storage.sqlite_store import Changes, Store, StoreError
+from countless.server.storage.base import Changes, StoreError
+from countless.server.storage.sqlite_store import SqliteStore
 
 STREAM = "COUNTLESS"
 SUBJECTS = "countless.log.*"
@@ -42,7 +43,7 @@ class BrokerAway(StoreError):
     """Nothing can be saved at present."""
 
 
-class NatsStore(Store):
+class NatsStore(SqliteStore):
     """What was appended to the log, as a database in memory; a save is on the log before it is there."""
 
     def __init__(
@@ -114,8 +115,8 @@ class NatsStore(Store):
         self._saving = None
         if self._messages > _PURGE_AFTER:
             with suppress(BrokerAway):  # what is left of it goes before the next save
-                whole = [plain_of(changes, at) for at, changes in self.everything().items()]
-                self._wait_for(self._write_everything(Body(whole, self.pruned_before())))
+                whole = [plain_of(changes, at) for at, changes in self.snapshot().items()]
+                self._wait_for(self._write_everything(Body(whole, self.tombstone_horizon())))
 
     def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -28,7 +28,7 @@ from countless.server.cluster.shard import Shard
 from countless.server.cluster.tokens import NatsTokens
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
-from countless.server.storage.sqlite_store import StoreError
+from countless.server.storage.base import StoreError
 from countless.wire import nats_subjects as nats
 
 log = logging.getLogger("countless.nats")

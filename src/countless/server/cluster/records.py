@@ -3,8 +3,8 @@
 import msgspec
 
 from countless.core.messages import SiteId
-from countless.server.storage.journal import Known, as_number
-from countless.server.storage.sqlite_store import Changes, Config, StoreError
+from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts, StoreError
+from countless.server.storage.journal import as_number
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -43,13 +43,13 @@ def plain_of(changes: Changes, at: int) -> Plain:
         [(name, number, repr(total), str(departed)) for name, (number, total, departed) in changes.counters.items()],
         [
             (name, *_words(site_id), None if n is None else str(n))
-            for name, seats in changes.known.items()
+            for name, seats in changes.counts.items()
             for site_id, n in seats.items()
         ],
         changes.configs,
-        [(name, *_words(site_id), str(known)) for (name, site_id), known in changes.gone.items()],
+        [(name, *_words(site_id), str(known)) for (name, site_id), known in changes.tombstones.items()],
         changes.deleted,
-        changes.prune,
+        changes.prune_before,
     )
 
 
@@ -59,11 +59,14 @@ def _words(site_id: SiteId) -> tuple[str, int]:
 
 def changes_of(plain: Plain) -> Changes:
     """And back."""
-    known: Known = {}
+    known: SiteCounts = {}
     for name, site, life, count in plain.known:
         known.setdefault(name, {})[SiteId(site, life)] = None if count is None else int(count)
     return Changes(
-        {name: (number, as_number(total), int(departed)) for name, number, total, departed in plain.counters},
+        {
+            name: CounterFields(number, as_number(total), int(departed))
+            for name, number, total, departed in plain.counters
+        },
         known,
         plain.configs,
         {(name, SiteId(site, life)): int(known) for name, site, life, known in plain.gone},

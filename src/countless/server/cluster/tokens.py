@@ -7,17 +7,16 @@ from typing import TypeVar
 import msgspec
 
 from countless.server.cluster.broker import Bucket, connect, open_both
-from countless.server.storage.sqlite_store import Store, Token
+from countless.server.storage.base import Token, TokenStore
 
 T = TypeVar("T")
 _KEY = "tokens"
 
 
-class NatsTokens(Store):
+class NatsTokens:
     """As far as tokens go, a store; what is asked of it is answered from the copy."""
 
     def __init__(self) -> None:
-        super().__init__(None)
         self._tokens: dict[bytes, Token] = {}
         self._revision = 0
 
@@ -55,7 +54,7 @@ class NatsTokens(Store):
         return revoked
 
 
-def change_tokens(url: str, change: Callable[[Store], T]) -> T:
+def change_tokens(url: str, change: Callable[[TokenStore], T]) -> T:
     """From outside, beside running coordinators: they know within a quarter of their lease."""
 
     async def run() -> T:

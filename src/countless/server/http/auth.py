@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from starlette.requests import HTTPConnection
 
 from countless.errors import InvalidParameter
-from countless.server.storage.sqlite_store import Store, Token
+from countless.server.storage.base import Token, TokenStore
 
 SCOPES = ("site", "read", "operator")
 _LOCAL_NAMES = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
@@ -50,7 +50,7 @@ def digest(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def new_token(store: Store, scope: str, label: str, site: str | None = None) -> str:
+def new_token(store: TokenStore, scope: str, label: str, site: str | None = None) -> str:
     """A fresh token; it is shown this once and never again."""
     if scope not in SCOPES:
         raise InvalidParameter("scope", scope, f"one of: {', '.join(SCOPES)}")
@@ -64,7 +64,7 @@ def new_token(store: Store, scope: str, label: str, site: str | None = None) -> 
 class Access:
     """Grants by token, or by coming from this machine while there are none."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TokenStore) -> None:
         self._store = store
 
     def authenticate(self, caller: HTTPConnection) -> Grant:

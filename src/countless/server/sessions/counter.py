@@ -20,7 +20,7 @@ from countless.schemes.partial_dp import PartialDP
 from countless.schemes.planned import Calibrated
 from countless.schemes.registry import SCHEMES
 from countless.server.sessions.overflow import home_of
-from countless.server.storage.sqlite_store import Config
+from countless.server.storage.base import Config, CounterFields
 
 FEWEST = 32  # with fewer sites, traffic that reacts leaves `auto` deterministic (`countless plan`): no plan is needed
 
@@ -83,9 +83,9 @@ class Counter:
             self.waking = False
 
     @property
-    def figures(self) -> tuple[int, float, int]:
-        """What the store keeps, beside a line for each site."""
-        return self.coordinator.round, self.coordinator.published, self.departed
+    def fields(self) -> CounterFields:
+        """What is saved of this counter beside its config and the counts of its sites."""
+        return CounterFields(self.coordinator.round, self.coordinator.published, self.departed)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from countless.server.sessions.counter import Counter
 from countless.server.sessions.overflow import Families, family_of, is_overflow, stand_in
 from countless.server.sessions.session_table import Life
 from countless.server.settings import Settings
-from countless.server.storage.sqlite_store import Config
+from countless.server.storage.base import Config
 from countless.wire.names import overflow_name
 
 

@@ -14,8 +14,8 @@ from countless.server.sessions.membership import Seats
 from countless.server.sessions.overflow import Families, spoken
 from countless.server.sessions.session_table import Life, Line, Lives
 from countless.server.settings import Settings, require_config
+from countless.server.storage.base import Config, StateStore
 from countless.server.storage.commit import Post
-from countless.server.storage.sqlite_store import Config, Store
 from countless.wire.frames import Rejoin
 from countless.wire.names import require_name
 
@@ -23,7 +23,7 @@ from countless.wire.names import require_name
 class Roster:
     """All counters, all sites."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(self, store: StateStore, settings: Settings, clock: Callable[[], float]) -> None:
         self.settings = settings
         self.counters: dict[str, Counter] = {}
         self.families = Families()
@@ -45,7 +45,7 @@ class Roster:
                 life.counters[said] = life.site_id if home == address else address
             self._do(counter, counter.wake())
         for life in self.lives:
-            life.left.update(name for name, _ in self._store.buried(life.site_id))
+            life.left.update(name for name, _ in self._store.tombstones(life.site_id))
 
     # What operators ask for
 

@@ -19,7 +19,7 @@ from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import Roster
 from countless.server.sessions.session_table import HEARTBEAT, Life, Line
 from countless.server.settings import Settings
-from countless.server.storage.sqlite_store import Store
+from countless.server.storage.base import StateStore
 from countless.wire.frames import (
     VERSION,
     CounterRejected,
@@ -47,7 +47,7 @@ class Host(Roster):
 
     def __init__(
         self,
-        store: Store,
+        store: StateStore,
         settings: Settings,
         clock: Callable[[], float] = monotonic,
         wall_clock: Callable[[], float] = time,
@@ -149,7 +149,7 @@ class Host(Roster):
         return life
 
     def _past(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
-        return self._store.buried(site_id), self._store.pruned_before()
+        return self._store.tombstones(site_id), self._store.tombstone_horizon()
 
     def hear(self, life: Life, line: Line, items: list[UpItem], size: int) -> None:
         """A frame of `size` bytes. A ProtocolError leaves everything as it was before the offending item."""

@@ -13,8 +13,7 @@ from countless.core.answer import Answer
 from countless.core.messages import SiteId
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.session_table import Line
-from countless.server.storage.journal import Seat
-from countless.server.storage.sqlite_store import Changes, Config, Store, StoreError
+from countless.server.storage.base import Changes, Config, MembershipKey, StateStore, StoreError
 from countless.wire.frames import DownItem, SyncAck
 
 log = logging.getLogger("countless.post")
@@ -29,7 +28,7 @@ MOST_WAITING = 100_000  # items for one site, to be saved or to be sent: more th
 class Post:
     """Belongs to the loop's thread; only the saving itself is done elsewhere."""
 
-    def __init__(self, store: Store, counters: dict[str, Counter]) -> None:
+    def __init__(self, store: StateStore, counters: dict[str, Counter]) -> None:
         self.failing: str | None = None  # why nothing can be saved at present
         self._store = store
         self._counters = counters
@@ -63,24 +62,24 @@ class Post:
         self._changes.configs[name] = config
         self.touched(name)
 
-    def gone(self, seat: Seat, said: Seat, known: int) -> None:
+    def gone(self, seat: MembershipKey, said: MembershipKey, known: int) -> None:
         """A seat is empty; what its life, by the name it used itself, had brought there."""
         name, site_id = seat
-        self._changes.gone[said] = known
-        self._changes.known.setdefault(name, {})[site_id] = None
+        self._changes.tombstones[said] = known
+        self._changes.counts.setdefault(name, {})[site_id] = None
         self._dirty.get(name, set()).discard(site_id)
 
     def prune(self, before: int) -> None:
         """Lives that ended before this second need not be remembered any longer."""
-        self._changes.prune = before
+        self._changes.prune_before = before
         self._work.set()
 
     def deleted(self, name: str) -> None:
         """A counter is no more."""
         self._changes.deleted.append(name)
         self._changes.configs.pop(name, None)
-        self._changes.gone = {key: known for key, known in self._changes.gone.items() if key[0] != name}
-        self._changes.known.pop(name, None)
+        self._changes.tombstones = {key: known for key, known in self._changes.tombstones.items() if key[0] != name}
+        self._changes.counts.pop(name, None)
         self._dirty.pop(name, None)
         self._work.set()
 
@@ -163,11 +162,11 @@ class Post:
         answers = []
         for name in (self._touched | self._dirty.keys()) & self._counters.keys():
             counter = self._counters[name]
-            changes.counters[name] = counter.figures
+            changes.counters[name] = counter.fields
             answers.append((counter, counter.coordinator.answer))
         for name, seats in self._dirty.items():
             known_of = self._counters[name].coordinator.reported_by
-            changes.known.setdefault(name, {}).update((site_id, known_of(site_id)) for site_id in seats)
+            changes.counts.setdefault(name, {}).update((site_id, known_of(site_id)) for site_id in seats)
         self._dirty.clear()
         self._touched.clear()
         return changes, answers

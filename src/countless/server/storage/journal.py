@@ -17,13 +17,11 @@ from typing import NamedTuple
 import msgspec
 
 from countless.core.messages import SiteId
+from countless.server.storage.base import CounterFields, SiteCounts
 
 MOST_BYTES = 1 << 23  # after which the lines are moved
 SLICE = 500  # lines moved with one save: some milliseconds
 
-Figures = tuple[int, float, int]  # of a counter: round, published, departed
-Seat = tuple[str, SiteId]  # of a site in a counter
-Known = dict[str, dict[SiteId, int | None]]  # by counter and site; None: nobody sits there any more
 _encode = msgspec.msgpack.Encoder().encode
 _Number = int | float | str  # what does not fit into 64 bits is text
 _decode = msgspec.msgpack.Decoder(
@@ -43,8 +41,8 @@ _EMPTY = f"DELETE FROM sites WHERE (counter, site, incarnation) IN (SELECT {_SEA
 class Lines(NamedTuple):
     """What has changed."""
 
-    counters: dict[str, Figures]
-    known: Known
+    counters: dict[str, CounterFields]
+    known: SiteCounts
 
     def encode(self) -> bytes:
         """As one row of the journal."""
@@ -63,7 +61,7 @@ class Lines(NamedTuple):
         """Take in what such a row says."""
         counters, known = _decode(row)
         for name, number, published, departed in counters:
-            self.counters[name] = (number, as_number(published), int(departed))
+            self.counters[name] = CounterFields(number, as_number(published), int(departed))
         for name, site, incarnation, count in known:
             self.known.setdefault(name, {})[SiteId(site, incarnation)] = None if count == -1 else int(count)
 

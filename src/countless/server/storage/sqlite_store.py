@@ -12,15 +12,14 @@ Counts are unbounded, and SQLite's integers are not: in the tables they are deci
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from time import time
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.errors import CountlessError
-from countless.server.storage.journal import Figures, Journal, Known, Lines, Seat, as_json, as_number
+from countless.server.storage.base import Changes, Config, CounterFields, MembershipKey, StoreError, Token
+from countless.server.storage.journal import Journal, Lines, as_json, as_number
 
 SCHEMA = 2
 _APPLICATION = 0x436F756E  # "Coun": so that another program's file is not taken for ours
@@ -63,49 +62,7 @@ json_extract(value, '$[2]'), json_extract(value, '$[3]'), ? FROM json_each(?)
 """
 
 
-class StoreError(CountlessError):
-    """The state directory cannot be used as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """What an operator chose for a counter."""
-
-    alpha: float = 0.01
-    delta: float = 0.05
-    scheme: str = "auto"
-    adversary: str = "adaptive"
-    label_cap: int = 2000
-
-
-@dataclass(slots=True)
-class Changes:
-    """What one save writes, all of it or nothing."""
-
-    counters: dict[str, Figures] = field(default_factory=dict)
-    known: Known = field(default_factory=dict)
-    configs: dict[str, Config] = field(default_factory=dict)  # of counters that are new, or have other rules
-    gone: dict[Seat, int] = field(default_factory=dict)  # what was known of a life when it ended, as it says it itself
-    deleted: list[str] = field(default_factory=list)
-    prune: int | None = None  # drop what ended before this second
-
-    def __bool__(self) -> bool:
-        rare = self.configs or self.gone or self.deleted or self.prune is not None
-        return bool(self.counters or self.known or rare)
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A bearer token as it is kept: its digest, never itself."""
-
-    digest: bytes
-    scope: str
-    site: str | None
-    label: str
-    created: int
-
-
-class Store:
+class SqliteStore:
     """One file. Safe to call from several threads, and beside other processes that use the same file."""
 
     def __init__(self, path: Path | None, wall_clock: Callable[[], float] = time) -> None:
@@ -162,7 +119,7 @@ class Store:
                 raise
             self._db.execute("COMMIT")
 
-    def tidy(self) -> None:
+    def checkpoint(self) -> None:
         """Move what the log has to its places in the file. That takes long, and whoever saves must not wait for it: so
         this is for another store of the same file. First beside the writer; then, while it waits, the little that came
         meanwhile, or the log would never be empty and grow.
@@ -209,10 +166,10 @@ class Store:
                     for name, c in changes.configs.items()
                 ),
             )
-            self._bury(changes.gone)
-            if changes.prune is not None:
-                self._prune(changes.prune)
-            step = self._journal.write(Lines(changes.counters, changes.known))
+            self._bury(changes.tombstones)
+            if changes.prune_before is not None:
+                self._prune(changes.prune_before)
+            step = self._journal.write(Lines(changes.counters, changes.counts))
         with self._lock:
             if changes.deleted:
                 self._journal.moved()
@@ -224,7 +181,7 @@ class Store:
 
     # Lives that are over
 
-    def _bury(self, gone: dict[Seat, int]) -> None:
+    def _bury(self, gone: dict[MembershipKey, int]) -> None:
         now = int(self._wall_clock())
         if gone:
             lines = as_json([(*site_id, counter, str(known)) for (counter, site_id), known in gone.items()])
@@ -242,32 +199,32 @@ class Store:
     def _pruned(self, before: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (before,))
 
-    def buried(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         """What was known of a life when it ended, by counter."""
         with self._lock:
             lines = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id)
             return tuple((counter, int(known)) for counter, known in lines.fetchall())
 
-    def pruned_before(self) -> int:
+    def tombstone_horizon(self) -> int:
         """Of lives that ended before this second not everything is remembered; 0: it is."""
         with self._lock:
             line = self._db.execute("SELECT value FROM facts WHERE name = 'pruned before'").fetchone()
         return int(line[0]) if line else 0
 
-    def everything(self) -> dict[int, Changes]:
+    def snapshot(self) -> dict[int, Changes]:
         """All that was ever saved and still holds: by second the lives that ended in it, and by 0 what holds now."""
         now = Changes()
         for name, (config, saved_state) in self.load().items():
             now.configs[name], now.counters[name] = (
                 config,
-                (saved_state.round, saved_state.published, saved_state.departed),
+                CounterFields(saved_state.round, saved_state.published, saved_state.departed),
             )
-            now.known[name] = dict(saved_state.known)
+            now.counts[name] = dict(saved_state.known)
         with self._lock:
             graves = self._db.execute("SELECT ended, counter, site, incarnation, known FROM gone").fetchall()
         whole = {0: now}
         for ended, counter, site, incarnation, known in graves:
-            whole.setdefault(ended, Changes()).gone[counter, SiteId(site, incarnation)] = int(known)
+            whole.setdefault(ended, Changes()).tombstones[counter, SiteId(site, incarnation)] = int(known)
         return whole
 
     # The tokens
@@ -300,6 +257,6 @@ class Store:
             return self._db.execute("DELETE FROM tokens WHERE label = ?", (label,)).rowcount
 
 
-def _text(figures: Figures) -> tuple[int, str, str]:
+def _text(figures: CounterFields) -> tuple[int, str, str]:
     number, published, departed = figures
     return number, repr(published), str(departed)

@@ -1,0 +1,102 @@
+"""What a coordinator keeps across restarts, and the interfaces of the stores that keep it.
+
+The core's rule is *save before send* (docs/decisions/save-before-send.md): a message that the core returned may leave
+the process only when the state behind it is saved. One input changes the count of one site, so a save is a list of
+changes, and many inputs share one save.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
+from countless.errors import CountlessError
+
+MembershipKey = tuple[str, SiteId]  # a counter, and a site id that it counts
+SiteCounts = dict[str, dict[SiteId, int | None]]  # by counter and site id; None: the site is not a member any more
+
+
+class StoreError(CountlessError):
+    """The state cannot be read or written as it is. A save that raises this may be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What an operator chose for a counter."""
+
+    alpha: float = 0.01
+    delta: float = 0.05
+    scheme: str = "auto"
+    adversary: str = "adaptive"
+    label_cap: int = 2000
+
+
+class CounterFields(NamedTuple):
+    """What is saved of a counter beside its config and the counts of its sites."""
+
+    round: int
+    published: float
+    departed: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated."""
+
+    counters: dict[str, CounterFields] = field(default_factory=dict)
+    counts: SiteCounts = field(default_factory=dict)
+    configs: dict[str, Config] = field(default_factory=dict)  # of counters that are new or reconfigured
+    tombstones: dict[MembershipKey, int] = field(default_factory=dict)  # final counts, by the client's counter name
+    deleted: list[str] = field(default_factory=list)
+    prune_before: int | None = None  # drop tombstones older than this, in seconds since 1970
+
+    def __bool__(self) -> bool:
+        rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None
+        return bool(self.counters or self.counts or rare)
+
+
+class StateStore(Protocol):
+    """The state of all counters of one site server. Methods block, and may be called from any thread."""
+
+    def load(self) -> dict[str, tuple[Config, PersistentState]]: ...
+
+    def save(self, changes: Changes) -> None:
+        """When this returns, messages that depend on the changes may be sent. Raises StoreError: nothing was saved."""
+
+    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+        """The final counts of a retired incarnation, by the counter names that its client used."""
+
+    def tombstone_horizon(self) -> int:
+        """Tombstones older than this second may have been dropped; 0: none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token as it is stored: the digest, never the token itself."""
+
+    digest: bytes
+    scope: str
+    site: str | None
+    label: str
+    created: int
+
+
+class TokenStore(Protocol):
+    """Bearer tokens. Methods may be called from any thread."""
+
+    def add_token(self, token: Token) -> None: ...
+
+    def token(self, digest: bytes) -> Token | None: ...
+
+    def has_tokens(self) -> bool: ...
+
+    def tokens(self) -> list[Token]:
+        """In the order in which they were created."""
+
+    def revoke(self, label: str) -> int:
+        """Remove the tokens with this label; how many there were."""
+
+
+def parse_total(text: str) -> float:
+    """A published total, stored as text: an integer of any size, or a float."""
+    return int(text) if text.isdecimal() else float(text)

@@ -1,0 +1,93 @@
+"""A state store in dictionaries: the replica that a shard keeps of its log."""
+
+from collections.abc import Callable
+from threading import Lock
+from time import time
+
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
+from countless.server.storage.base import Changes, Config, CounterFields
+
+
+class MemoryStore:
+    """Implements `StateStore`; nothing survives the process."""
+
+    def __init__(self, wall_clock: Callable[[], float] = time) -> None:
+        self._wall_clock = wall_clock
+        self._lock = Lock()
+        self._configs: dict[str, Config] = {}
+        self._fields: dict[str, CounterFields] = {}
+        self._counts: dict[str, dict[SiteId, int]] = {}
+        self._tombstones: dict[SiteId, dict[str, tuple[int, int]]] = {}  # by counter: final count, second it was set
+        self._horizon = 0
+
+    def load(self) -> dict[str, tuple[Config, PersistentState]]:
+        with self._lock:
+            return {
+                name: (config, PersistentState(*self._fields[name], tuple(self._counts.get(name, {}).items())))
+                for name, config in sorted(self._configs.items())
+            }
+
+    def save(self, changes: Changes) -> None:
+        self.save_at(changes, int(self._wall_clock()))
+
+    def save_at(self, changes: Changes, second: int) -> None:
+        """Like `save`; tombstones get this age, so that replaying a log does not make them young again."""
+        with self._lock:
+            for name in changes.deleted:
+                self._delete(name)
+            self._configs |= changes.configs
+            self._fields |= changes.counters
+            for name, counts in changes.counts.items():
+                stored = self._counts.setdefault(name, {})
+                for site_id, count in counts.items():
+                    if count is None:
+                        stored.pop(site_id, None)
+                    else:
+                        stored[site_id] = count
+            for (name, site_id), count in changes.tombstones.items():
+                self._tombstones.setdefault(site_id, {})[name] = (count, second)
+            if changes.prune_before is not None:
+                self._prune(changes.prune_before)
+
+    def _delete(self, name: str) -> None:
+        for table in (self._configs, self._fields, self._counts):
+            table.pop(name, None)
+        self._drop_tombstones(lambda counter, _: counter == name)
+
+    def _prune(self, before: int) -> None:
+        if self._drop_tombstones(lambda _, second: second < before):
+            self._horizon = before
+
+    def _drop_tombstones(self, doomed: Callable[[str, int], bool]) -> bool:
+        dropped = [
+            (site, name) for site, rows in self._tombstones.items() for name in rows if doomed(name, rows[name][1])
+        ]
+        for site_id, name in dropped:
+            rows = self._tombstones[site_id]
+            del rows[name]
+            if not rows:
+                del self._tombstones[site_id]
+        return bool(dropped)
+
+    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+        with self._lock:
+            return tuple((name, count) for name, (count, _) in sorted(self._tombstones.get(site_id, {}).items()))
+
+    def tombstone_horizon(self) -> int:
+        with self._lock:
+            return self._horizon
+
+    def set_tombstone_horizon(self, second: int) -> None:
+        with self._lock:
+            self._horizon = second
+
+    def snapshot(self) -> dict[int, Changes]:
+        """Changes that rebuild this state: tombstones by the second they were set, everything else under 0."""
+        with self._lock:
+            counts: dict[str, dict[SiteId, int | None]] = {name: dict(rows) for name, rows in self._counts.items()}
+            snapshot = {0: Changes(dict(self._fields), counts, dict(self._configs))}
+            for site_id, rows in self._tombstones.items():
+                for name, (count, second) in rows.items():
+                    snapshot.setdefault(second, Changes()).tombstones[name, site_id] = count
+            return snapshot
