@@ -1,4 +1,4 @@
-"""`countless doctor` says what is well and, of what is not, what to do next."""
+"""`countless doctor` reports every check, with a remedy for each problem."""
 
 import json
 import socket
@@ -44,15 +44,15 @@ def certificate(folder: Path, days: int) -> dict[str, str]:
     return {"tls_cert": str(folder / "cert.pem"), "tls_key": str(folder / "key.pem")}
 
 
-def test_a_machine_that_can_run_a_coordinator(tmp_path: Path) -> None:
+def test_doctor_accepts_a_machine_that_can_run_a_coordinator(tmp_path: Path) -> None:
     settings = config(tmp_path, port=free_port(), **certificate(tmp_path, days=30))
     code, findings = doctor("--config", settings)
     assert code == 0, findings
-    assert "good until" in findings["tls"]["found"]
-    assert not (tmp_path / "state").exists()  # it only looks
+    assert "valid until" in findings["tls"]["found"]
+    assert not (tmp_path / "state").exists()  # checking creates nothing
 
 
-def test_what_is_wrong_is_named_with_a_remedy(tmp_path: Path) -> None:
+def test_doctor_names_each_problem_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_named_with_a_remedy(tmp_path: Path) -> None:
     assert "expired" in findings["tls"]["found"]
 
 
-def test_the_way_to_a_coordinator(tmp_path: Path) -> None:
+def test_doctor_checks_the_way_to_a_coordinator(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         code, findings = doctor("--url", server.url)
         assert code == 0
@@ -77,7 +77,7 @@ def test_the_way_to_a_coordinator(tmp_path: Path) -> None:
         assert "countless serve" in findings["coordinator"]["remedy"]
 
 
-def test_with_tokens_it_says_what_this_one_may(tmp_path: Path) -> None:
+def test_doctor_reports_what_a_token_allows(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         command = [sys.executable, "-m", "countless.cli.main", "token", "site", "--state-dir", str(tmp_path)]
         made = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())

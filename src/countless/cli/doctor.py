@@ -1,4 +1,4 @@
-"""`countless doctor`: is this installation well, and if not, what is to be done?"""
+"""`countless doctor`: check the installation and print a remedy for every problem."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,18 +22,18 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Check versions, ports, permissions, clock, TLS and connectivity; exit 1 if something needs attention."""
-    from countless.server.doctor import everything
+    from countless.doctor import run_checks
     from countless.server.settings import load_settings
 
-    findings = list(everything(load_settings({}, file=config), url, token))
+    findings = list(run_checks(load_settings({}, file=config), url, token))
     if json:
         from json import dumps
 
-        print(dumps([finding._asdict() | {"well": finding.well} for finding in findings], indent=2))
+        print(dumps([finding._asdict() | {"well": finding.ok} for finding in findings], indent=2))
     else:
         for finding in findings:
-            print(f"{'ok ' if finding.well else 'NOT'}  {finding.what:13} {finding.found}")
-            if not finding.well:
+            print(f"{'ok ' if finding.ok else 'NOT'}  {finding.what:13} {finding.found}")
+            if not finding.ok:
                 print(f"     {'':13} -> {finding.remedy}")
-    if not all(finding.well for finding in findings):
+    if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

@@ -1,5 +1,6 @@
-"""What `countless doctor` looks at: the installation, a coordinator about to start, the way to one that runs."""
+"""The checks of `countless doctor`: the installation, a coordinator about to start, the way to a running one."""
 
+import re
 import resource
 import socket
 import ssl
@@ -20,66 +21,70 @@ from countless.errors import CountlessError
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 
-_APART = 5.0  # seconds by which two clocks may differ before people are confused
+MAX_CLOCK_SKEW_S = 5.0  # with more, times in logs and on the page are confusing
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at; `remedy` says what to do next, if it is not well."""
+    """The result of one check. `remedy` says what to do next; it is empty if nothing needs to be done."""
 
     what: str
     found: str
     remedy: str = ""
 
     @property
-    def well(self) -> bool:
-        """Nothing needs to be done."""
+    def ok(self) -> bool:
         return not self.remedy
 
 
-def installation() -> Iterator[Finding]:
-    """Versions and extras."""
+def run_checks(settings: Settings, url: str | None, token: str | None) -> Iterator[Finding]:
+    """Check a machine that should run a coordinator or, with a `url`, one that should reach a coordinator."""
+    yield from check_installation()
+    yield from check_coordinator(settings) if url is None else check_connection(url, token)
+
+
+def check_installation() -> Iterator[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
-    old = "install Python 3.11 or newer" if sys.version_info < (3, 11) else ""
-    yield Finding("python", python, old)
+    yield Finding("python", python, "install Python 3.11 or newer" if sys.version_info < (3, 11) else "")
     yield Finding("countless", __version__)
     for extra in ("server", "nats", "lab"):
         missing = sorted(_missing(extra))
-        # Only the server is needed here: the others are for those who want them.
+        # Only the server extra is needed here; the others are optional.
         remedy = f"pip install 'countless[{extra}]'" if missing and extra == "server" else ""
         yield Finding(f"extra {extra}", f"without {', '.join(missing)}" if missing else "complete", remedy)
 
 
 def _missing(extra: str) -> Iterator[str]:
+    """Distributions of this extra that are not installed."""
     try:
-        lines = requires("countless") or []
-    except PackageNotFoundError:  # run from the sources: whoever does that looks after the rest
-        lines = []
-    for line in lines:
+        requirements = requires("countless") or []
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        requirements = []
+    for line in requirements:
         requirement, _, marker = line.partition(";")
-        if f"extra == '{extra}'" in marker.replace('"', "'") and "[" not in requirement:
-            name = requirement.strip().split(" ")[0]
-            name = name[: next((i for i, c in enumerate(name) if c in "<>=!~"), len(name))]
+        if re.search(f"extra == ['\"]{extra}['\"]", marker) and "[" not in requirement:
+            name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
             try:
                 version(name)
             except PackageNotFoundError:
                 yield name
 
 
-def coordinator(settings: Settings) -> Iterator[Finding]:
-    """Whether a coordinator could start with these settings on this machine."""
-    yield _try("settings", settings.require_safe, "safe", "follow the message")
-    yield _try("state", lambda: _state(settings), settings.state_dir, "make the directory writable for this user")
+def check_coordinator(settings: Settings) -> Iterator[Finding]:
+    """Could a coordinator start with these settings on this machine?"""
+    yield _attempt("settings", settings.require_safe, "safe", "follow the message")
+    yield _attempt("state", lambda: _state(settings), settings.state_dir, "make the directory writable for this user")
     yield _port(settings)
     hard, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], settings.max_connections + 100
-    few = f"raise it to {need:,} (LimitNOFILE= in the unit), or lower max_connections" if 0 <= hard < need else ""
-    yield Finding("open files", f"at most {hard:,}", few)
+    remedy = f"raise it to {need:,} (LimitNOFILE= in the unit), or lower max_connections" if 0 <= hard < need else ""
+    yield Finding("open files", f"at most {hard:,}", remedy)
     if settings.tls_cert:
-        yield _try("tls", lambda: _certificate(settings), settings.tls_cert, "renew or replace the PEM files")
+        yield _attempt("tls", lambda: _certificate(settings), settings.tls_cert, "renew or replace the PEM files")
 
 
-def _try(what: str, look: Callable[[], str | None], found: str, remedy: str) -> Finding:
+def _attempt(what: str, check: Callable[[], str | None], found: str, remedy: str) -> Finding:
+    """`found` is reported if the check passes and returns no text of its own."""
     try:
-        return Finding(what, look() or found)
+        return Finding(what, check() or found)
     except (CountlessError, OSError) as error:
         return Finding(what, str(error), remedy)
 
@@ -91,7 +96,7 @@ def _state(settings: Settings) -> str | None:
         return f"{directory}: readable, of this version"
     nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
     with tempfile.TemporaryFile(dir=nearest):
-        return f"{directory}: will be made"
+        return f"{directory}: will be created"
 
 
 def _port(settings: Settings) -> Finding:
@@ -108,37 +113,39 @@ def _port(settings: Settings) -> Finding:
 
 
 def _certificate(settings: Settings) -> str:
-    """A handshake with itself: does the key belong to the certificate, and is it still good?"""
+    """Complete a handshake in memory: it fails if the key does not fit the certificate or the certificate expired."""
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     server.load_cert_chain(settings.tls_cert, settings.tls_key)
     client.check_hostname = False
-    client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # who signed it is the clients' business
+    client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # the clients decide which authority they trust
     client.load_verify_locations(settings.tls_cert)
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    caller, callee = client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller, callee = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
     for side in (caller, callee, caller, callee):
         with suppress(ssl.SSLWantReadError):
             side.do_handshake()
     details = caller.getpeercert() or {}
     until = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(details["notAfter"])), UTC)
-    return f"{settings.tls_cert}: good until {until:%Y-%m-%d}"
+    return f"{settings.tls_cert}: valid until {until:%Y-%m-%d}"
 
 
-def connection(url: str, token: str | None) -> Iterator[Finding]:
-    """Whether the coordinator at `url` can be reached, and what this token may do there."""
+def check_connection(url: str, token: str | None) -> Iterator[Finding]:
+    """Does the coordinator at `url` respond, and what does it allow with this token?"""
     reader = ApiClient(url, token, timeout=5.0)
     try:
         clock = reader.request("GET", "/livez")["time"]
     except ServiceError as error:
         yield Finding("coordinator", str(error), "start one with: countless serve; or set COUNTLESS_URL")
         return
-    yield Finding("coordinator", f"{url} answers")
-    yield _try("ready", lambda: reader.request("GET", "/readyz") and None, "yes", "wait: it is learning, or going down")
-    apart = abs((datetime.now(UTC) - datetime.fromisoformat(clock)).total_seconds())
-    remedy = "set both clocks by NTP: times in logs and on the page do not agree" if apart > _APART else ""
-    yield Finding("clock", f"{apart:.1f} s apart from the coordinator's", remedy)
+    yield Finding("coordinator", f"{url} responds")
+    yield _attempt(
+        "ready", lambda: reader.request("GET", "/readyz") and None, "yes", "wait: it is recovering or shutting down"
+    )
+    skew = abs((datetime.now(UTC) - datetime.fromisoformat(clock)).total_seconds())
+    remedy = "set both clocks by NTP: times in logs and on the page do not agree" if skew > MAX_CLOCK_SKEW_S else ""
+    yield Finding("clock", f"{skew:.1f} s from the coordinator's", remedy)
     allowed = [scope for scope, attempt in _SCOPES.items() if _succeeds(partial(attempt, url, token))]
-    remedy = "" if allowed else "make a token there with: countless token site; then set COUNTLESS_TOKEN"
+    remedy = "" if allowed else "create a token there with: countless token site; then set COUNTLESS_TOKEN"
     yield Finding("allowed", ", ".join(allowed) or "nothing", remedy)
 
 
@@ -155,9 +162,3 @@ def _succeeds(attempt: Callable[[], object]) -> bool:
     except (CountlessError, OSError):
         return False
     return True
-
-
-def everything(settings: Settings, url: str | None, token: str | None) -> Iterator[Finding]:
-    """Of a machine that should run a coordinator or, with a `url`, of one that should reach one."""
-    yield from installation()
-    yield from coordinator(settings) if url is None else connection(url, token)
