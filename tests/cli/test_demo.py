@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from countless.demo.bill import bill
+from countless.demo.cost_table import cost_table
 from support.service import PATIENCE, environment, until
 
 pytestmark = pytest.mark.slow
@@ -61,8 +61,10 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_the_bill() -> None:
-    lines = {line.name: line for line in bill(sites=10, total=1000, seconds=675.0, messages=50, messages_to_double=5)}
+def test_cost_table() -> None:
+    lines = {
+        line.name: line for line in cost_table(sites=10, total=1000, seconds=675.0, messages=50, messages_to_double=5)
+    }
     assert lines["a message for each event"] == ("a message for each event", 1000, 128_000)
     assert lines["a flush every 15 s"][1:] == (450, 57_600)
     assert lines["countless"][1:] == (50, 85)  # seven doublings

@@ -8,28 +8,28 @@ import typer
 from typer.testing import CliRunner
 
 from countless.cli.report import report
-from countless.lab.arena import report_data as surveys
+from countless.lab.arena import report_data as report_data
 from countless.lab.arena.page import render
-from countless.lab.arena.report_data import Attacked, Effort, Survey
+from countless.lab.arena.report_data import Attacked, Config, ReportData
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same report over fewer plans and shorter games."""
-    monkeypatch.setattr(surveys, "MAP_SITES", (16, 256))
-    monkeypatch.setattr(surveys, "MAP_ALPHAS", (0.05, 0.1))
+    monkeypatch.setattr(report_data, "MAP_SITES", (16, 256))
+    monkeypatch.setattr(report_data, "MAP_ALPHAS", (0.05, 0.1))
     monkeypatch.setattr("countless.lab.arena.figures.MAP_SITES", (16, 256))
     monkeypatch.setattr("countless.lab.arena.figures.MAP_ALPHAS", (0.05, 0.1))
     for module in ("report_data", "figures"):
         monkeypatch.setattr(f"countless.lab.arena.{module}.SITES", (16, 256))
         monkeypatch.setattr(f"countless.lab.arena.{module}.ALPHAS", (0.01, 0.1))
-    monkeypatch.setattr(surveys, "TYPICAL_SITES", 256)
-    monkeypatch.setattr(surveys, "ADVERSARY_NAMES", ("uniform", "stop-after-jump"))
-    monkeypatch.setattr("countless.cli.report.Effort", _small_effort)
+    monkeypatch.setattr(report_data, "TYPICAL_SITES", 256)
+    monkeypatch.setattr(report_data, "ADVERSARY_NAMES", ("uniform", "stop-after-jump"))
+    monkeypatch.setattr("countless.cli.report.Config", _small_effort)
 
 
-def _small_effort(**asked: int) -> Effort:
-    return Effort(**{**asked, "jobs": 1}, path_sites=64, path_alpha=0.1, path_events=3000)
+def _small_effort(**asked: int) -> Config:
+    return Config(**{**asked, "jobs": 1}, path_sites=64, path_alpha=0.1, path_events=3000)
 
 
 @pytest.mark.slow
@@ -59,8 +59,8 @@ def test_a_broken_promise_would_be_seen() -> None:
         return {"scheme": "s<1>", "adversary": f"a{claimed}{failures}", **facts, **worst}
 
     league = [match(True, 0), match(False, 20), match(True, 20)]
-    two = {name: [1.0, 2.0] for name in surveys.SHOWN}
-    survey = Survey(
+    two = {name: [1.0, 2.0] for name in report_data.SHOWN}
+    data = ReportData(
         attacked=[Attacked("hyz", [1, 2], [0.0, 2.0])],
         attack={"sites": 4, "alpha": 0.1, "adversary": "x"},
         by_sites=two,
@@ -73,7 +73,7 @@ def test_a_broken_promise_would_be_seen() -> None:
         league=league,
         frameworks=[],
     )
-    body = render(survey).split("<body>")[1]
+    body = render(data).split("<body>")[1]
     for kind in ("held", "fell", "breach"):
         assert body.count(f'<td class="{kind}">') == 1
     assert "s&lt;1&gt;" in body

@@ -8,7 +8,7 @@ from countless.core.answer import State
 from countless.core.estimator import KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.messages import Report, SetTrigger, SiteId, StartRound
 from countless.core.random_source import RandomSource
-from countless.lab.simulation.faults import WEATHERS
+from countless.lab.simulation.faults import PROFILES
 from countless.lab.simulation.faulty import FaultyWorld
 from countless.lab.simulation.trial import DELTA, Trial
 from countless.randomness import SeededRandom
@@ -118,16 +118,16 @@ class Told(Lattice):
         return replace(setup, asks=False) if isinstance(setup, RoundSetup) else setup
 
 
-@pytest.mark.parametrize("weather", WEATHERS)
-def test_on_a_network_that_fails(weather: str) -> None:
-    trial = Trial(4, "lattice", weather, sites=4, alpha=0.3, ticks=300)
-    world = FaultyWorld(Told(), 4, WEATHERS[weather], alpha=0.3, delta=DELTA, seed=4)
-    trial._storm(world)
-    trial._healed(world)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_on_a_network_that_fails(profile: str) -> None:
+    trial = Trial(4, "lattice", profile, sites=4, alpha=0.3, ticks=300)
+    world = FaultyWorld(Told(), 4, PROFILES[profile], alpha=0.3, delta=DELTA, seed=4)
+    trial._fault_phase(world)
+    trial._check_healed(world)
     start, round = world.counted, world.owner.coordinator.round
     while world.counted < 4 * start + 100:
         world.step()
         if world.owner.coordinator.round > round:
-            trial._require_inside(world)
+            trial._require_within(world)
     assert world.owner.coordinator.round > round
-    trial._accounted(world)
+    trial._check_complete(world)

@@ -18,7 +18,7 @@ from rich.table import Table
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.lab.arena.match import Match, Setting, run
-from countless.lab.arena.tournament import as_json, breach, claimed, settings
+from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings
 from countless.lab.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
@@ -70,7 +70,7 @@ def attack(
         print(json.dumps(found[0] if len(found) == 1 else {"matches": found}, indent=2))
     else:
         _print(Console() if sys.stdout.isatty() else Console(width=PIPE), matches)
-    if any(breach(match) for match in matches):
+    if any(guarantee_violated(match) for match in matches):
         raise typer.Exit(1)
 
 
@@ -116,7 +116,7 @@ def _print(console: Console, matches: list[Match]) -> None:
 
 
 def _style(match: Match) -> str:
-    return "bold red" if breach(match) else "yellow" if match.failures else "green"
+    return "bold red" if guarantee_violated(match) else "yellow" if match.failures else "green"
 
 
 def _list(matches: list[Match]) -> Table:
@@ -142,7 +142,7 @@ def _league(matches: list[Match], schemes: list[str]) -> Table:
     rows: dict[str, list[str]] = {}
     for match in matches:
         broken = f" ({match.failures})" if match.failures else ""
-        mark = "!" if breach(match) else ""
+        mark = "!" if guarantee_violated(match) else ""
         cell = f"[{_style(match)}]{match.worst:.2f}{broken}{mark}[/]"
         rows.setdefault(match.setting.adversary.name, []).append(cell)
     for name, cells in rows.items():

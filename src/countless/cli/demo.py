@@ -23,23 +23,23 @@ def demo(
     """
     from rich.console import Console
 
-    from countless.demo.bill import bill
+    from countless.demo.cost_table import cost_table
+    from countless.demo.display import Display
     from countless.demo.fleet import Fleet
-    from countless.demo.story import ordinary, play
-    from countless.demo.view import View
+    from countless.demo.scenario import ordinary, play
 
     console = Console()
     console.print(f"Starting a coordinator and {sites:,} sites in {processes} processes on this machine ...")
     with Fleet(sites, processes, alpha, port) as fleet:
         console.print(f"The page: {fleet.url}/", f"The answer: curl {fleet.url}/api/v1/counters/requests\n", sep="\n")
-        view, began, held = View(console, alpha, fleet.url), monotonic(), True
-        with view.showing():
-            for scene in play(fleet, events, seed):
-                double = fleet.behind()["messages_to_double"]
-                lines = bill(sites, scene.ours.total, monotonic() - began, scene.ours.messages, double)
-                view.show(scene, lines)
-                held = held and not scene.ours.broken
-        view.sum_up(scene, lines)
+        display, began, held = Display(console, alpha, fleet.url), monotonic(), True
+        with display.showing():
+            for frame in play(fleet, events, seed):
+                double = fleet.operator_view()["messages_to_double"]
+                lines = cost_table(sites, frame.ours.total, monotonic() - began, frame.ours.messages, double)
+                display.show(frame, lines)
+                held = held and not frame.ours.broken
+        display.sum_up(frame, lines)
         if keep:
             console.print(f"\nStill counting at {fleet.url}/ - Ctrl-C ends it.")
             for burst in ordinary(fleet, seed):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from countless.lab.arena.report_data import Effort, conduct
+from countless.lab.arena.report_data import Config, collect
 
 EXAMPLE = "Example:  countless report --out report --games 5"
 
@@ -23,15 +23,15 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
     """Draw it: attacks, costs, the league, and where each scheme is the cheapest. Takes a minute or two."""
-    effort = Effort(seed=seed, games=games, jobs=jobs or os.cpu_count() or 1, sites=sites, events=events)
+    config = Config(seed=seed, games=games, jobs=jobs or os.cpu_count() or 1, sites=sites, events=events)
     console = Console(stderr=True)
     with console.status("playing and planning"):
-        survey = conduct(effort)
+        data = collect(config)
     from countless.lab.arena.page import render
 
     out.mkdir(parents=True, exist_ok=True)
     page = out / "report.html"
-    page.write_text(render(survey), encoding="utf-8")
-    numbers = json.dumps(survey.as_json(), indent=2)
+    page.write_text(render(data), encoding="utf-8")
+    numbers = json.dumps(data.as_json(), indent=2)
     (out / "report.json").write_text(numbers + "\n", encoding="utf-8")
     print(numbers if as_json else f"Wrote {page}")

@@ -96,7 +96,7 @@ class Fleet:
             pass
         return answer
 
-    def behind(self) -> dict[str, Any]:
+    def operator_view(self) -> dict[str, Any]:
         """What operators see."""
         view: dict[str, Any] = self.reader.request("GET", f"/api/v1/operator/{COUNTER}")
         return view

@@ -4,7 +4,7 @@ import pytest
 
 from countless.errors import UnknownName
 from countless.lab.arena.match import Setting, run
-from countless.lab.arena.negative_controls.registry import STRAWMEN
+from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
 from countless.lab.arena.registry import ADVERSARIES, ATTACKS, CONTROLS, adversary_named
 from countless.schemes.registry import SCHEMES
 
@@ -32,9 +32,9 @@ SLOW = {"averager"}  # thousands of readings, each with exact noise
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in ADVERSARIES]
 )
 def test_it_beats_its_strawman(name: str) -> None:
-    strawman = ADVERSARIES[name].strawman
-    sites, alpha, events = SIZES[strawman]
-    (match,) = run([Setting(strawman, adversary_named(name), sites, alpha, 0.05, events)], 2, seed=11)
+    must_beat = ADVERSARIES[name].must_beat
+    sites, alpha, events = SIZES[must_beat]
+    (match,) = run([Setting(must_beat, adversary_named(name), sites, alpha, 0.05, events)], 2, seed=11)
     assert match.failures == 2
 
 
@@ -53,7 +53,7 @@ def test_it_does_not_beat_deterministic(name: str) -> None:
 # Each guarantee fails with probability at most delta = 1e-4: false alarm at most 2 * 4e-4.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("adversary", "whole", "strawman"),
+    ("adversary", "whole", "must_beat"),
     [
         ("round-robin", "lattice", "aligned"),
         ("uniform", "lattice", "thrifty"),
@@ -61,9 +61,9 @@ def test_it_does_not_beat_deterministic(name: str) -> None:
         ("stop-after-jump", "dithered", "leaking"),
     ],
 )
-def test_without_the_flaw_it_holds(adversary: str, whole: str, strawman: str) -> None:
-    sites, alpha, events = SIZES[strawman]
-    for scheme, failures in ((strawman, 2), (whole, 0)):
+def test_without_the_flaw_it_holds(adversary: str, whole: str, must_beat: str) -> None:
+    sites, alpha, events = SIZES[must_beat]
+    for scheme, failures in ((must_beat, 2), (whole, 0)):
         (match,) = run([Setting(scheme, adversary_named(adversary), sites, alpha, 1e-4, events)], 2, seed=31)
         assert match.failures == failures
 
@@ -81,9 +81,9 @@ def test_every_adversary_says_what_it_is() -> None:
         assert "Idea:" in kind.__doc__
         assert "Sees:" in kind.__doc__
         assert "Must beat:" in kind.__doc__
-        assert kind.strawman in STRAWMEN or kind.strawman in SCHEMES
+        assert kind.must_beat in NEGATIVE_CONTROLS or kind.must_beat in SCHEMES
         assert set(kind.ranges) <= set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-    assert all(kind.__doc__ for kind in STRAWMEN.values())
+    assert all(kind.__doc__ for kind in NEGATIVE_CONTROLS.values())
 
 
 def test_unknown_names_are_refused() -> None:

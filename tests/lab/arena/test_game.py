@@ -19,7 +19,7 @@ from countless.randomness import SeededRandom
 class Slow(Tracked):
     """Pretends that every event might send something, so that the game has to go one by one."""
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         return 0
 
 
@@ -43,7 +43,7 @@ class Sudden:
     def step(self, site: int) -> int:
         return 0
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         return 99 - self.sent
 
     def add(self, site: int, n: int) -> None:

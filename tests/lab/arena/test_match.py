@@ -5,7 +5,7 @@ import pytest
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.arena.match import Match, Setting, play, run, trace_of
 from countless.lab.arena.registry import adversary_named
-from countless.lab.arena.tournament import as_json, breach, claimed, settings
+from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings
 
 SETTING = Setting("lattice", adversary_named("stop-after-jump"), 64, 0.1, 0.1, 5000)
 
@@ -57,9 +57,9 @@ def test_claims_follow_the_registry() -> None:
 def test_a_breach_is_a_broken_promise_and_not_bad_luck() -> None:
     (match,) = run([SETTING], 3)
     assert match.failures == 3
-    assert not breach(match)  # nobody promised
+    assert not guarantee_violated(match)  # nobody promised
     promised = Match(Setting("lattice", adversary_named("uniform"), 64, 0.1, 0.1, 5000), match.scores)
-    assert breach(promised)
+    assert guarantee_violated(promised)
     assert as_json(match, 0)["first_violation"]["seed"] == match.scores[0].seed
 
 

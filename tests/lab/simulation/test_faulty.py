@@ -11,7 +11,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.errors import InvariantBroken
-from countless.lab.simulation.faults import WEATHERS, Weather
+from countless.lab.simulation.faults import PROFILES, FaultProfile
 from countless.lab.simulation.faulty import FaultyWorld
 from countless.lab.simulation.trial import Trial
 from countless.schemes.exact import Exact
@@ -24,8 +24,8 @@ def kept() -> Iterator[Trial]:
     for line in SEEDS.read_text().splitlines():
         fields = line.partition("#")[0].split()
         if fields:
-            seed, scheme, weather, sites, alpha, ticks = fields
-            yield Trial(int(seed), scheme, weather, int(sites), float(alpha), int(ticks))
+            seed, scheme, profile, sites, alpha, ticks = fields
+            yield Trial(int(seed), scheme, profile, int(sites), float(alpha), int(ticks))
 
 
 @pytest.mark.slow
@@ -35,10 +35,10 @@ def test_seeds_that_once_failed(trial: Trial) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weather", WEATHERS)
+@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("scheme", ["exact", "deterministic", "lattice", "dithered"])
-def test_every_weather(scheme: str, weather: str) -> None:
-    Trial(1, scheme, weather, sites=4, ticks=250).run()
+def test_every_weather(scheme: str, profile: str) -> None:
+    Trial(1, scheme, profile, sites=4, ticks=250).run()
 
 
 @pytest.mark.parametrize("scheme", [*SCHEMES, "auto"])
@@ -47,11 +47,11 @@ def test_every_scheme(scheme: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weather", ["unordered", "unordered_rough"])
+@pytest.mark.parametrize("profile", ["unordered", "unordered_rough"])
 @pytest.mark.parametrize("scheme", ["hyz", "blocks", "sampled"])
-def test_paces_that_draw_for_themselves_out_of_order(scheme: str, weather: str) -> None:
+def test_paces_that_draw_for_themselves_out_of_order(scheme: str, profile: str) -> None:
     for seed in (3, 4):
-        Trial(seed, scheme, weather, sites=3, alpha=0.3, ticks=300).run()
+        Trial(seed, scheme, profile, sites=3, alpha=0.3, ticks=300).run()
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_seed_is_a_story() -> None:
 
 def test_every_fault_happens() -> None:
     """A world in which nothing broke would prove nothing."""
-    world = FaultyWorld(Exact(), 6, WEATHERS["worst"], alpha=0.2, delta=0.1, seed=4)
+    world = FaultyWorld(Exact(), 6, PROFILES["worst"], alpha=0.2, delta=0.1, seed=4)
     states, silent, rounds = set(), 0, 0
     for _ in range(1500):
         world.tick()
@@ -82,17 +82,17 @@ def test_every_fault_happens() -> None:
     assert rounds >= 2  # restarts of the coordinator
     assert world.lost  # sites that came back without their state
     assert world.finished  # sites that left
-    assert max(name for name in world.hosts if isinstance(name, int)) > 6  # newcomers
+    assert max(name for name in world.machines if isinstance(name, int)) > 6  # newcomers
 
 
 def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FaultyWorld, "counted", property(lambda world: -1))
-    with pytest.raises(InvariantBroken, match=r"Trial\(seed=5, scheme='exact', weather='delay'.*more is known"):
+    with pytest.raises(InvariantBroken, match=r"Trial\(seed=5, scheme='exact', profile='delay'.*more is known"):
         Trial(5, "exact", "delay").run()
 
 
 def test_calm_weather_is_no_weather() -> None:
-    world = FaultyWorld(Exact(), 3, Weather(), alpha=0.1, delta=0.1, seed=1)
+    world = FaultyWorld(Exact(), 3, FaultProfile(), alpha=0.1, delta=0.1, seed=1)
     for _ in range(50):
         world.tick()
     world.heal()

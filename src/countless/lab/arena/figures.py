@@ -14,7 +14,7 @@ from countless.lab.arena.report_data import (
     SITES,
     TYPICAL_ALPHA,
     TYPICAL_SITES,
-    Survey,
+    ReportData,
 )
 
 COLOURS = {
@@ -65,20 +65,20 @@ def _log(**more: Any) -> dict[str, Any]:
     return {"type": "log", "dtick": 1, "exponentformat": "power", **more}
 
 
-def attack(survey: Survey) -> Any:
+def attack(data: ReportData) -> Any:
     """Error over time inside the band."""
-    facts = survey.attack
+    facts = data.attack
     title = f"{facts['sites']:,} sites under {facts['adversary']}: error over time"
     figure = _figure(title, "events so far", "error / alpha", x=_log())
     figure.add_hrect(y0=-1, y1=1, fillcolor="#15803d", opacity=0.12, line_width=0)
     for edge in (-1, 1):
         figure.add_hline(y=edge, line={"color": "#15803d", "width": 1})
     names = {"hyz": "hyz (the classical tracker)", "lattice": "lattice (oblivious)", "auto": "auto (countless)"}
-    for run in survey.attacked:
+    for run in data.attacked:
         style = {"color": COLOURS["lattice" if run.scheme == "lattice" else run.scheme], "width": 2}
         trace = _plotly().Scatter(x=run.totals, y=run.errors, mode="lines", name=names[run.scheme], line=style)
         figure.add_trace(trace)
-    end = log10(max(run.totals[-1] for run in survey.attacked))
+    end = log10(max(run.totals[-1] for run in data.attacked))
     figure.update_xaxes(range=[end - 1.5, end])  # before that every event is reported
     return figure
 
@@ -95,42 +95,42 @@ def _curves(figure: Any, xs: Any, curves: dict[str, list[float]]) -> Any:
     return figure
 
 
-def by_sites(survey: Survey) -> Any:
+def by_sites(data: ReportData) -> Any:
     """Messages against sites."""
     title = f"Messages while the total grows e-fold, alpha = {TYPICAL_ALPHA:.0%}"
-    figure = _curves(_figure(title, "sites", "messages per e-fold", x=_log(), y=_log()), SITES, survey.by_sites)
+    figure = _curves(_figure(title, "sites", "messages per e-fold", x=_log(), y=_log()), SITES, data.by_sites)
     style = {"color": "#111827", "width": 1.5, "dash": "dot"}
     bound = _plotly().Scatter(
-        x=list(SITES), y=survey.lower_bound, mode="lines", name="slope of the lower bound, sqrt(k)/alpha", line=style
+        x=list(SITES), y=data.lower_bound, mode="lines", name="slope of the lower bound, sqrt(k)/alpha", line=style
     )
     figure.add_trace(bound)
     return figure
 
 
-def by_alpha(survey: Survey) -> Any:
+def by_alpha(data: ReportData) -> Any:
     """Messages against alpha."""
     title = f"Messages while the total grows e-fold, {TYPICAL_SITES:,} sites"
     figure = _figure(title, "alpha", "messages per e-fold", x=_log(), y=_log())
-    return _curves(figure, ALPHAS, survey.by_alpha)
+    return _curves(figure, ALPHAS, data.by_alpha)
 
 
-def by_total(survey: Survey) -> Any:
+def by_total(data: ReportData) -> Any:
     """Messages against the total."""
     title = f"Messages from the first event on, {TYPICAL_SITES:,} sites, alpha = {TYPICAL_ALPHA:.0%}"
     figure = _figure(title, "events counted", "messages sent in all", x=_log(), y=_log())
-    figure = _curves(figure, survey.totals, survey.by_total)
+    figure = _curves(figure, data.totals, data.by_total)
     style = {"color": "#111827", "width": 1.5, "dash": "dot"}
-    every = _plotly().Scatter(x=survey.totals, y=survey.totals, mode="lines", name="one message per event", line=style)
+    every = _plotly().Scatter(x=data.totals, y=data.totals, mode="lines", name="one message per event", line=style)
     figure.add_trace(every)
     figure.update_xaxes(dtick=3)
     figure.update_yaxes(range=[3, 8])
     return figure
 
 
-def crossover(survey: Survey) -> Any:
+def crossover(data: ReportData) -> Any:
     """Which robust scheme is the cheapest, over sites and alpha."""
     figure = _figure("The cheapest robust plan, and its cost relative to deterministic", "sites", "alpha")
-    numbers = [[ROBUST.index(name) for name in row] for row in survey.cheapest]
+    numbers = [[ROBUST.index(name) for name in row] for row in data.cheapest]
     shades = [COLOURS[name] for name in ROBUST for _ in (0, 1)]
     scale = [[(i + j) / len(ROBUST), shades[2 * i]] for i in range(len(ROBUST)) for j in (0, 1)]
     heat = _plotly().Heatmap(
@@ -141,8 +141,8 @@ def crossover(survey: Survey) -> Any:
         zmax=len(ROBUST) - 0.5,
         colorscale=scale,
         showscale=False,
-        customdata=survey.cheapest,
-        text=[[f"{ratio:.2f}" for ratio in ratios] for ratios in survey.ratio],
+        customdata=data.cheapest,
+        text=[[f"{ratio:.2f}" for ratio in ratios] for ratios in data.ratio],
         texttemplate="%{text}",
         textfont={"color": "white", "size": 11},
         hovertemplate="%{x} sites, alpha %{y}: %{customdata} at %{text}<extra></extra>",

@@ -60,7 +60,7 @@ class Subject(Protocol):
     def step(self, site: int) -> int:
         """The step in force, or 0 if there is none."""
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """How many events this site can take before anything is sent."""
 
     def add(self, site: int, n: int) -> None:
@@ -133,7 +133,7 @@ class Adversary(ABC):
 
     name: ClassVar[str]
     sees: ClassVar[str] = "answers"
-    strawman: ClassVar[str]
+    must_beat: ClassVar[str]
     ranges: ClassVar[dict[str, tuple[float, float]]] = {}  # parameters that a search may change
 
     @abstractmethod
@@ -244,7 +244,7 @@ class Game:
         start, left, sent = subject.estimate, events, subject.sent if by_message else 0
         estimate, total, spoke = start, view.total, False
         while left and not spoke and not (by_answer and estimate != start):
-            silent = min(subject.quiet(move.site), left)
+            silent = min(subject.events_until_report(move.site), left)
             taken = min(silent + 1, left)
             judge(estimate, total + silent)
             subject.add(move.site, taken)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from countless.core.estimator import Scheme
 from countless.errors import InvalidParameter
 from countless.lab.arena.game import Adversary, Game, Point, Score
-from countless.lab.arena.negative_controls.registry import STRAWMEN
+from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
 from countless.lab.arena.parallel import Progress, in_parallel
 from countless.lab.arena.subject import Tracked
 from countless.lab.confidence import lower_limit, upper_limit
@@ -40,8 +40,8 @@ class Setting:
 
     def fresh_scheme(self) -> Scheme:
         """The tracker to attack: a scheme, or a strawman."""
-        if self.scheme in STRAWMEN:
-            return STRAWMEN[self.scheme]()
+        if self.scheme in NEGATIVE_CONTROLS:
+            return NEGATIVE_CONTROLS[self.scheme]()
         return scheme_named(self.scheme, self.against)
 
 

@@ -4,7 +4,7 @@ from html import escape
 from typing import Any
 
 from countless.lab.arena import figures
-from countless.lab.arena.report_data import Survey
+from countless.lab.arena.report_data import ReportData
 
 STYLE = """
 :root { color-scheme: light; }
@@ -59,13 +59,13 @@ PARTS = (
 )
 
 
-def render(survey: Survey) -> str:
+def render(data: ReportData) -> str:
     """The whole page."""
     from plotly.offline import get_plotlyjs
 
-    body = [_plot(title, text, draw(survey)) for title, text, draw in PARTS]
-    body.insert(1, _league(survey))
-    body.append(_frameworks(survey))
+    body = [_plot(title, text, draw(data)) for title, text, draw in PARTS]
+    body.insert(1, _league(data))
+    body.append(_frameworks(data))
     return PAGE.format(style=STYLE, script=get_plotlyjs(), body="".join(body))
 
 
@@ -79,12 +79,12 @@ def _plot(title: str, text: str, figure: Any) -> str:
     )
 
 
-def _league(survey: Survey) -> str:
-    schemes = list(dict.fromkeys(match["scheme"] for match in survey.league))
+def _league(data: ReportData) -> str:
+    schemes = list(dict.fromkeys(match["scheme"] for match in data.league))
     rows: dict[str, list[str]] = {}
-    for match in survey.league:
+    for match in data.league:
         rows.setdefault(match["adversary"], []).append(_cell(match))
-    first = survey.league[0]
+    first = data.league[0]
     head = "".join(f"<th>{escape(scheme)}</th>" for scheme in schemes)
     lines = "".join(f"<tr><td>{escape(name)}</td>{''.join(cells)}</tr>\n" for name, cells in rows.items())
     return (
@@ -111,11 +111,11 @@ def _cell(match: dict[str, Any]) -> str:
     return f'<td class="{kind}">{match["worst_error_over_alpha"]:.2f}{note}</td>'
 
 
-def _frameworks(survey: Survey) -> str:
+def _frameworks(data: ReportData) -> str:
     lines = "".join(
         f"<tr><td>{escape(row.name)}</td><td>{row.messages:,}</td><td>{row.worst:.2f}</td>"
         f'<td class="words">{escape(row.claim)}</td></tr>\n'
-        for row in survey.frameworks
+        for row in data.frameworks
     )
     return (
         "<section>\n<h2>The frameworks the paper argues against</h2>\n<p>Built over copies of hyz and measured on "

@@ -32,14 +32,14 @@ class Moment(NamedTuple):
     error: float  # over alpha; positive where the answer is too large
 
 
-class Filmed(Tracked):
+class RecordingSubject(Tracked):
     """A tracker that writes down what the public sees and what it has sent."""
 
     def __init__(self, setting: Setting, seed: int) -> None:
         super().__init__(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
         self._alpha = setting.alpha
         self._total = 0
-        self.film: list[Moment] = []
+        self.samples: list[Moment] = []
 
     def add(self, site: int, n: int) -> None:
         """Events, and a picture: the error is worst just before the tracker speaks, or just after."""
@@ -48,9 +48,9 @@ class Filmed(Tracked):
         self._total += n
         if self._total > 1:
             late = (before - self._total + 1) / (self._total - 1) / self._alpha
-            self.film.append(Moment(self._total - 1, before, self.sent, late))
+            self.samples.append(Moment(self._total - 1, before, self.sent, late))
         error = (self.estimate - self._total) / self._total / self._alpha
-        self.film.append(Moment(self._total, self.estimate, self.sent, error))
+        self.samples.append(Moment(self._total, self.estimate, self.sent, error))
 
 
 def record() -> dict[str, Any]:
@@ -68,7 +68,7 @@ def record() -> dict[str, Any]:
 
 def _play(scheme: str, name: str) -> dict[str, Any]:
     setting = Setting(scheme, adversary_named(ADVERSARY), SITES, ALPHA, DELTA, EVENTS)
-    subject = Filmed(setting, SEED)
+    subject = RecordingSubject(setting, SEED)
     rng = SeededRandom(SEED).spawn("adversary", ADVERSARY)
     game = Game(subject, setting.adversary, SITES, ALPHA, rng)
     game.play(EVENTS)
@@ -80,16 +80,16 @@ def _play(scheme: str, name: str) -> dict[str, Any]:
         "left_at": score.violated_at,
         "messages": score.messages,
         "rounds": score.rounds,
-        "frames": [_frame(moments) for moments in _cut(subject.film)],
+        "frames": [_frame(moments) for moments in _bucket(subject.samples)],
     }
 
 
-def _cut(film: list[Moment]) -> list[list[Moment]]:
+def _bucket(samples: list[Moment]) -> list[list[Moment]]:
     """As many pieces as there are frames, of equally many events. A piece in which nothing happened is still."""
     pieces: list[list[Moment]] = [[] for _ in range(FRAMES)]
-    for moment in film:
+    for moment in samples:
         pieces[ceil(moment.total * FRAMES / EVENTS) - 1].append(moment)
-    last = film[0]
+    last = samples[0]
     for number, piece in enumerate(pieces):
         if not piece:
             total = (number + 1) * EVENTS // FRAMES

@@ -37,7 +37,7 @@ class Attacked:
 
 
 @dataclass(frozen=True)
-class Survey:
+class ReportData:
     """Everything the page shows."""
 
     attacked: list[Attacked]
@@ -58,7 +58,7 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Effort:
+class Config:
     """How much to play."""
 
     seed: int = 1
@@ -72,21 +72,21 @@ class Effort:
     path_events: int = 300_000
 
 
-def conduct(effort: Effort) -> Survey:
+def collect(config: Config) -> ReportData:
     """Play and plan."""
     sites = [(name, k, TYPICAL_ALPHA) for name in CALIBRATIONS for k in SITES]
     alphas = [(name, TYPICAL_SITES, alpha) for name in CALIBRATIONS for alpha in ALPHAS]
     grid = [(name, k, alpha) for name in ROBUST for alpha in MAP_ALPHAS for k in MAP_SITES]
     tasks = list(dict.fromkeys(sites + alphas + grid))
-    costs = dict(zip(tasks, in_parallel(price, tasks, effort.jobs), strict=True))
+    costs = dict(zip(tasks, in_parallel(price, tasks, config.jobs), strict=True))
     by_sites = _with_auto({name: [costs[name, k, TYPICAL_ALPHA] for k in SITES] for name in CALIBRATIONS})
     by_alpha = _with_auto({name: [costs[name, TYPICAL_SITES, alpha] for alpha in ALPHAS] for name in CALIBRATIONS})
     totals = [10**e for e in range(3, 13)]
     per_efold = {name: values[ALPHAS.index(TYPICAL_ALPHA)] for name, values in by_alpha.items()}
     cheapest, ratio = _map(costs)
-    return Survey(
-        attacked=_attacked(effort),
-        attack={"sites": effort.path_sites, "alpha": effort.path_alpha, "adversary": "stop-after-jump"},
+    return ReportData(
+        attacked=_attacked(config),
+        attack={"sites": config.path_sites, "alpha": config.path_alpha, "adversary": "stop-after-jump"},
         by_sites=by_sites,
         lower_bound=[sqrt(k) / TYPICAL_ALPHA for k in SITES],
         by_alpha=by_alpha,
@@ -94,8 +94,8 @@ def conduct(effort: Effort) -> Survey:
         totals=[float(total) for total in totals],
         cheapest=cheapest,
         ratio=ratio,
-        league=_league(effort),
-        frameworks=_frameworks(effort.seed),
+        league=_league(config),
+        frameworks=_frameworks(config.seed),
     )
 
 
@@ -121,13 +121,13 @@ def _map(costs: dict[tuple[str, int, float], float]) -> tuple[list[list[str]], l
     return cheapest, ratio
 
 
-def _attacked(effort: Effort) -> list[Attacked]:
+def _attacked(config: Config) -> list[Attacked]:
     foe = adversary_named("stop-after-jump")
     tasks = [
-        (Setting(scheme, foe, effort.path_sites, effort.path_alpha, DELTA, effort.path_events), effort.seed)
+        (Setting(scheme, foe, config.path_sites, config.path_alpha, DELTA, config.path_events), config.seed)
         for scheme in ("hyz", "lattice", "auto")
     ]
-    return in_parallel(_one_path, tasks, effort.jobs)
+    return in_parallel(_one_path, tasks, config.jobs)
 
 
 def _one_path(setting: Setting, seed: int) -> Attacked:
@@ -143,11 +143,11 @@ def _one_path(setting: Setting, seed: int) -> Attacked:
     return Attacked(setting.scheme, [total for total, _ in points], [error for _, error in points])
 
 
-def _league(effort: Effort) -> list[dict[str, Any]]:
-    base = {"sites": effort.sites, "alpha": effort.alpha, "delta": DELTA, "events": effort.events}
+def _league(config: Config) -> list[dict[str, Any]]:
+    base = {"sites": config.sites, "alpha": config.alpha, "delta": DELTA, "events": config.events}
     schemes = ",".join(name for name in SCHEME_NAMES if name != "exact")
     pairs = settings(schemes, ",".join(ADVERSARY_NAMES), base)
-    return [as_json(match, effort.seed) for match in run(pairs, effort.games, effort.seed, jobs=effort.jobs)]
+    return [as_json(match, config.seed) for match in run(pairs, config.games, config.seed, jobs=config.jobs)]
 
 
 def _frameworks(seed: int) -> list[Row]:

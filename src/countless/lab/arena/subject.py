@@ -37,7 +37,7 @@ class Tracked:
         step: int = getattr(self.world.coordinator.trigger_of(address), "step", 1)
         return step if step > 1 else 0
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """A site speaks when its count reaches `next_at`, and not before."""
         here = self._sites[site]
         return here.next_at - here.count - 1

@@ -9,7 +9,7 @@ from countless.errors import UnknownName
 from countless.lab.arena.adversaries.feedback import Feedback
 from countless.lab.arena.adversaries.search import evolve
 from countless.lab.arena.match import Match, Setting
-from countless.lab.arena.negative_controls.registry import STRAWMEN
+from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
 from countless.lab.arena.registry import ADVERSARIES as KINDS
 from countless.lab.arena.registry import CONTROLS, SEARCH, adversary_named
 from countless.lab.simulation.stream import Stream
@@ -38,8 +38,8 @@ def settings(
     """Every pair that was asked for. `search` breeds an adversary for each scheme; `feedback` may follow a trace."""
     found = []
     for scheme in names(schemes, SCHEME_NAMES):
-        if scheme not in SCHEME_NAMES and scheme not in STRAWMEN:
-            raise UnknownName("scheme", scheme, [*SCHEME_NAMES, *STRAWMEN, "all"])
+        if scheme not in SCHEME_NAMES and scheme not in NEGATIVE_CONTROLS:
+            raise UnknownName("scheme", scheme, [*SCHEME_NAMES, *NEGATIVE_CONTROLS, "all"])
         for name in names(adversaries, ADVERSARY_NAMES):
             if name == SEARCH:
                 setting = Setting(scheme, Feedback(), **base)
@@ -67,7 +67,7 @@ def claimed(setting: Setting) -> bool:
     return ADVERSARIES.index(safe) >= ADVERSARIES.index(needed)
 
 
-def breach(match: Match) -> bool:
+def guarantee_violated(match: Match) -> bool:
     """Whether a guarantee that covers this adversary has failed more often than it says it may, beyond
     chance.
     """

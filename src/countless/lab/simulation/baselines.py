@@ -22,7 +22,7 @@ def flush_messages(stream: Stream, events: int, per_interval: float) -> int:
     seen = 0
     for sample in range(most):
         number = (2 * sample + 1) * intervals // (2 * most)
-        seen += _speakers(stream, int(number * per_interval), int((number + 1) * per_interval))
+        seen += _active_sites(stream, int(number * per_interval), int((number + 1) * per_interval))
     return round(seen * (events / per_interval) / most)
 
 
@@ -30,12 +30,12 @@ def _every_interval(stream: Stream, events: int, per_interval: float) -> int:
     messages, number, start = 0, 1, 0
     while start < events:
         end = min(events, int(number * per_interval))
-        messages += _speakers(stream, start, end)
+        messages += _active_sites(stream, start, end)
         number, start = number + 1, end
     return messages
 
 
-def _speakers(stream: Stream, start: int, end: int) -> int:
+def _active_sites(stream: Stream, start: int, end: int) -> int:
     """How many sites count something in the events start + 1 .. end."""
     if end - start <= 2 * stream.sites:
         return len({stream.site_at(number) for number in range(start + 1, end + 1)})

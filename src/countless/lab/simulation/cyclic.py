@@ -14,10 +14,10 @@ from countless.errors import InvalidParameter
 from countless.lab.simulation.stream import Stream
 from countless.randomness import SeededRandom
 
-TURNS = 1021  # random turns are drawn once and used again: so many laps are more than anything here can notice
+ROTATIONS = 1021  # random turns are drawn once and used again: so many laps are more than anything here can notice
 
 
-class Laps(Stream):
+class CyclicStream(Stream):
     """A pattern for ever. Without dice every lap is the pattern as it is.
 
     >>> laps = Laps(3, [(2, 1), (0, 3), (2, 1)])
@@ -37,11 +37,11 @@ class Laps(Stream):
         if length < 1:
             raise InvalidParameter("runs", length, "a pattern of at least one event")
         self.length = length
-        self._lines_of_sites()
+        self._index_runs()
         turns = None if rng is None else rng.spawn("turns")
-        self._turns = [0] if turns is None else [turns.randbelow(length) for _ in range(TURNS)]
+        self._rotations = [0] if turns is None else [turns.randbelow(length) for _ in range(ROTATIONS)]
 
-    def _lines_of_sites(self) -> None:
+    def _index_runs(self) -> None:
         """The same runs, site by site: a site's runs are the rows first[site] .. first[site + 1] - 1."""
         runs = sorted(range(len(self._owner)), key=self._owner.__getitem__)
         self._first = array("q", [0]) * (self.sites + 1)
@@ -58,14 +58,14 @@ class Laps(Stream):
         for site in range(self.sites):
             self._first[site + 1] = max(self._first[site + 1], self._first[site])
 
-    def _turn(self, lap: int) -> int:
+    def _rotation(self, lap: int) -> int:
         """By how much a lap is turned."""
-        return self._turns[lap % len(self._turns)]
+        return self._rotations[lap % len(self._rotations)]
 
     def site_at(self, number: int) -> int:
         """Turn back, and look it up."""
         lap, position = divmod(number - 1, self.length)
-        return self._owner[bisect_right(self._begin, (position - self._turn(lap)) % self.length) - 1]
+        return self._owner[bisect_right(self._begin, (position - self._rotation(lap)) % self.length) - 1]
 
     def when(self, site: int, count: int) -> int | None:
         """Which lap, and where in it."""
@@ -73,7 +73,7 @@ class Laps(Stream):
         if share == 0:
             return None
         lap, rank = divmod(count - 1, share)
-        turn = self._turn(lap)
+        turn = self._rotation(lap)
         if share == 1:
             position = (self._starts[self._first[site]] + turn) % self.length
         else:
@@ -87,7 +87,7 @@ class Laps(Stream):
     def count(self, site: int, number: int) -> int:
         """Whole laps, and a part of one."""
         lap, passed = divmod(number, self.length)
-        share, turn = self._share[site], self._turn(lap)
+        share, turn = self._share[site], self._rotation(lap)
         if share == 1:
             return lap + ((self._starts[self._first[site]] + turn) % self.length < passed)
         cut = self.length - turn

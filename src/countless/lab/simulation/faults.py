@@ -6,7 +6,7 @@ NEVER = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class FaultProfile:
     """Chances are "one in n"; 0 means never. Times are in ticks; in each tick one site counts a few events."""
 
     ordered: bool = True  # connections deliver in order until they break; else each message finds its own way
@@ -18,29 +18,29 @@ class Weather:
     disconnect: int = NEVER  # one connection breaks, and what is under way on it is lost
     partition: int = NEVER  # many break, and cannot be mended for a while
     crash: int = NEVER  # a site stops
-    amnesia: int = NEVER  # of those that stop: comes back without its state
+    loses_state: int = NEVER  # of those that stop: comes back without its state
     coordinator_crash: int = NEVER
     join: int = NEVER
     leave: int = NEVER
 
     @property
-    def calm(self) -> "Weather":
+    def healed(self) -> "FaultProfile":
         """What comes after the faults: connections that deliver in order, and in time."""
-        return Weather(outage=1, patience=10**9)
+        return FaultProfile(outage=1, patience=10**9)
 
 
-ROUGH = Weather(disconnect=40, partition=300, crash=100, coordinator_crash=200, join=150, leave=170)
+ROUGH = FaultProfile(disconnect=40, partition=300, crash=100, coordinator_crash=200, join=150, leave=170)
 
-WEATHERS: dict[str, Weather] = {
-    "delay": Weather(delay=30),
-    "disconnections": Weather(disconnect=15),
-    "partitions": Weather(partition=80, outage=120),
-    "restarts": Weather(coordinator_crash=60, outage=20),
-    "crashes": Weather(crash=40),
-    "amnesia": Weather(crash=60, amnesia=2),
-    "churn": Weather(join=30, leave=25, disconnect=6, outage=20),
+PROFILES: dict[str, FaultProfile] = {
+    "delay": FaultProfile(delay=30),
+    "disconnections": FaultProfile(disconnect=15),
+    "partitions": FaultProfile(partition=80, outage=120),
+    "restarts": FaultProfile(coordinator_crash=60, outage=20),
+    "crashes": FaultProfile(crash=40),
+    "amnesia": FaultProfile(crash=60, loses_state=2),
+    "churn": FaultProfile(join=30, leave=25, disconnect=6, outage=20),
     "rough": ROUGH,
-    "worst": replace(ROUGH, amnesia=3, delay=30),
-    "unordered": Weather(ordered=False, delay=40, lose=10, repeat=10, patience=30),
+    "worst": replace(ROUGH, loses_state=3, delay=30),
+    "unordered": FaultProfile(ordered=False, delay=40, lose=10, repeat=10, patience=30),
     "unordered_rough": replace(ROUGH, ordered=False, delay=40, lose=4, repeat=4, leave=NEVER, patience=15),
 }

@@ -15,14 +15,14 @@ from countless.core.messages import DownMessage, Message, SiteId, SiteName, Snap
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvariantBroken
-from countless.lab.simulation.faults import Weather
+from countless.lab.simulation.faults import FaultProfile
 from countless.lab.simulation.owner import Owner
 from countless.lab.simulation.world import COUNTER
 from countless.randomness import SeededRandom
 from countless.wire.codec import decode, encode
 
 
-class Host:
+class Machine:
     """The machine a site runs on: it may be down, and its connection may be broken."""
 
     def __init__(self, site: Site) -> None:
@@ -33,18 +33,20 @@ class Host:
         self.heard = 0  # when the coordinator last heard of it
         self.silenced = False
         self.leaving = False
-        self.amnesia = False  # will come back as another life
-        self.clear = [0, 0]  # when the connection's last message, up and down, will have arrived
+        self.loses_state = False  # will come back as another life
+        self.last_arrival = [0, 0]  # when the connection's last message, up and down, will have arrived
 
 
 class FaultyWorld:
     """Everything that can go wrong between sites and coordinator."""
 
-    def __init__(self, scheme: Scheme, sites: int, weather: Weather, *, alpha: float, delta: float, seed: int) -> None:
+    def __init__(
+        self, scheme: Scheme, sites: int, profile: FaultProfile, *, alpha: float, delta: float, seed: int
+    ) -> None:
         self._rng = SeededRandom(seed)
         self._chance = self._rng.spawn("faults")
         self._scheme, self._alpha, self._delta = scheme, alpha, delta
-        self.weather = weather
+        self.profile = profile
         self.now = 0
         self.finished = 0  # the exact counts of the sites that left in good order
         self.lost = 0  # events that died with a site, before any report (some may still be under way)
@@ -54,7 +56,7 @@ class FaultyWorld:
         self._fleet = [SiteId(name) for name in range(sites)]
         self._names = sites  # the next newcomer's
         self.owner = Owner(self._build, self._fleet)
-        self.hosts: dict[SiteName, Host] = {}
+        self.machines: dict[SiteName, Machine] = {}
         for site_id in self._fleet:
             self._enter(site_id, self.owner.coordinator.trigger_of(site_id))
 
@@ -74,13 +76,13 @@ class FaultyWorld:
     def counted(self) -> int:
         """All events whose count still exists: at sites that live or left in good order, or known of dead ones."""
         dead = sum(self.owner.known(site_id) for site_id in self._dying())
-        living = sum(host.site.count for host in self.hosts.values() if not host.amnesia)
+        living = sum(machine.site.count for machine in self.machines.values() if not machine.loses_state)
         return self.finished + self.owner.buried + dead + living
 
     def _dying(self) -> list[SiteId]:
         """Lives that have ended, which the coordinator does not know yet."""
-        present = {host.site.site_id for host in self.hosts.values() if not host.amnesia}
-        leaving = {host.site.site_id for host in self.hosts.values() if host.leaving}
+        present = {machine.site.site_id for machine in self.machines.values() if not machine.loses_state}
+        leaving = {machine.site.site_id for machine in self.machines.values() if machine.leaving}
         return [site_id for site_id in self.owner.lives.values() if site_id not in present | leaving]
 
     # Time
@@ -99,14 +101,16 @@ class FaultyWorld:
     def _one_in(self, chance: int) -> bool:
         return chance > 0 and self._chance.randbelow(chance) == 0
 
-    def _some_host(self) -> Host | None:
-        hosts = [host for host in self.hosts.values() if host.down_until <= self.now and not host.leaving]
-        return hosts[self._chance.randbelow(len(hosts))] if hosts else None
+    def _random_machine(self) -> Machine | None:
+        machines = [
+            machine for machine in self.machines.values() if machine.down_until <= self.now and not machine.leaving
+        ]
+        return machines[self._chance.randbelow(len(machines))] if machines else None
 
     def _count(self) -> None:
-        host = self._some_host()
-        if host is not None:
-            self._say(host, host.site.add(self._chance.geometric(5)))
+        machine = self._random_machine()
+        if machine is not None:
+            self._say(machine, machine.site.add(self._chance.geometric(5)))
 
     # What the coordinator's machine does
 
@@ -115,157 +119,157 @@ class FaultyWorld:
         return self._away_until <= self.now
 
     def _send(self, outbox: Outbox) -> None:
-        if outbox and self._one_in(self.weather.coordinator_crash):  # saved, but not sent
+        if outbox and self._one_in(self.profile.coordinator_crash):  # saved, but not sent
             self._crash_coordinator()
             return
         for site_id, message in outbox:
-            host = self.hosts.get(site_id.site)
-            if host is not None and host.site.site_id == site_id:
-                self._dispatch(host, "down", message)
+            machine = self.machines.get(site_id.site)
+            if machine is not None and machine.site.site_id == site_id:
+                self._dispatch(machine, "down", message)
 
     def _crash_coordinator(self) -> None:
-        self._away_until = self.now + 1 + self._chance.randbelow(self.weather.outage)
-        for host in self.hosts.values():
-            host.line = 0
+        self._away_until = self.now + 1 + self._chance.randbelow(self.profile.outage)
+        for machine in self.machines.values():
+            machine.line = 0
 
     def _notice_silence(self) -> None:
         if not self._coordinator_is_up:
             return
-        for host in list(self.hosts.values()):
-            if host.line and self.weather.ordered:
-                host.heard = self.now
-            if host.silenced or self.now - host.heard <= self.weather.patience:
+        for machine in list(self.machines.values()):
+            if machine.line and self.profile.ordered:
+                machine.heard = self.now
+            if machine.silenced or self.now - machine.heard <= self.profile.patience:
                 continue
-            if self.owner.lives.get(host.site.site_id.site) == host.site.site_id:
-                host.silenced = True
-                self._send(self.owner.silence(host.site.site_id))
+            if self.owner.lives.get(machine.site.site_id.site) == machine.site.site_id:
+                machine.silenced = True
+                self._send(self.owner.silence(machine.site.site_id))
 
     def _arrive(self, line: int, site_id: SiteId, kind: str, data: bytes) -> None:
-        host = self.hosts.get(site_id.site)
-        if host is not None and host.site.site_id != site_id:
-            host = None  # that life is over
-        if line and (host is None or host.line != line):
+        machine = self.machines.get(site_id.site)
+        if machine is not None and machine.site.site_id != site_id:
+            machine = None  # that life is over
+        if line and (machine is None or machine.line != line):
             return  # the connection broke while this was under way
         if kind in ("down", "bye"):
-            if host is not None and host.down_until <= self.now:
-                self._arrive_at_site(host, kind, decode(data))
+            if machine is not None and machine.down_until <= self.now:
+                self._arrive_at_site(machine, kind, decode(data))
         elif self._coordinator_is_up:
-            if host is not None:
-                host.heard, host.silenced = self.now, False
-            self._arrive_at_coordinator(site_id, host, kind, decode(data))
+            if machine is not None:
+                machine.heard, machine.silenced = self.now, False
+            self._arrive_at_coordinator(site_id, machine, kind, decode(data))
 
-    def _arrive_at_coordinator(self, site_id: SiteId, host: Host | None, kind: str, message: Message) -> None:
+    def _arrive_at_coordinator(self, site_id: SiteId, machine: Machine | None, kind: str, message: Message) -> None:
         if kind == "hello" and isinstance(message, Snapshot):
             self._send(self.owner.hello(site_id, message))
         elif kind == "farewell" and isinstance(message, Snapshot):
             self._send(self.owner.farewell(site_id, message))
-            if host is not None:
-                self._dispatch(host, "bye", message)
+            if machine is not None:
+                self._dispatch(machine, "bye", message)
         elif isinstance(message, UpMessage):
             self._send(self.owner.hear(site_id, message))
 
     # What a site's machine does
 
-    def _arrive_at_site(self, host: Host, kind: str, message: Message) -> None:
+    def _arrive_at_site(self, machine: Machine, kind: str, message: Message) -> None:
         if kind == "bye":
-            self.finished += host.site.count
-            del self.hosts[host.site.site_id.site]
+            self.finished += machine.site.count
+            del self.machines[machine.site.site_id.site]
         elif isinstance(message, DownMessage):
-            self._say(host, host.site.receive(message))
+            self._say(machine, machine.site.receive(message))
 
-    def _say(self, host: Host, messages: tuple[UpMessage, ...]) -> None:
+    def _say(self, machine: Machine, messages: tuple[UpMessage, ...]) -> None:
         for message in messages:
-            self._dispatch(host, "up", message)
+            self._dispatch(machine, "up", message)
 
-    def _dispatch(self, host: Host, kind: str, message: Message) -> None:
-        if not host.line:
+    def _dispatch(self, machine: Machine, kind: str, message: Message) -> None:
+        if not machine.line:
             return  # nothing is lost that matters: the state of the site says it all again later
-        weather, copies = self.weather, 1
-        arrival = self.now + 1 + self._chance.randbelow(weather.delay)
-        if weather.ordered:
+        profile, copies = self.profile, 1
+        arrival = self.now + 1 + self._chance.randbelow(profile.delay)
+        if profile.ordered:
             direction = kind in ("down", "bye")
-            arrival = host.clear[direction] = max(host.clear[direction], arrival)
+            arrival = machine.last_arrival[direction] = max(machine.last_arrival[direction], arrival)
         else:
-            copies = 0 if self._one_in(weather.lose) else 2 if self._one_in(weather.repeat) else 1
+            copies = 0 if self._one_in(profile.lose) else 2 if self._one_in(profile.repeat) else 1
         for copy in range(copies):
             self._messages += 1
-            tick = arrival + (copy and self._chance.randbelow(2 * weather.delay))
-            line = host.line if weather.ordered else 0
-            heappush(self._post, (tick, self._messages, line, host.site.site_id, kind, encode(message)))
+            tick = arrival + (copy and self._chance.randbelow(2 * profile.delay))
+            line = machine.line if profile.ordered else 0
+            heappush(self._post, (tick, self._messages, line, machine.site.site_id, kind, encode(message)))
 
     def _come_back(self) -> None:
         if self.now == self._away_until:
             self._send(self.owner.restart())
-            for host in self.hosts.values():
-                host.heard, host.silenced = self.now, False
-        for host in list(self.hosts.values()):
-            if host.down_until > self.now:
+            for machine in self.machines.values():
+                machine.heard, machine.silenced = self.now, False
+        for machine in list(self.machines.values()):
+            if machine.down_until > self.now:
                 continue
-            if host.amnesia:
-                self.lost += host.site.count - self.owner.known(host.site.site_id)
-                host = self._reborn(host)
-            reachable = self._coordinator_is_up and host.cut_until <= self.now
-            if reachable and (not host.line or self._wants_to_repeat()):
-                self.connect(host)
+            if machine.loses_state:
+                self.lost += machine.site.count - self.owner.known(machine.site.site_id)
+                machine = self._reborn(machine)
+            reachable = self._coordinator_is_up and machine.cut_until <= self.now
+            if reachable and (not machine.line or self._wants_to_repeat()):
+                self.connect(machine)
 
     def _wants_to_repeat(self) -> bool:
         """Where no connection tells that a message was lost, a site says everything again now and then."""
-        return not self.weather.ordered and self._one_in(max(1, self.weather.patience // 3))
+        return not self.profile.ordered and self._one_in(max(1, self.profile.patience // 3))
 
-    def _reborn(self, host: Host) -> Host:
-        name, life = host.site.site_id
+    def _reborn(self, machine: Machine) -> Machine:
+        name, life = machine.site.site_id
         return self._enter(SiteId(name, life + 1))
 
-    def _enter(self, site_id: SiteId, trigger: Trigger | None = None) -> Host:
-        host = Host(Site(COUNTER, site_id, self._rng.spawn("site", *site_id), trigger=trigger))
-        host.heard = self.now
-        self.hosts[site_id.site] = host
-        return host
+    def _enter(self, site_id: SiteId, trigger: Trigger | None = None) -> Machine:
+        machine = Machine(Site(COUNTER, site_id, self._rng.spawn("site", *site_id), trigger=trigger))
+        machine.heard = self.now
+        self.machines[site_id.site] = machine
+        return machine
 
-    def connect(self, host: Host) -> None:
+    def connect(self, machine: Machine) -> None:
         """A connection opens: hello, and whatever the last one may have lost."""
         self._lines += 1
-        host.line, host.clear = self._lines, [0, 0]
-        self._dispatch(host, "hello", host.site.snapshot())
-        self._say(host, host.site.resend())
-        if host.leaving:
-            self._dispatch(host, "farewell", host.site.snapshot())
+        machine.line, machine.last_arrival = self._lines, [0, 0]
+        self._dispatch(machine, "hello", machine.site.snapshot())
+        self._say(machine, machine.site.resend())
+        if machine.leaving:
+            self._dispatch(machine, "farewell", machine.site.snapshot())
 
     # What breaks
 
     def _break_something(self) -> None:
-        weather = self.weather
-        host = self._some_host()
-        if self._coordinator_is_up and self._one_in(weather.coordinator_crash):
+        profile = self.profile
+        machine = self._random_machine()
+        if self._coordinator_is_up and self._one_in(profile.coordinator_crash):
             self._crash_coordinator()
-        if self._one_in(weather.partition):
-            self._cut([other for other in self.hosts.values() if self._chance.randbelow(2)])
-        if self._one_in(weather.join):
+        if self._one_in(profile.partition):
+            self._cut([other for other in self.machines.values() if self._chance.randbelow(2)])
+        if self._one_in(profile.join):
             self._enter(SiteId(self._names))
             self._names += 1
-        if host is None:
+        if machine is None:
             return
-        if self._one_in(weather.disconnect):
-            hosts = list(self.hosts.values())
-            self._cut([hosts[self._chance.randbelow(len(hosts))]])
-        staying = sum(not other.leaving for other in self.hosts.values())
-        if self._one_in(weather.leave) and staying > 1:
-            host.leaving = True
-            self._dispatch(host, "farewell", host.site.snapshot())
-        elif self._one_in(weather.crash):
-            host.down_until, host.line = self.now + 1 + self._chance.randbelow(weather.outage), 0
-            host.amnesia = self._one_in(weather.amnesia)
+        if self._one_in(profile.disconnect):
+            machines = list(self.machines.values())
+            self._cut([machines[self._chance.randbelow(len(machines))]])
+        staying = sum(not other.leaving for other in self.machines.values())
+        if self._one_in(profile.leave) and staying > 1:
+            machine.leaving = True
+            self._dispatch(machine, "farewell", machine.site.snapshot())
+        elif self._one_in(profile.crash):
+            machine.down_until, machine.line = self.now + 1 + self._chance.randbelow(profile.outage), 0
+            machine.loses_state = self._one_in(profile.loses_state)
 
-    def _cut(self, hosts: list[Host]) -> None:
-        until = self.now + 1 + self._chance.randbelow(self.weather.outage)
-        for host in hosts:
-            host.line, host.cut_until = 0, until
+    def _cut(self, machines: list[Machine]) -> None:
+        until = self.now + 1 + self._chance.randbelow(self.profile.outage)
+        for machine in machines:
+            machine.line, machine.cut_until = 0, until
 
     # How it ends
 
     def heal(self) -> None:
         """No more faults: everything under way arrives, everybody comes back and says again what may have been lost."""
-        self.weather = self.weather.calm
+        self.profile = self.profile.healed
         self.settle()
         self._reconnect_all()
         self.settle()
@@ -277,14 +281,14 @@ class FaultyWorld:
         self.settle()
 
     def _reconnect_all(self) -> None:
-        for host in self.hosts.values():
-            host.line = 0
+        for machine in self.machines.values():
+            machine.line = 0
 
     def step(self) -> None:
         """One event, and everything that follows from it."""
-        host = self._some_host()
-        if host is not None:
-            self._say(host, host.site.add())
+        machine = self._random_machine()
+        if machine is not None:
+            self._say(machine, machine.site.add())
         self.settle()
 
     def settle(self, most: int = 10_000) -> None:
@@ -296,5 +300,5 @@ class FaultyWorld:
                 raise InvariantBroken(f"the network does not come to rest: {self!r}")
 
     def _quiet(self) -> bool:
-        connected = all(host.line and not host.leaving for host in self.hosts.values())
+        connected = all(machine.line and not machine.leaving for machine in self.machines.values())
         return connected and not self._post and self._coordinator_is_up

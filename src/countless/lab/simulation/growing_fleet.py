@@ -1,11 +1,11 @@
 """A fleet that grows all the time: half of the sites arrive one after the other (SPEC section 6)."""
 
-from countless.lab.simulation.cyclic import Laps
+from countless.lab.simulation.cyclic import CyclicStream
 from countless.lab.simulation.stream import Stream
 from countless.randomness import SeededRandom
 
 
-class Joining(Stream):
+class GrowingFleet(Stream):
     """Uniform traffic; a newcomer takes half of the load off one older site, as new servers do.
 
     Before it arrives, the events of newcomer `old + j` happen at site `j`. So the traffic is uniform laps over all
@@ -17,7 +17,7 @@ class Joining(Stream):
         late = sites // 2
         self.fleet = sites - late
         self.arrivals = [(events * (j + 1) // (late + 1), self.fleet + j) for j in range(late)]
-        self._laps = Laps(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
+        self._laps = CyclicStream(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
         # What happened at a stand-in until the newcomer came: as many events as its own laps had brought it by then.
         self._covered = [self._laps.count(site, number) for number, site in self.arrivals]
 

@@ -13,8 +13,8 @@
 from collections.abc import Callable, Iterator
 
 from countless.errors import InvalidParameter, UnknownName
-from countless.lab.simulation.cyclic import Laps
-from countless.lab.simulation.growing_fleet import Joining, shuffled
+from countless.lab.simulation.cyclic import CyclicStream
+from countless.lab.simulation.growing_fleet import GrowingFleet, shuffled
 from countless.lab.simulation.stream import Stream
 from countless.randomness import SeededRandom
 
@@ -27,25 +27,25 @@ _PIECES = 5  # runs into which one such time is cut
 
 def uniform(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Every lap brings one event to every site."""
-    return Laps(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
+    return CyclicStream(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
 
 
 def zipf(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Every lap brings site i so many events as its weight 1/(i+1), rounded, is worth; in random order."""
     slots = [site for site in range(sites) for _ in range(round(_ZIPF_GRAIN * sites / (site + 1)))]
-    return Laps(sites, [(site, 1) for site in shuffled(slots, rng)], rng)
+    return CyclicStream(sites, [(site, 1) for site in shuffled(slots, rng)], rng)
 
 
 def single(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Only one site has anything to count."""
-    return Laps(sites, [(rng.randbelow(sites), 1)])
+    return CyclicStream(sites, [(rng.randbelow(sites), 1)])
 
 
 def bursts(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Runs at random sites; a run's mean size is a random power of two up to events / sites."""
     sizes = max(2, (events // sites).bit_length())
     runs = [(rng.randbelow(sites), rng.geometric(2 ** rng.randbelow(sizes))) for _ in range(_RUNS * sites)]
-    return Laps(sites, runs, rng)
+    return CyclicStream(sites, runs, rng)
 
 
 def hot_spots(sites: int, events: int, rng: SeededRandom) -> Stream:
@@ -55,7 +55,7 @@ def hot_spots(sites: int, events: int, rng: SeededRandom) -> Stream:
     for hot in shuffled(range(sites), rng):
         for _ in range(_PIECES):
             runs += [(hot, 9 * grain), (rng.randbelow(sites), grain)]
-    return Laps(sites, runs, rng)
+    return CyclicStream(sites, runs, rng)
 
 
 STREAMS: dict[str, Callable[[int, int, SeededRandom], Stream]] = {
@@ -64,7 +64,7 @@ STREAMS: dict[str, Callable[[int, int, SeededRandom], Stream]] = {
     "single": single,
     "bursts": bursts,
     "hot_spots": hot_spots,
-    "joining": Joining,
+    "joining": GrowingFleet,
 }
 
 

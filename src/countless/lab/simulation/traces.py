@@ -11,12 +11,12 @@ from itertools import groupby
 from pathlib import Path
 
 from countless.errors import InvalidParameter
-from countless.lab.simulation.cyclic import Laps
+from countless.lab.simulation.cyclic import CyclicStream
 
 _COLUMNS = ["t", "site"]
 
 
-class Trace(Laps):
+class Trace(CyclicStream):
     """A recorded stream; every site of the file is there from the start. Read on, it begins again."""
 
     def __init__(self, names: list[str], owners: "array[int]", times: "array[float]") -> None:

@@ -19,7 +19,7 @@ class Averager(Adversary):
     """
 
     name: ClassVar[str] = "averager"
-    strawman: ClassVar[str] = "fresh-noise"
+    must_beat: ClassVar[str] = "fresh-noise"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"reads": (1, 40), "group": (1, 16)}
 
     reads: int = 8

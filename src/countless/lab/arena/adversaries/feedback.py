@@ -26,7 +26,7 @@ class Feedback(Adversary):
     """
 
     name: ClassVar[str] = "feedback"
-    strawman: ClassVar[str] = "lattice"
+    must_beat: ClassVar[str] = "lattice"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"job": (0.2, 20.0)}
 
     job: float = 4.0

@@ -22,7 +22,7 @@ class GroupFreeze(Adversary):
     """
 
     name: ClassVar[str] = "group-freeze"
-    strawman: ClassVar[str] = "lattice"
+    must_beat: ClassVar[str] = "lattice"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"group": (1, 64), "push": (0.1, 0.9)}
 
     group: int | None = None

@@ -22,7 +22,7 @@ class LeakChaser(Adversary):
     """
 
     name: ClassVar[str] = "leak-chaser"
-    strawman: ClassVar[str] = "unredrawn"
+    must_beat: ClassVar[str] = "unredrawn"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"collect": (0.02, 1.0)}
 
     collect: float = 0.9

@@ -26,7 +26,7 @@ class LeaveBeforeJump(Adversary):
     """
 
     name: ClassVar[str] = "leave-before-jump"
-    strawman: ClassVar[str] = "lattice"
+    must_beat: ClassVar[str] = "lattice"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"silence": (0.3, 4.0)}
 
     silence: float | None = None

@@ -20,7 +20,7 @@ class MessageReader(Adversary):
 
     name: ClassVar[str] = "message-reader"
     sees: ClassVar[str] = "everything"
-    strawman: ClassVar[str] = "dithered"
+    must_beat: ClassVar[str] = "dithered"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"patience": (0.1, 4.0)}
 
     patience: float = 4.0  # give up on a site after so many silent steps

@@ -19,7 +19,7 @@ class RoundBoundary(Adversary):
     """
 
     name: ClassVar[str] = "round-boundary"
-    strawman: ClassVar[str] = "drifting"
+    must_beat: ClassVar[str] = "drifting"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"batch": (0.0, 40.0)}
 
     batch: float = 3.0

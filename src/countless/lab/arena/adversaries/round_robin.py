@@ -22,7 +22,7 @@ class RoundRobin(Adversary):
     """
 
     name: ClassVar[str] = "round-robin"
-    strawman: ClassVar[str] = "aligned"
+    must_beat: ClassVar[str] = "aligned"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"share": (0.0, 0.5)}
 
     share: float = 0.02

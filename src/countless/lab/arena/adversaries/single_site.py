@@ -17,7 +17,7 @@ class SingleSite(Adversary):
     """
 
     name: ClassVar[str] = "single-site"
-    strawman: ClassVar[str] = "clipping"
+    must_beat: ClassVar[str] = "clipping"
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
         """The last one."""

@@ -30,7 +30,7 @@ class StopAfterJump(Adversary):
     """
 
     name: ClassVar[str] = "stop-after-jump"
-    strawman: ClassVar[str] = "lattice"
+    must_beat: ClassVar[str] = "lattice"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"early": (0.1, 1.0), "calm": (0, 40)}
 
     early: float | None = None

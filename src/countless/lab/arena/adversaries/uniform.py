@@ -17,7 +17,7 @@ class Uniform(Adversary):
     """
 
     name: ClassVar[str] = "uniform"
-    strawman: ClassVar[str] = "thrifty"
+    must_beat: ClassVar[str] = "thrifty"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"share": (0.0, 1.0)}
 
     share: float = 0.05

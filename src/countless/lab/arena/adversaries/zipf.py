@@ -19,7 +19,7 @@ class Zipf(Adversary):
     """
 
     name: ClassVar[str] = "zipf"
-    strawman: ClassVar[str] = "pollster"
+    must_beat: ClassVar[str] = "pollster"
     ranges: ClassVar[dict[str, tuple[float, float]]] = {"exponent": (0.2, 3.0), "share": (0.0, 1.0)}
 
     exponent: float = 1.0

@@ -3,13 +3,13 @@
 from math import ceil, log2
 
 from countless.lab.arena.frameworks.framework import Framework
-from countless.lab.arena.frameworks.hyz_copy import _BOOK, Stretch
+from countless.lab.arena.frameworks.hyz_copy import _BOOK, HyzRound
 
 
 class _Level:
     """The running estimator of one level, and the frozen value of its last finished block."""
 
-    def __init__(self, stretch: Stretch) -> None:
+    def __init__(self, stretch: HyzRound) -> None:
         self.stretch = stretch
         self.value = 0
 
@@ -45,26 +45,26 @@ class DifferenceEstimators(Framework):
         self._levels: list[_Level] = []
         if not self._exact:
             self._synchronise()
-            self._levels = [_Level(self._stretch(level)) for level in range(self._levels_needed)]
+            self._levels = [_Level(self._hyz_round(level)) for level in range(self._levels_needed)]
 
     def _synchronise(self) -> None:
         self._sent += 2 * self.sites
         self.synchronisations += 1
 
-    def _stretch(self, level: int) -> Stretch:
+    def _hyz_round(self, level: int) -> HyzRound:
         step = _BOOK.plan(self.sites, self._share, self._eta).step(self._start)
-        return Stretch(self.sites, step, self._rng.spawn("level", level, self.total))
+        return HyzRound(self.sites, step, self._rng.spawn("level", level, self.total))
 
     @property
     def sent(self) -> int:
         """Messages so far."""
         return self._sent
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """Until the first level speaks."""
         if self._exact:
             return 0
-        return min(level.stretch.quiet(site) for level in self._levels)
+        return min(level.stretch.events_until_report(site) for level in self._levels)
 
     def add(self, site: int, n: int) -> None:
         """Feed every level; the lowest one says when its block is over."""
@@ -96,5 +96,5 @@ class DifferenceEstimators(Framework):
         self._levels[ended].value = self._levels[ended].stretch.estimate
         self._synchronise()
         for level in range(ended + 1):
-            self._levels[level].stretch = self._stretch(level)
+            self._levels[level].stretch = self._hyz_round(level)
         self._publish(self._base + sum(level.value for level in self._levels) + self.alpha / 4 * self._start)

@@ -33,7 +33,7 @@ class Framework(ABC):
         """Messages so far."""
 
     @abstractmethod
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """Events before anything is sent on behalf of this site."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from countless.randomness import SeededRandom
 _BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_hyz)
 
 
-class Stretch:
+class HyzRound:
     """One copy over one stretch of the stream: the events since it began."""
 
     def __init__(self, sites: int, step: int, rng: SeededRandom) -> None:
@@ -27,7 +27,7 @@ class Stretch:
         self._said = [0] * sites
         self._next = [rng.geometric(self.step) for _ in range(sites)]
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """Events before this site speaks."""
         return self._next[site] - self._count[site] - 1
 
@@ -45,7 +45,7 @@ class Stretch:
         return True
 
 
-class Copy:
+class HyzCopy:
     """A whole oblivious tracker: exact at first, then stretch after stretch, each from an exact total."""
 
     def __init__(self, sites: int, alpha: float, eta: float, rng: SeededRandom) -> None:
@@ -61,22 +61,22 @@ class Copy:
         step = self._plan.step(self._total)
         # While every event is reported the total is known and nobody need be asked.
         self.sent += 2 * self._sites if step > 1 else 0
-        self._stretch = Stretch(self._sites, step, self._rng.spawn("stretch", self._total))
+        self._hyz_round = HyzRound(self._sites, step, self._rng.spawn("stretch", self._total))
         self._left = self._plan.reports if step > 1 else max(1, self._total)
 
     @property
     def estimate(self) -> int:
         """The estimate of the total."""
-        return self._base + self._stretch.estimate
+        return self._base + self._hyz_round.estimate
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """Events before this site speaks."""
-        return self._stretch.quiet(site)
+        return self._hyz_round.events_until_report(site)
 
     def add(self, site: int, n: int) -> None:
         """`n` events, of which at most the last is reported."""
         self._total += n
-        if self._stretch.add(site, n):
+        if self._hyz_round.add(site, n):
             self.sent += 1
             self._left -= 1
             if not self._left:

@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import ceil, log, sqrt
 
 from countless.lab.arena.frameworks.framework import Framework, flip_number
-from countless.lab.arena.frameworks.hyz_copy import Copy
+from countless.lab.arena.frameworks.hyz_copy import HyzCopy
 from countless.privacy.noise import DiceNoise
 
 # Of the whole life, by advanced composition. A generous 8, so that it can be run at all: 1 takes eight
@@ -38,7 +38,7 @@ class PrivateMedian(Framework):
         self._scale = ceil(sqrt(8 * flips * log(1 / SLACK)) / EPSILON)
         self.copies = MAJORITY * self._scale
         eta = delta / 40
-        self._copies = [Copy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(self.copies)]
+        self._copies = [HyzCopy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(self.copies)]
         self._noise = DiceNoise(self._rng.spawn("noise"))
         self._draw()
 
@@ -47,9 +47,9 @@ class PrivateMedian(Framework):
         """Messages of all copies."""
         return sum(copy.sent for copy in self._copies)
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """Until the first copy speaks."""
-        return min(copy.quiet(site) for copy in self._copies)
+        return min(copy.events_until_report(site) for copy in self._copies)
 
     def add(self, site: int, n: int) -> None:
         """Feed all, then ask the noisy question once."""

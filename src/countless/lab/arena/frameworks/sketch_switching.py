@@ -2,7 +2,7 @@
 
 from countless.errors import InvalidParameter
 from countless.lab.arena.frameworks.framework import Framework, flip_number
-from countless.lab.arena.frameworks.hyz_copy import Copy
+from countless.lab.arena.frameworks.hyz_copy import HyzCopy
 
 
 class SketchSwitching(Framework):
@@ -20,7 +20,7 @@ class SketchSwitching(Framework):
         super().__init__(sites, alpha, delta, horizon, seed)
         flips = flip_number(alpha / 2 - alpha / 4, horizon)  # the answer may move a little early
         eta = delta / flips / 40  # a copy's rounds share it evenly: there are fewer than 40 up to any horizon here
-        self._copies = [Copy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(flips)]
+        self._copies = [HyzCopy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(flips)]
         self._spent = 0
 
     @property
@@ -28,9 +28,9 @@ class SketchSwitching(Framework):
         """Messages of the copies in use and of those spent."""
         return self._spent + sum(copy.sent for copy in self._copies)
 
-    def quiet(self, site: int) -> int:
+    def events_until_report(self, site: int) -> int:
         """Until the first copy speaks."""
-        return min(copy.quiet(site) for copy in self._copies)
+        return min(copy.events_until_report(site) for copy in self._copies)
 
     def add(self, site: int, n: int) -> None:
         """Feed all, ask one."""

@@ -19,7 +19,7 @@ _PROBES = 10  # pieces of traffic after which the attack gives up on a site
 Events = list[tuple[int, int]]
 
 
-class Moment(NamedTuple):
+class Snapshot(NamedTuple):
     """One tracker, now."""
 
     estimate: float
@@ -37,16 +37,16 @@ class Moment(NamedTuple):
         return self.worst > 1 + 1e-9  # the bound itself may be met: doubles are rounded
 
 
-class Scene(NamedTuple):
+class Frame(NamedTuple):
     """Both trackers, now, and how far the act has come."""
 
     act: str
     part: float
-    ours: Moment
-    theirs: Moment
+    ours: Snapshot
+    theirs: Snapshot
 
 
-class Side(ABC):
+class DemoTracker(ABC):
     """A tracker in the story; remembers the worst."""
 
     def __init__(self, alpha: float) -> None:
@@ -64,11 +64,11 @@ class Side(ABC):
     def _deliver(self, events: Events) -> float: ...
 
     @abstractmethod
-    def moment(self) -> Moment:
+    def snapshot(self) -> Snapshot:
         """How it stands."""
 
 
-class Ours(Side):
+class ServiceTracker(DemoTracker):
     """The service."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -79,15 +79,15 @@ class Ours(Side):
         self._fleet.add(events)
         return float(self._fleet.answer()["estimate"])
 
-    def moment(self) -> Moment:
+    def snapshot(self) -> Snapshot:
         """As its operators see it."""
-        view = self._fleet.behind()
+        view = self._fleet.operator_view()
         messages = view["messages"]["up"] + view["messages"]["down"]
         bounds = (view["estimate"], view["lower"], view["upper"])
-        return Moment(*bounds, self.total, view["state"], view["scheme"], messages, self.worst)
+        return Snapshot(*bounds, self.total, view["state"], view["scheme"], messages, self.worst)
 
 
-class Classical(Side):
+class ClassicalTracker(DemoTracker):
     """The tracker that is right on every stream but those that react."""
 
     def __init__(self, sites: int, alpha: float, seed: int | None) -> None:
@@ -99,28 +99,28 @@ class Classical(Side):
             self._tracker.site(site).add(n)
         return self._tracker.answer.estimate
 
-    def moment(self) -> Moment:
+    def snapshot(self) -> Snapshot:
         """As it publishes."""
         answer, messages = self._tracker.answer, self._tracker.messages.total
         bounds = (answer.estimate, answer.lower, answer.upper)
-        return Moment(*bounds, self.total, str(answer.state), answer.scheme, messages, self.worst)
+        return Snapshot(*bounds, self.total, str(answer.state), answer.scheme, messages, self.worst)
 
 
-def play(fleet: Fleet, events: int, seed: int | None) -> Iterator[Scene]:
+def play(fleet: Fleet, events: int, seed: int | None) -> Iterator[Frame]:
     """Both acts, scene by scene."""
-    ours, theirs = Ours(fleet), Classical(fleet.sites, fleet.alpha, seed)
+    ours, theirs = ServiceTracker(fleet), ClassicalTracker(fleet.sites, fleet.alpha, seed)
     rng = SeededRandom(seed or 0).spawn("traffic")
     for number in range(_BURSTS):
         # From small to large, so that the counters are seen to leave exact counting behind.
         burst = _spread(fleet.sites, max(1, int(events * 0.8 ** (_BURSTS - number) * 0.25)), rng)
         for side in (ours, theirs):
             side.add(burst)
-        yield Scene(ORDINARY, (number + 1) / _BURSTS, ours.moment(), theirs.moment())
+        yield Frame(ORDINARY, (number + 1) / _BURSTS, ours.snapshot(), theirs.snapshot())
     ours.worst = theirs.worst = 0.0
     for site in range(fleet.sites):
         for side in (ours, theirs):
             _stop_after_jump(side, site, fleet.sites)
-        yield Scene(REACTING, (site + 1) / fleet.sites, ours.moment(), theirs.moment())
+        yield Frame(REACTING, (site + 1) / fleet.sites, ours.snapshot(), theirs.snapshot())
 
 
 def ordinary(fleet: Fleet, seed: int | None) -> Iterator[Events]:
@@ -137,7 +137,7 @@ def _spread(sites: int, events: int, rng: SeededRandom) -> Events:
     return [(site, n) for site, weight in enumerate(weights) if (n := int(weight * scale + rng.random()))]
 
 
-def _stop_after_jump(side: Side, site: int, sites: int) -> None:
+def _stop_after_jump(side: DemoTracker, site: int, sites: int) -> None:
     """Feed a site, piece by piece, until the answer moves; then leave it for good, just after it was overestimated."""
     before, piece = side.estimate, max(1, int(side.alpha * side.total / (2 * sites)))
     for _ in range(_PROBES):
