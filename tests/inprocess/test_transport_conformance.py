@@ -196,7 +196,7 @@ def websocket(directory: Path) -> Iterator[Stage]:
 @contextmanager
 def over_nats(directory: Path) -> Iterator[Stage]:
     with node(directory / "broker") as broker, Coordinator(directory, broker.url, shards=1) as server:
-        yield Wired(server, lambda site: NatsCarrier(Broker.of(broker.url), site))
+        yield Wired(server, lambda site: NatsCarrier(Broker.parse(broker.url), site))
 
 
 def conversation(stage: Stage) -> list[Any]:

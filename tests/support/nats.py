@@ -63,9 +63,9 @@ class Node:
         self.process.wait(PATIENCE)
 
     def answers(self) -> bool:
-        broker = Broker.of(self.url)
+        broker = Broker.parse(self.url)
         try:
-            NatsSocket(broker, broker.servers[0], 1.0).drop()
+            NatsSocket(broker, broker.nodes[0], 1.0).drop()
         except ConnectionLost:
             return False
         return True

@@ -69,7 +69,7 @@ def connect(
     url = url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"
     directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
     return Client(
-        Broker.of(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url),
+        Broker.parse(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url),
         token,
         validate_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
         Path(directory) if directory else None,

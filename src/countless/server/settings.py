@@ -61,7 +61,7 @@ class Settings:
         if not 0.1 <= self.nats_lease < 3_600:
             raise InvalidParameter("nats_lease", self.nats_lease, "a duration from 100ms to an hour, such as 5s")
         if self.nats:
-            Broker.of(self.nats, "nats")
+            Broker.parse(self.nats, "nats")
         if not 0 < self.silent_after < 86_400:
             raise InvalidParameter("silent_after", self.silent_after, "a duration of less than a day, such as 10s")
         if not self.forget_after >= 0:

@@ -1,7 +1,7 @@
-"""The client side of NATS itself, sans-IO: bytes in, events out. What a site needs of the protocol, and no more.
+"""The client side of the NATS protocol, sans-IO: bytes in, events out. Only the part that a site needs.
 
-The official library is for event loops, and a site has none: one thread, one socket, nothing to look after when a
-process forks. The protocol is lines of text, documented at docs.nats.io under "client protocol".
+The official library needs an event loop. A site has one thread and one socket, and it must survive `fork`. The protocol
+is text, documented at docs.nats.io under "client protocol".
 """
 
 import json
@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 from countless.errors import ProtocolError
 
-_LONGEST_LINE = 1 << 16  # an INFO lists every server of a cluster
-_BREAK = b"\r\n"
+_MAX_CONTROL_LINE_BYTES = 1 << 16  # an INFO lists every node of a cluster
+_LINE_END = b"\r\n"
 PING, PONG = b"PING\r\n", b"PONG\r\n"
 
 
 class Info(NamedTuple):
-    """The broker introduces itself, and again whenever its cluster changes."""
+    """Sent on connect, and again when the broker's cluster changes."""
 
     fields: dict[str, Any]
 
 
 class Delivery(NamedTuple):
-    """A message for one of our subscriptions. `status` is set if the broker itself speaks: 503, nobody listens."""
+    """A message for one of our subscriptions. `status` is set by the broker itself: 503 means no subscriber."""
 
     subscription: int
     subject: str
@@ -30,97 +30,94 @@ class Delivery(NamedTuple):
     status: int = 0
 
 
-class Pinged(NamedTuple):
-    """To be answered with a PONG."""
+class Ping(NamedTuple):
+    """Must be answered with a PONG."""
 
 
-class Ponged(NamedTuple):
-    """Everything sent before the PING has been taken in."""
+class Pong(NamedTuple):
+    """The broker has processed everything that was sent before the PING."""
 
 
-class Complaint(NamedTuple):
-    """The broker does not like something."""
-
+class ServerError(NamedTuple):
     reason: str
 
 
-Event = Info | Delivery | Pinged | Ponged | Complaint
+Event = Info | Delivery | Ping | Pong | ServerError
 
 
 def connect(options: dict[str, Any]) -> bytes:
-    """The first line of a client."""
-    return b"CONNECT " + json.dumps(options).encode() + _BREAK
+    return b"CONNECT " + json.dumps(options).encode() + _LINE_END
 
 
 def subscribe(subject: str, number: int) -> bytes:
-    """From now on; deliveries carry the number."""
+    """Deliveries of this subscription carry `number`."""
     return f"SUB {subject} {number}\r\n".encode()
 
 
 def unsubscribe(number: int) -> bytes:
-    """No more."""
     return f"UNSUB {number}\r\n".encode()
 
 
 def publish(subject: str, payload: bytes, reply: str = "") -> bytes:
-    """A message; with a reply subject the broker says so if nobody listens."""
-    return f"PUB {subject} {reply + ' ' if reply else ''}{len(payload)}\r\n".encode() + payload + _BREAK
+    """With a reply subject, the broker sends a status 503 there if the subject has no subscriber."""
+    return f"PUB {subject} {reply + ' ' if reply else ''}{len(payload)}\r\n".encode() + payload + _LINE_END
 
 
 class Parser:
-    """What has arrived and is not complete yet."""
+    """Buffers what is not complete yet."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """All events that are complete now."""
-        self._data += data
+        """The events that `data` completes."""
+        self._buffer += data
         while True:
-            end = self._data.find(_BREAK)
+            end = self._buffer.find(_LINE_END)
             if end < 0:
-                if len(self._data) > _LONGEST_LINE:
-                    raise ProtocolError("not a NATS server: a line without an end")
+                if len(self._buffer) > _MAX_CONTROL_LINE_BYTES:
+                    raise ProtocolError("not a NATS server: a control line without an end")
                 return
-            line = self._data[:end].decode(errors="replace")
-            event = self._event(line, end + len(_BREAK))
+            line = self._buffer[:end].decode(errors="replace")
+            event = self._parse(line, end + len(_LINE_END))
             if event is None:
                 return
             if not isinstance(event, str):
                 yield event
 
-    def _event(self, line: str, start: int) -> Event | str | None:
-        """None: not all there yet. A text: nothing to tell."""
+    def _parse(self, line: str, payload_start: int) -> Event | str | None:
+        """None: the payload is not complete. A string: a line without an event."""
         verb, _, rest = line.partition(" ")
         verb = verb.upper()
         if verb in ("MSG", "HMSG"):
-            return self._delivery(verb, rest.split(), start)
-        del self._data[:start]
+            return self._parse_delivery(verb, rest.split(), payload_start)
+        del self._buffer[:payload_start]
         if verb == "INFO":
-            return Info(_fields(rest))
+            return Info(_parse_info(rest))
         if verb in ("PING", "PONG"):
-            return Pinged() if verb == "PING" else Ponged()
+            return Ping() if verb == "PING" else Pong()
         if verb == "-ERR":
-            return Complaint(rest.strip("' "))
+            return ServerError(rest.strip("' "))
         if verb == "+OK":
             return verb
-        raise ProtocolError(f"not a NATS server: it says {line[:50]!r}")
+        raise ProtocolError(f"not a NATS server: {line[:50]!r}")
 
-    def _delivery(self, verb: str, words: list[str], start: int) -> Delivery | None:
+    def _parse_delivery(self, verb: str, arguments: list[str], start: int) -> Delivery | None:
         try:
-            subject, number, *_, size = words
-            head = int(words[-2]) if verb == "HMSG" else 0
+            subject, number, *_, size = arguments
+            header_bytes = int(arguments[-2]) if verb == "HMSG" else 0
             end = start + int(size)
-            if len(self._data) < end + len(_BREAK):
+            if len(self._buffer) < end + len(_LINE_END):
                 return None
-            headers, payload = bytes(self._data[start : start + head]), bytes(self._data[start + head : end])
-            del self._data[: end + len(_BREAK)]
-            return Delivery(int(number), subject, payload, _status(headers))
+            headers = bytes(self._buffer[start : start + header_bytes])
+            payload = bytes(self._buffer[start + header_bytes : end])
+            del self._buffer[: end + len(_LINE_END)]
+            return Delivery(int(number), subject, payload, _parse_status(headers))
         except ValueError:
-            raise ProtocolError(f"not a NATS server: it says {verb} {' '.join(words)[:50]!r}") from None
+            raise ProtocolError(f"not a NATS server: {verb} {' '.join(arguments)[:50]!r}") from None
 
 
-def _fields(text: str) -> dict[str, Any]:
+def _parse_info(text: str) -> dict[str, Any]:
     try:
         fields: dict[str, Any] = json.loads(text)
     except ValueError:
@@ -128,7 +125,7 @@ def _fields(text: str) -> dict[str, Any]:
     return fields
 
 
-def _status(headers: bytes) -> int:
-    """`NATS/1.0 503` and so on; 0 if it is a message like any other."""
-    word = headers.partition(_BREAK)[0].split()[1:2]
-    return int(word[0]) if word else 0
+def _parse_status(headers: bytes) -> int:
+    """503 for `NATS/1.0 503`; 0 if the headers have no status."""
+    status = headers.partition(_LINE_END)[0].split()[1:2]
+    return int(status[0]) if status else 0

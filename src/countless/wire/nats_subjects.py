@@ -1,17 +1,20 @@
-"""Countless over NATS: the subjects, and what stands around a frame there. Bytes and names only; nobody connects here.
+"""Countless over NATS: the subjects, and the bytes around a frame. No I/O.
 
-| subject | who publishes | what |
+| subject | publisher | payload |
 |---|---|---|
-| `countless.shards` | anybody asks | how many shards there are |
-| `countless.up.SHARD.SITE.LINE` | a site | a number, then a frame |
-| `countless.down.SHARD.SITE.LINE` | the shard's coordinator | two numbers, then a frame, or why the line is closed |
-| `countless.call.SHARD` | the shard's coordinator | the name of its session: whoever counts in this shard, say hello |
-| `countless.round.SHARD.SESSION.GROUP` | the shard's coordinator | a round start for many, fanned out by the broker |
+| `countless.shards` | a site, as a request | empty; the reply is the protocol version and the number of shards |
+| `countless.up.SHARD.SITE.STREAM` | a site | a sequence number, then a frame; or `CLOSE` |
+| `countless.down.SHARD.SITE.STREAM` | the shard's owner | `StreamInfo`, then `DataFrame`s; or `StreamClosed` |
+| `countless.call.SHARD` | the shard's new owner | its session: sites of this shard open a new stream |
+| `countless.log.SHARD` | the shard's owner | records of the shard's log (JetStream) |
+| `countless.http.SHARD` | another coordinator | an HTTP request for a counter of this shard |
 
-A *line* is what a connection is elsewhere: it begins with a hello and ends when either side says so or misses a frame.
-NATS delivers at most once and says nothing of what it dropped, so frames are numbered: the site numbers its frames, and
-each frame down says which one it is and how many round starts have been fanned out to this line so far. Whoever finds a
-gap ends the line; on the next one the site says everything again.
+A *stream* is a logical connection between one site and one shard. It starts with a `Hello` and ends when either side
+closes it or misses a frame. NATS delivers at most once and does not report what it dropped, so both sides number their
+frames. On a gap the stream is closed; on the next stream the site sends its counts again. Counts are cumulative, so a
+duplicate is harmless.
+
+A *session* is one coordinator's ownership of one shard, from take-over to release.
 """
 
 from hashlib import sha256
@@ -22,19 +25,15 @@ import msgspec
 
 from countless.errors import ProtocolError
 
-LAYOUT = 1  # of all that is written here
-SHARDS = "countless.shards"
-EVERYBODY = "all"
-GROUP = 64  # lines that share a packet of offsets: each of them is sent those of all
-_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-_LONGEST_TOKEN = 200  # a subject has to fit into the broker's control line, 4096 bytes
-_up, _down = Struct(">I"), Struct(">II")
-_CARD, _CLOSED = 0, 0xFFFFFFFF
-_encode = msgspec.msgpack.Encoder().encode
+PROTOCOL_VERSION = 1  # of everything in this module
+SHARDS_SUBJECT = "countless.shards"
+LOG_SUBJECTS = "countless.log.*"
+_TOKEN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_MAX_TOKEN_CHARS = 200  # a subject has to fit into the broker's control line, 4096 bytes
 
 
 def shard_of(counter: str, shards: int) -> int:
-    """Where a counter lives: the same for everybody, and for all series of one counter.
+    """The shard of a counter. It depends on the family name only, so all series of a counter share a shard.
 
     >>> shard_of("requests", 16) == shard_of('requests{route="/a"}', 16)
     True
@@ -43,106 +42,109 @@ def shard_of(counter: str, shards: int) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:8]) % shards
 
 
-def token(name: str) -> str:
+def subject_token(name: str) -> str:
     """A site's name as one token of a subject; a long one as its digest.
 
-    >>> token("web-1"), token("web-1.example")
+    >>> subject_token("web-1"), subject_token("web-1.example")
     ('web-1', 'web-1=2Eexample')
     """
-    text = "".join(sign if sign in _PLAIN else "".join(f"={byte:02X}" for byte in sign.encode()) for sign in name)
-    return text if len(text) <= _LONGEST_TOKEN else f"=={sha256(name.encode()).hexdigest()}"
+    text = "".join(char if char in _TOKEN_CHARS else "".join(f"={byte:02X}" for byte in char.encode()) for char in name)
+    return text if len(text) <= _MAX_TOKEN_CHARS else f"=={sha256(name.encode()).hexdigest()}"
 
 
-def up(shard: int | str, site: str, line: str) -> str:
-    """Where a site speaks. `site` is a token, or a wildcard."""
-    return f"countless.up.{shard}.{site}.{line}"
+def uplink_subject(shard: int | str, site_token: str, stream: str) -> str:
+    return f"countless.up.{shard}.{site_token}.{stream}"
 
 
-def down(shard: int | str, site: str, line: str) -> str:
-    """Where it is spoken to."""
-    return f"countless.down.{shard}.{site}.{line}"
+def downlink_subject(shard: int | str, site_token: str, stream: str) -> str:
+    return f"countless.down.{shard}.{site_token}.{stream}"
 
 
-def call(shard: int) -> str:
-    """Where a coordinator says that it has taken a shard over."""
+def takeover_subject(shard: int) -> str:
     return f"countless.call.{shard}"
 
 
-def rounds(shard: int, session: str, group: int | str) -> str:
-    """Where round starts are fanned out. The session is in it: seats are numbered anew by each coordinator."""
-    return f"countless.round.{shard}.{session}.{group}"
+def log_subject(shard: int) -> str:
+    return f"countless.log.{shard}"
 
 
-# Around a frame
-
-GOODBYE = _up.pack(_CLOSED)  # a site ends its line
-
-
-def pack_up(number: int, frame: bytes) -> bytes:
-    """What a site publishes: its frames are numbered from 0, the hello."""
-    return _up.pack(number % _CLOSED) + frame
+def forward_subject(shard: int) -> str:
+    return f"countless.http.{shard}"
 
 
-def unpack_up(data: bytes) -> tuple[int, bytes]:
-    """The number and the frame."""
+# From the site
+
+_uplink_header = Struct(">I")
+_CLOSED = 0xFFFFFFFF  # instead of a sequence number
+CLOSE = _uplink_header.pack(_CLOSED)  # the site closes its stream
+
+
+def encode_uplink(number: int, frame: bytes) -> bytes:
+    """A frame of a site. Numbers start at 0, the frame with the `Hello`."""
+    return _uplink_header.pack(number % _CLOSED) + frame
+
+
+def decode_uplink(data: bytes) -> tuple[int, bytes]:
+    """The sequence number and the frame."""
     try:
-        return _up.unpack_from(data)[0], data[_up.size :]
+        return _uplink_header.unpack_from(data)[0], data[_uplink_header.size :]
     except error:
-        raise ProtocolError("a message without a number") from None
+        raise ProtocolError("a message without a sequence number") from None
 
 
-class Card(NamedTuple):
-    """The first thing a line is sent: where its round starts will be, and the key to them."""
+# From the coordinator
+
+
+class StreamInfo(NamedTuple):
+    """The first message of a stream: which session answered the `Hello`."""
 
     session: str
-    seat: int
-    key: bytes
-
-    @property
-    def group(self) -> int:
-        """With whom it shares packets."""
-        return self.seat // GROUP
 
 
-class Closed(NamedTuple):
-    """The line is over."""
+class DataFrame(NamedTuple):
+    """A frame. Numbers start at 1."""
+
+    number: int
+    frame: bytes
+
+
+class StreamClosed(NamedTuple):
+    """The last message of a stream."""
 
     reason: str
 
 
-class Words(NamedTuple):
-    """A frame down, with its number and that of the round starts fanned out before it."""
-
-    number: int
-    fanned: int
-    frame: bytes
-
-
-def pack_card(card: Card) -> bytes:
-    """Message 0 of a line."""
-    return _down.pack(_CARD, 0) + _encode(card)
+# The sequence number, and a number that is 0. Earlier coordinators sent some round starts to groups of sites, on other
+# subjects (`countless.round.>`), and counted them there; now every frame goes to the site's own subject.
+_downlink_header = Struct(">II")
+_INFO = 0  # instead of a sequence number
+# The session, and the place and key of the stream in such a group: earlier clients expect all three.
+_InfoFields = tuple[str, int, bytes]
 
 
-def pack_closed(reason: str) -> bytes:
-    """The last message of a line."""
-    return _down.pack(_CLOSED, 0) + reason.encode()
+def encode_info(info: StreamInfo) -> bytes:
+    fields: _InfoFields = (info.session, 0, b"")
+    return _downlink_header.pack(_INFO, 0) + msgspec.msgpack.encode(fields)
 
 
-def pack_words(words: Words) -> bytes:
-    """Every other message of a line; numbers from 1."""
-    return _down.pack(words.number % _CLOSED or 1, words.fanned & 0xFFFFFFFF) + words.frame
+def encode_data(data: DataFrame) -> bytes:
+    return _downlink_header.pack(data.number % _CLOSED or 1, 0) + data.frame
 
 
-def unpack_down(data: bytes) -> Card | Closed | Words:
-    """Whichever it is."""
+def encode_closed(closed: StreamClosed) -> bytes:
+    return _downlink_header.pack(_CLOSED, 0) + closed.reason.encode()
+
+
+def decode_downlink(data: bytes) -> StreamInfo | DataFrame | StreamClosed:
     try:
-        number, fanned = _down.unpack_from(data)
-        rest = data[_down.size :]
+        number, group_starts = _downlink_header.unpack_from(data)
+        rest = data[_downlink_header.size :]
         if number == _CLOSED:
-            return Closed(rest.decode())
-        return _cards.decode(rest) if number == _CARD else Words(number, fanned, rest)
+            return StreamClosed(rest.decode())
+        if number == _INFO:
+            return StreamInfo(msgspec.msgpack.decode(rest, type=_InfoFields)[0])
     except (error, UnicodeDecodeError, msgspec.DecodeError) as problem:
         raise ProtocolError(f"not a message of a coordinator: {problem}") from None
-
-
-_cards = msgspec.msgpack.Decoder(Card)
+    if group_starts:
+        raise ProtocolError("the coordinator sends round starts to groups of sites: upgrade the coordinator")
+    return DataFrame(number, rest)

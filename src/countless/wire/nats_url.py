@@ -1,7 +1,6 @@
-"""Where the broker is and who we are there: `nats://user:password@host:4222,other:4222`, `tls://...`, credentials.
+"""Addresses and credentials of a broker: `nats://user:password@host:4222,other:4222`, `tls://...`, credentials files.
 
-All that protects a conversation over NATS is the broker's: TLS, passwords, tokens, signed credentials, and permissions
-by subject. Here they are only read.
+The broker itself enforces TLS, passwords, tokens, signed credentials and permissions by subject.
 """
 
 import base64
@@ -13,66 +12,62 @@ from urllib.parse import unquote, urlsplit
 
 from countless.errors import InvalidParameter
 
-PORT = 4222
+DEFAULT_PORT = 4222
 SCHEMES = ("nats://", "tls://")
 _ALLOWED = "an address such as nats://127.0.0.1:4222, or several with commas between them"
 
 
-class Server(NamedTuple):
-    """One node of the broker."""
-
+class BrokerNode(NamedTuple):
     host: str
     port: int
     secure: bool
 
     @property
     def netloc(self) -> str:
-        """Host and port, as URLs write them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Broker(NamedTuple):
-    """All that an address says. The parts that are secret are in no representation."""
+    """What an address contains. `repr` and `base` leave the secrets out."""
 
-    servers: tuple[Server, ...]
-    login: dict[str, str]  # the fields of the client's first line
+    nodes: tuple[BrokerNode, ...]
+    login: dict[str, str]  # fields of NATS's CONNECT
 
     def __repr__(self) -> str:
         return f"<Broker at {self.base}>"
 
     @property
     def base(self) -> str:
-        """The address without what is secret in it."""
-        scheme = "tls" if self.servers[0].secure else "nats"
-        return f"{scheme}://{','.join(server.netloc for server in self.servers)}"
+        scheme = "tls" if self.nodes[0].secure else "nats"
+        return f"{scheme}://{','.join(node.netloc for node in self.nodes)}"
 
     @classmethod
-    def of(cls, url: str, name: str = "url") -> "Broker":
-        """From one address, or from several with commas between them; the first may say who we are."""
+    def parse(cls, url: str, name: str = "url") -> "Broker":
+        """From the addresses of one or several nodes, with commas between them. `name` is for the error message."""
         scheme = next((each for each in SCHEMES if url.startswith(each)), None)
         if scheme is None:
-            raise InvalidParameter(name, hidden(url), _ALLOWED)
-        servers, login = [], {}
+            raise InvalidParameter(name, redact(url), _ALLOWED)
+        nodes, login = [], {}
         for part in url.removeprefix(scheme).split(","):
             parts = urlsplit(part if "://" in part else scheme + part)
             try:
-                host, port = parts.hostname, parts.port or PORT
+                host, port = parts.hostname, parts.port or DEFAULT_PORT
             except ValueError:
-                raise InvalidParameter(name, hidden(url), _ALLOWED) from None
+                raise InvalidParameter(name, redact(url), _ALLOWED) from None
             if not host or parts.path.strip("/") or parts.query:
-                raise InvalidParameter(name, hidden(url), _ALLOWED)
-            servers.append(Server(host, port, scheme == "tls://"))
+                raise InvalidParameter(name, redact(url), _ALLOWED)
+            nodes.append(BrokerNode(host, port, scheme == "tls://"))
             if parts.username and parts.password is not None:
                 login = {"user": unquote(parts.username), "pass": unquote(parts.password)}
             elif parts.username:
                 login = {"auth_token": unquote(parts.username)}
-        return cls(tuple(servers), login)
+        return cls(tuple(nodes), login)
 
 
-def hidden(url: str) -> str:
-    """The address as it may be printed.
+def redact(url: str) -> str:
+    """The address without user and password.
 
-    >>> hidden("nats://me:secret@broker:4222")
+    >>> redact("nats://me:secret@broker:4222")
     'nats://...@broker:4222'
     """
     scheme, mark, rest = url.rpartition("://")
@@ -80,7 +75,7 @@ def hidden(url: str) -> str:
 
 
 class Credentials:
-    """A file as `nsc` writes it: a signed statement of who we are, and the seed of the key that proves it."""
+    """A file as `nsc` writes it: a signed user JWT, and the seed of the key that signs the broker's nonce."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -98,7 +93,7 @@ class Credentials:
         return cls(Path(path)) if path else None
 
     def sign(self, nonce: str) -> bytes:
-        """The proof, in base64."""
+        """The signature in base64."""
         signature: bytes = self._key.sign(nonce.encode())
         return base64.urlsafe_b64encode(signature).rstrip(b"=")
 

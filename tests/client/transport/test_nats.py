@@ -55,7 +55,7 @@ def test_a_node_is_given_up_when_it_does_not_answer_and_not_when_nobody_asks(mon
     clock = [0.0]
     monkeypatch.setattr("countless.client.transport.nats_transport.monotonic", lambda: clock[0])
     monkeypatch.setattr("countless.client.transport.nats_transport.NatsSocket", Node)
-    carrier = NatsCarrier(Broker.of(URL), "here")
+    carrier = NatsCarrier(Broker.parse(URL), "here")
     carrier.open(0)(b"hello")
     carrier.receive()
     clock[0] = 1000.0  # nobody had anything to say

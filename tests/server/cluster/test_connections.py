@@ -1,9 +1,8 @@
-"""The lines of a shard and those of its sites, with a broker that is a list: fanning out, gaps, and what is refused."""
+"""The streams of a shard and those of its sites, with a broker in memory: sequence numbers, leases and refusals."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -11,9 +10,7 @@ from countless.client.transport.nats_transport import NatsLine
 from countless.client.transport.websocket import ConnectionLost
 from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
-from countless.server.cluster.connections import NatsLines
-from countless.server.sessions.session_table import Line
-from countless.wire import nats_subjects as nats
+from countless.server.cluster.connections import NatsConnections
 from countless.wire.frames import (
     DownItem,
     Hello,
@@ -27,6 +24,7 @@ from countless.wire.frames import (
     encode_frames,
 )
 from countless.wire.nats_protocol import Delivery
+from countless.wire.nats_subjects import subject_token
 from support.service import Bench, bench
 
 pytestmark = pytest.mark.slow
@@ -34,36 +32,36 @@ pytestmark = pytest.mark.slow
 SHARD, SESSION = 3, "session"
 
 
-class Broker:
-    """Delivers at once, to exact subjects only; may lose what it is told to lose."""
+class MemoryBroker:
+    """Delivers immediately, to exact subjects only. Drops the next message of the subjects in `drop_next`."""
 
     def __init__(self) -> None:
-        self.lines: NatsLines
-        self.published: list[str] = []  # by the coordinator
-        self.lose: set[str] = set()  # subjects whose next message is dropped
-        self.sites: list[Site] = []
+        self.connections: NatsConnections
+        self.published: list[str] = []  # subjects, by the coordinator
+        self.drop_next: set[str] = set()
+        self.sites: list[FakeSite] = []
 
     async def publish(self, subject: str, data: bytes) -> None:
         self.published.append(subject)
-        if subject in self.lose:
-            self.lose.remove(subject)
+        if subject in self.drop_next:
+            self.drop_next.remove(subject)
             return
         for site in self.sites:
             site.deliver(subject, data)
 
 
-class Site:
-    """One line of a site, in place of its socket too."""
+class FakeSite:
+    """One stream of a site. It stands in for the client's socket too."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: MemoryBroker, name: str) -> None:
         self._broker = broker
         self._subjects: dict[int, str] = {}
-        self._said: list[tuple[str, bytes]] = []
+        self._outbox: list[tuple[str, bytes]] = []
         self.name = name
-        self.heard: list[DownItem] = []
-        self.trouble: str | None = None
+        self.received: list[DownItem] = []
+        self.error: str | None = None
         broker.sites.append(self)
-        self.line = NatsLine(self, SHARD, nats.token(name))  # type: ignore[arg-type]
+        self.stream = NatsLine(self, SHARD, subject_token(name))  # type: ignore[arg-type]
 
     def listen(self, subject: str) -> int:
         number = len(self._subjects) + 1
@@ -74,209 +72,157 @@ class Site:
         del self._subjects[number]
 
     def say(self, subject: str, payload: bytes, reply: str = "") -> None:
-        self._said.append((subject, payload))
+        self._outbox.append((subject, payload))
 
     @property
-    def inbox(self) -> str:
+    def downlink(self) -> str:
         return self._subjects[1]
 
     def deliver(self, subject: str, data: bytes) -> None:
         for number in [number for number, each in self._subjects.items() if each == subject]:
             try:
-                frame = self.line.receive(Delivery(number, subject, data))
-                self.heard += decode_down(frame) if frame else []
+                frame = self.stream.receive(Delivery(number, subject, data))
+                self.received += decode_down(frame) if frame else []
             except ConnectionLost as error:
-                self.trouble = str(error)
+                self.error = str(error)
 
-    async def send(self, *items: UpItem, arrives: bool = True) -> None:
+    async def send(self, *items: UpItem, lost: bool = False) -> None:
         for frame in encode_frames(items):
-            self.line.send(frame)
-        await self.flush(arrives)
+            self.stream.send(frame)
+        await self.flush(lost)
 
-    async def flush(self, arrives: bool = True) -> None:
-        said, self._said = self._said, []
-        for subject, payload in said:
-            if arrives:
-                await self._broker.lines.arrived(subject, payload)
+    async def flush(self, lost: bool = False) -> None:
+        outbox, self._outbox = self._outbox, []
+        for subject, payload in outbox:
+            if not lost:
+                await self._broker.connections.on_message(subject, payload)
 
 
-class Hall:
-    """A host on a table, its lines, and as many sites as there is need for."""
+class Shard:
+    """A host, its streams, and a broker in memory."""
 
     def __init__(self, table: Bench) -> None:
-        self.table = table
-        self.broker = Broker()
+        self.host = table.host
+        self.broker = MemoryBroker()
         self.leased = True
-        self.lines = self.broker.lines = NatsLines(table.host, SHARD, SESSION, lambda: self.leased, self.broker.publish)
+        self.connections = NatsConnections(self.host, SHARD, SESSION, lambda: self.leased, self.broker.publish)
+        self.broker.connections = self.connections
 
     async def settle(self) -> None:
-        for _ in range(3):  # a hello is looked at in a task of its own
-            await self.table.host.settled()
+        for _ in range(3):  # a hello is handled in a task of its own
+            await self.host.settled()
             await asyncio.sleep(0)
-            await self.lines.flush()
+            await self.connections.flush()
 
-    async def come(self, name: str, incarnation: int = 1) -> Site:
-        site = Site(self.broker, name)
+    async def connect(self, name: str, incarnation: int = 1) -> FakeSite:
+        site = FakeSite(self.broker, name)
         await site.send(Hello(1, name, incarnation))
-        while not site.heard and site.trouble is None:
+        while not site.received and site.error is None:
             await self.settle()
         await site.send(Join("hits", 0, 5), Sync(1))
         await self.settle()
         return site
 
-    async def start(self, starts: dict[Site, StartRound]) -> None:
-        """What the core would have the host send."""
+    async def start_round(self, starts: dict[FakeSite, StartRound]) -> None:
+        """As the core would have the host send them."""
         for site, start in starts.items():
-            life = self.table.host.lives.named(site.name)[0]
-            line: Line | None = life.line
-            assert line is not None
-            line.send([start])
+            connection = self.host.lives.named(site.name)[0].line
+            assert connection is not None
+            connection.send([start])
         self.broker.published.clear()
-        await self.lines.flush()
+        await self.connections.flush()
 
 
-def play(story: Any) -> None:
-    async def run() -> None:
-        async with bench() as table:
-            scene: Coroutine[Any, Any, None] = story(Hall(table))
-            await scene
-
-    asyncio.run(run())
+@pytest.fixture
+async def shard() -> AsyncIterator[Shard]:
+    async with bench() as table:
+        yield Shard(table)
 
 
-def test_a_round_that_is_the_same_for_all_is_one_message() -> None:
-    async def story(hall: Hall) -> None:
-        sites = [await hall.come(f"site.{number}") for number in range(100)]
-        start = StartRound("hits", 1, GeometricGrowth(0.1))
-        await hall.start(dict.fromkeys(sites[2:], start))  # two are known exactly, and not asked
-        assert hall.broker.published == [nats.rounds(SHARD, SESSION, nats.EVERYBODY)]
-        assert [start in site.heard for site in sites] == [False, False, *[True] * 98]
-        for site in sites:  # and nobody misses anything
-            await site.send(Sync(2))
-        await hall.settle()
-        assert all(SyncAck(2) in site.heard and site.trouble is None for site in sites)
-
-    play(story)
-
-
-def test_lattices_take_one_message_for_each_group_and_each_site_gets_its_own() -> None:
-    async def story(hall: Hall) -> None:
-        sites = [await hall.come(f"site {number}") for number in range(2 * nats.GROUP + 3)]
-        starts = {site: StartRound("hits", 1, OffsetMultiple(1000, number)) for number, site in enumerate(sites)}
-        await hall.start(starts)
-        groups = [nats.rounds(SHARD, SESSION, group) for group in (0, 1)]
-        assert hall.broker.published == [*groups, *(site.inbox for site in sites[-3:])]  # three: one by one
-        assert all(site.heard[-1] == start for site, start in starts.items())
-
-    play(story)
-
-
-def test_where_many_are_left_out_groups_are_used() -> None:
-    async def story(hall: Hall) -> None:
-        sites = [await hall.come(f"site {number}") for number in range(80)]
-        start = StartRound("hits", 1, GeometricGrowth(0.1))
-        await hall.start(dict.fromkeys(sites[:6], start))
-        assert hall.broker.published == [nats.rounds(SHARD, SESSION, 0)]
-        assert [start in site.heard for site in sites] == [True] * 6 + [False] * 74
-
-    play(story)
-
-
-@pytest.mark.parametrize("lost", ["to all", "to one"])
-def test_what_is_lost_on_the_way_down_is_noticed(lost: str) -> None:
-    async def story(hall: Hall) -> None:
-        sites = [await hall.come(f"site {number}") for number in range(5)]
-        start = StartRound("hits", 1, GeometricGrowth(0.1))
-        hall.broker.lose.add(nats.rounds(SHARD, SESSION, nats.EVERYBODY) if lost == "to all" else sites[0].inbox)
-        await hall.start(dict.fromkeys(sites if lost == "to all" else sites[:1], start))
-        assert not sites[0].trouble
-        await sites[0].send(Sync(2))  # its next sign of life
-        await hall.settle()
-        assert str(sites[0].trouble) == "a message of the coordinator was lost on the way"
-        assert (sites[1].trouble is None, start in sites[1].heard) == (True, False)
-
-    play(story)
-
-
-def test_what_is_lost_on_the_way_up_is_noticed() -> None:
-    async def story(hall: Hall) -> None:
-        site = await hall.come("site")
-        await site.send(Join("misses", 0, 7), arrives=False)
+async def test_round_start_is_one_message_to_each_site_with_its_own_offset(shard: Shard) -> None:
+    sites = [await shard.connect(f"site.{number}") for number in range(150)]
+    starts = {site: StartRound("hits", 1, OffsetMultiple(1000, number)) for number, site in enumerate(sites[2:])}
+    await shard.start_round(starts)
+    assert shard.broker.published == [site.downlink for site in sites[2:]]
+    assert all(site.received[-1] == start for site, start in starts.items())
+    for site in sites:
         await site.send(Sync(2))
-        await hall.settle()
-        assert site.trouble == "the coordinator has hung up: a frame was lost on the way"
-        assert hall.table.host.lives.named("site")[0].line is None
-        again = await hall.come("site")
-        assert again.trouble is None
-
-    play(story)
+    await shard.settle()
+    assert all(SyncAck(2) in site.received and site.error is None for site in sites)
 
 
-def test_who_is_not_known_is_asked_to_say_hello() -> None:
-    async def story(hall: Hall) -> None:
-        site = Site(hall.broker, "site")
-        await site.send(Hello(1, "site", 1), arrives=False)  # it went to the coordinator before
-        await site.send(Sync(1))
-        assert site.trouble == "the coordinator has hung up: say hello"
-
-    play(story)
-
-
-def test_a_subject_is_good_for_one_name_only() -> None:
-    async def story(hall: Hall) -> None:
-        site = Site(hall.broker, "site")
-        await site.send(Hello(1, "another", 1))
-        while site.trouble is None:
-            await hall.settle()
-        assert "speaks on the subject of another" in site.trouble
-        assert hall.table.host.dropped["protocol"] == 1
-        await hall.lines.arrived("countless.up.3.site.line", b"?")
-        assert hall.table.host.dropped["protocol"] == 2
-
-    play(story)
+async def test_lost_downlink_frame_is_detected_at_the_next_frame(shard: Shard) -> None:
+    first, second = await shard.connect("first"), await shard.connect("second")
+    start = StartRound("hits", 1, GeometricGrowth(0.1))
+    shard.broker.drop_next.add(first.downlink)
+    await shard.start_round(dict.fromkeys((first, second), start))
+    await first.send(Sync(2))
+    await shard.settle()
+    assert first.error == "frame lost between the coordinator and this site"
+    assert (second.error, start in second.received) == (None, True)
 
 
-def test_without_a_lease_nothing_is_heard_and_nothing_is_said() -> None:
-    async def story(hall: Hall) -> None:
-        sites = [await hall.come(f"site {number}") for number in range(5)]
-        hall.leased = False
-        await hall.start(dict.fromkeys(sites, StartRound("hits", 1, GeometricGrowth(0.1))))
-        await sites[0].send(Join("misses", 0, 7))
-        await hall.settle()
-        assert hall.broker.published == []
-        assert list(hall.table.host.counters) == ["hits"]
-        hall.leased = True
-        await sites[0].send(Sync(2))
-        await hall.settle()
-        assert sites[0].trouble == "the coordinator has hung up: a frame was lost on the way"
-
-    play(story)
+async def test_lost_uplink_frame_closes_the_stream_and_the_site_can_reconnect(shard: Shard) -> None:
+    site = await shard.connect("site")
+    await site.send(Join("misses", 0, 7), lost=True)
+    await site.send(Sync(2))
+    await shard.settle()
+    assert site.error == "stream closed by the coordinator: frame lost between the site and the coordinator"
+    assert shard.host.lives.named("site")[0].line is None
+    again = await shard.connect("site")
+    assert again.error is None
 
 
-def test_a_goodbye_frees_the_seat_and_everybody_is_told_at_the_end() -> None:
-    async def story(hall: Hall) -> None:
-        first, second = await hall.come("first"), await hall.come("second")
-        assert [site.line.card.seat for site in (first, second) if site.line.card] == [0, 1]
-        first.line.close()
-        await first.flush()
-        assert hall.table.host.connections == 1
-        third = await hall.come("third")
-        assert third.line.card is not None
-        assert (third.line.card.seat, third.heard[0]) == (0, HelloAck(1, 30_000))
-        await hall.lines.close("moved")
-        assert second.trouble == third.trouble == "the coordinator has hung up: moved"
-        assert hall.table.host.connections == 0
-
-    play(story)
+async def test_frame_of_an_unknown_stream_is_answered_with_a_request_for_a_hello(shard: Shard) -> None:
+    site = FakeSite(shard.broker, "site")
+    await site.send(Hello(1, "site", 1), lost=True)  # it went to the previous owner
+    await site.send(Sync(1))
+    assert site.error == "stream closed by the coordinator: unknown stream, send a hello"
 
 
-def test_too_many_messages_end_a_line() -> None:
-    async def story(hall: Hall) -> None:
-        site = await hall.come("site")
-        with suppress(ConnectionLost):
-            await site.send(*[Sync(number) for number in range(2, 25_000)])
-        await hall.settle()
-        assert "too many messages" in str(site.trouble)
-        assert LeaveAck("hits") not in site.heard
+async def test_site_cannot_use_the_subject_of_another_site(shard: Shard) -> None:
+    site = FakeSite(shard.broker, "site")
+    await site.send(Hello(1, "another", 1))
+    while site.error is None:
+        await shard.settle()
+    assert "uses the subject of another site" in site.error
+    assert shard.host.dropped["protocol"] == 1
+    await shard.connections.on_message("countless.up.3.site.stream", b"?")
+    assert shard.host.dropped["protocol"] == 2
 
-    play(story)
+
+async def test_without_a_lease_nothing_is_received_and_nothing_is_sent(shard: Shard) -> None:
+    sites = [await shard.connect(f"site {number}") for number in range(5)]
+    shard.leased = False
+    await shard.start_round(dict.fromkeys(sites, StartRound("hits", 1, GeometricGrowth(0.1))))
+    await sites[0].send(Join("misses", 0, 7))
+    await shard.settle()
+    assert shard.broker.published == []
+    assert list(shard.host.counters) == ["hits"]
+    shard.leased = True
+    await sites[0].send(Sync(2))
+    await shard.settle()
+    assert sites[0].error == "stream closed by the coordinator: frame lost between the site and the coordinator"
+
+
+async def test_closed_stream_is_forgotten_and_closing_the_shard_closes_the_others(shard: Shard) -> None:
+    first, second = await shard.connect("first"), await shard.connect("second")
+    assert shard.host.connections == 2
+    first.stream.close()
+    await first.flush()
+    assert shard.host.connections == 1
+    assert shard.connections.debug_state().keys() == {"second"}
+    third = await shard.connect("third")
+    assert third.received[0] == HelloAck(1, 30_000)
+    await shard.connections.close("moved")
+    assert second.error == third.error == "stream closed by the coordinator: moved"
+    assert (shard.host.connections, shard.connections.debug_state()) == (0, {})
+
+
+async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> None:
+    site = await shard.connect("site")
+    with suppress(ConnectionLost):
+        await site.send(*[Sync(number) for number in range(2, 25_000)])
+    await shard.settle()
+    assert "too many messages" in str(site.error)
+    assert LeaveAck("hits") not in site.received

@@ -20,7 +20,7 @@ from countless.client.api import ApiClient
 from countless.client.transport.nats_socket import NatsSocket
 from countless.server.cluster.tokens import change_tokens
 from countless.server.http.auth import new_token
-from countless.wire import nats_subjects as nats
+from countless.wire.nats_subjects import StreamClosed, decode_downlink, shard_of
 from countless.wire.nats_url import Broker
 from support.nats import Coordinator, ExactSum, Node, Reading, node, require_fenced
 from support.service import PATIENCE, python, until
@@ -49,7 +49,7 @@ def spread(prefix: str) -> list[str]:
     found: dict[int, str] = {}
     for number in range(1000):
         name = f"{prefix}-{number}"
-        found.setdefault(nats.shard_of(name, SHARDS), name)
+        found.setdefault(shard_of(name, SHARDS), name)
     return [found[shard] for shard in range(SHARDS)]
 
 
@@ -64,7 +64,7 @@ def both_have_some(pair: tuple[Coordinator, Coordinator]) -> None:
 
 
 def test_whoever_is_asked_answers_for_every_counter(broker: Node, pair: tuple[Coordinator, Coordinator]) -> None:
-    assert {nats.shard_of(name, SHARDS) for name in SPREAD} == set(range(SHARDS))
+    assert {shard_of(name, SHARDS) for name in SPREAD} == set(range(SHARDS))
     with countless.connect(broker.url, site="web.1") as a, countless.connect(broker.url, site="web 2") as b:
         for number, name in enumerate(SPREAD):
             a.counter(name).add(10 + number)
@@ -193,7 +193,7 @@ def test_a_coordinator_that_was_asleep_says_nothing_when_it_wakes(
         until(lambda: has(two) >= mine, "the other has everything")
         assert client.flush(20)
         until(lambda: all(two.answer(name)["estimate"] == 15 for name in mine), "everything counted")
-        spy = NatsSocket(Broker.of(broker.url), Broker.of(broker.url).servers[0])
+        spy = NatsSocket(Broker.parse(broker.url), Broker.parse(broker.url).nodes[0])
         spy.listen("countless.down.>")
         one.process.send_signal(signal.SIGCONT)
         # The site is silent for a while, so nobody has a reason to speak until the one that is back gets its share.
@@ -201,7 +201,7 @@ def test_a_coordinator_that_was_asleep_says_nothing_when_it_wakes(
         while not words:
             assert select.select([spy.socket], [], [], PATIENCE)[0]
             words = [delivery.payload for delivery in spy.receive()]
-        assert nats.unpack_down(words[0]) == nats.Closed("moved to another coordinator")
+        assert decode_downlink(words[0]) == StreamClosed("moved to another coordinator")
         spy.drop()
         both_have_some(pair)
         assert client.flush(20)

@@ -12,26 +12,26 @@ from countless.tls import client_tls_context
 from countless.wire.nats_protocol import (
     PING,
     PONG,
-    Complaint,
     Delivery,
     Event,
     Info,
     Parser,
-    Pinged,
-    Ponged,
+    Ping,
+    Pong,
+    ServerError,
     connect,
     publish,
     subscribe,
     unsubscribe,
 )
-from countless.wire.nats_url import PORT, Broker, Credentials, Server
+from countless.wire.nats_url import DEFAULT_PORT, Broker, BrokerNode, Credentials
 
 
 class NatsSocket:
-    """An open connection. Everything that goes wrong is a `LinkError`."""
+    """An open connection. Everything that goes wrong is a `ConnectionLost`."""
 
-    def __init__(self, broker: Broker, server: Server, timeout: float = 10.0) -> None:
-        self.discovered: list[Server] = []  # other nodes of the same broker
+    def __init__(self, broker: Broker, server: BrokerNode, timeout: float = 10.0) -> None:
+        self.discovered: list[BrokerNode] = []  # other nodes of the same broker
         self._timeout = timeout
         self._server = server
         self._parser = Parser()
@@ -55,7 +55,7 @@ class NatsSocket:
             except OSError as error:
                 raise ConnectionLost(f"no broker at {self._server.netloc}: {error}") from error
         self._write(connect(_introduction(broker, info)) + PING)
-        self._await(Ponged)
+        self._await(Pong)
 
     def ask(self, subject: str, inbox: str) -> bytes:
         """A question to whoever answers it."""
@@ -121,13 +121,13 @@ class NatsSocket:
         return events
 
     def _look_at(self, event: Event) -> None:
-        if isinstance(event, Pinged):
+        if isinstance(event, Ping):
             self._write(PONG)
-        elif isinstance(event, Complaint):
+        elif isinstance(event, ServerError):
             raise ConnectionLost(f"the broker at {self._server.netloc} refuses: {event.reason}")
         elif isinstance(event, Info):
             self.discovered = [
-                Server(host.strip("[]"), int(port or PORT), self._server.secure)
+                BrokerNode(host.strip("[]"), int(port or DEFAULT_PORT), self._server.secure)
                 for host, _, port in (url.rpartition(":") for url in event.fields.get("connect_urls") or ())
             ]
 

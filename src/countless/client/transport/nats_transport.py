@@ -17,71 +17,62 @@ from countless.client.transport.nats_socket import NatsSocket
 from countless.client.transport.websocket import ConnectionLost
 from countless.errors import ProtocolError
 from countless.randomness import SystemRandom
-from countless.wire import nats_subjects as nats
-from countless.wire.frames import encode_frames
-from countless.wire.nats_broadcast import unpack_round
 from countless.wire.nats_protocol import Delivery
-from countless.wire.nats_url import Broker, Server
+from countless.wire.nats_subjects import (
+    CLOSE,
+    PROTOCOL_VERSION,
+    SHARDS_SUBJECT,
+    StreamClosed,
+    StreamInfo,
+    decode_downlink,
+    downlink_subject,
+    encode_uplink,
+    shard_of,
+    subject_token,
+    takeover_subject,
+    uplink_subject,
+)
+from countless.wire.nats_url import Broker, BrokerNode
 
 _SILENCE = 5.0  # seconds: less than the patience of a conversation, so that its next attempt goes elsewhere
 
 
 class NatsLine:
-    """A line to one shard, on one connection."""
+    """A stream to one shard, on one connection."""
 
     def __init__(self, link: NatsSocket, shard: int, site: str) -> None:
         name = token_hex(8)
-        self.card: nats.Card | None = None
-        self.subscriptions: dict[int, str] = {}  # what comes with which number: words, rounds of all, rounds of a group
+        self.info: StreamInfo | None = None
         self._link = link
-        self._shard = shard
-        self._up, self._inbox = nats.up(shard, site, name), nats.down(shard, site, name)
-        self._sent = self._heard = self._fanned = 0
-        self._listen(self._inbox, "words")
-
-    def _listen(self, subject: str, what: str) -> None:
-        self.subscriptions[self._link.listen(subject)] = what
+        self._uplink, self._downlink = uplink_subject(shard, site, name), downlink_subject(shard, site, name)
+        self._sent = self._received = 0
+        self.subscription = link.listen(self._downlink)
 
     def send(self, frame: bytes) -> None:
-        """One frame. The first, the hello, wants to know whether anybody is there."""
-        self._link.say(self._up, nats.pack_up(self._sent, frame), "" if self._sent else self._inbox)
+        """The first frame has a reply subject: the broker answers there if no coordinator has subscribed."""
+        self._link.say(self._uplink, encode_uplink(self._sent, frame), "" if self._sent else self._downlink)
         self._sent += 1
 
     def receive(self, delivery: Delivery) -> bytes | None:
         """The frame in it, if there is one."""
         if delivery.status:
             raise ConnectionLost("no coordinator has this counter at present")
-        what = self.subscriptions[delivery.subscription]
-        return self._words(delivery.payload) if what == "words" else self._round(delivery.payload, what)
-
-    def _words(self, data: bytes) -> bytes | None:
-        message = nats.unpack_down(data)
-        if isinstance(message, nats.Closed):
-            raise ConnectionLost(f"the coordinator has hung up: {message.reason}")
-        if isinstance(message, nats.Card):
-            if self.card is not None:
+        message = decode_downlink(delivery.payload)
+        if isinstance(message, StreamClosed):
+            raise ConnectionLost(f"stream closed by the coordinator: {message.reason}")
+        if isinstance(message, StreamInfo):
+            if self.info is not None:
                 raise ConnectionLost("two coordinators answer at once")
-            self.card = message
-            self._listen(nats.rounds(self._shard, message.session, nats.EVERYBODY), nats.EVERYBODY)
-            self._listen(nats.rounds(self._shard, message.session, message.group), "group")
+            self.info = message
             return None
-        self._heard += 1
-        if (message.number, message.fanned) != (self._heard, self._fanned):
-            raise ConnectionLost("a message of the coordinator was lost on the way")
+        self._received += 1
+        if message.number != self._received:
+            raise ConnectionLost("frame lost between the coordinator and this site")
         return message.frame
 
-    def _round(self, data: bytes, what: str) -> bytes | None:
-        start = self.card and unpack_round(data, self.card, what == nats.EVERYBODY)
-        if start is None:
-            return None
-        self._fanned += 1
-        return next(encode_frames([start]))
-
     def close(self) -> None:
-        """Say goodbye, and listen no more."""
-        self._link.say(self._up, nats.GOODBYE)
-        for number in self.subscriptions:
-            self._link.ignore(number)
+        self._link.say(self._uplink, CLOSE)
+        self._link.ignore(self.subscription)
 
 
 class NatsCarrier:
@@ -89,9 +80,9 @@ class NatsCarrier:
 
     def __init__(self, broker: Broker, site: str) -> None:
         self._broker = broker
-        self._servers: list[Server] = list(broker.servers)
-        self._turn = SystemRandom().randbelow(len(self._servers))  # not everybody at the same node
-        self._site = nats.token(site)
+        self._nodes: list[BrokerNode] = list(broker.nodes)
+        self._turn = SystemRandom().randbelow(len(self._nodes))  # not everybody at the same node
+        self._site = subject_token(site)
         self._shards = 0
         self._waits: float | None = None  # since when a hello waits for the broker to say anything at all
         self._link: NatsSocket | None = None
@@ -101,18 +92,22 @@ class NatsCarrier:
     def shards(self) -> int:
         """As many as the coordinators say."""
         try:
-            version, shards = _answer(self._connected().ask(nats.SHARDS, nats.down("any", self._site, token_hex(8))))
+            version, shards = _answer(
+                self._connected().ask(SHARDS_SUBJECT, downlink_subject("any", self._site, token_hex(8)))
+            )
         except ConnectionLost:
             self.drop()
             raise
-        if version != nats.LAYOUT:
-            raise ConnectionLost(f"the coordinators speak version {version} over NATS, and this client {nats.LAYOUT}")
+        if version != PROTOCOL_VERSION:
+            raise ConnectionLost(
+                f"protocol version over NATS: coordinators {version}, this client {PROTOCOL_VERSION}"
+            )
         self._shards = shards
         return shards
 
     def shard_of(self, counter: str) -> int:
         """By its name."""
-        return nats.shard_of(counter, self._shards)
+        return shard_of(counter, self._shards)
 
     def open(self, shard: int) -> Callable[[bytes], None]:
         """A line with a new name."""
@@ -124,17 +119,17 @@ class NatsCarrier:
             link.shut()  # which ends the other lines too
             raise ConnectionLost("the broker has fallen silent")
         if shard not in self._calls.values():
-            self._calls[link.listen(nats.call(shard))] = shard
+            self._calls[link.listen(takeover_subject(shard))] = shard
         line = self._lines[shard] = NatsLine(link, shard, self._site)
         return line.send
 
     def _connected(self) -> NatsSocket:
         if self._link is None:
-            server = self._servers[self._turn % len(self._servers)]
+            node = self._nodes[self._turn % len(self._nodes)]
             self._turn += 1
-            self._link = NatsSocket(self._broker, server)
+            self._link = NatsSocket(self._broker, node)
             self._waits = None
-            self._servers = list(dict.fromkeys((*self._broker.servers, *self._link.discovered)))
+            self._nodes = list(dict.fromkeys((*self._broker.nodes, *self._link.discovered)))
         return self._link
 
     def sockets(self) -> list[socket.socket]:
@@ -157,11 +152,11 @@ class NatsCarrier:
         called = self._calls.get(delivery.subscription)
         if called is not None:
             line = self._lines.get(called)
-            if line is None or line.card is None or line.card.session != delivery.payload.decode(errors="replace"):
+            if line is None or line.info is None or line.info.session != delivery.payload.decode(errors="replace"):
                 news[called] = ConnectionLost("another coordinator has taken over")
             return
         for shard, line in self._lines.items():
-            if delivery.subscription in line.subscriptions:
+            if delivery.subscription == line.subscription:
                 self._hear(shard, line, delivery, news)
                 return
 

@@ -34,7 +34,7 @@ class NoBroker(CountlessError):
 
 async def connect(url: str) -> Client:
     """A connection that mends itself for ever, once it is there."""
-    broker, credentials = Broker.of(url), Credentials.from_environment()
+    broker, credentials = Broker.parse(url), Credentials.from_environment()
     client, troubles = Client(), ["no answer"]
 
     async def trouble(error: Exception) -> None:
@@ -42,12 +42,12 @@ async def connect(url: str) -> Client:
         log.info("broker: %s", troubles[0])
 
     coming = client.connect(
-        servers=[f"nats://{server.netloc}" for server in broker.servers],
+        servers=[f"nats://{server.netloc}" for server in broker.nodes],
         name="countless coordinator",
         user=broker.login.get("user"),
         password=broker.login.get("pass"),
         token=broker.login.get("auth_token"),
-        tls=client_tls_context() if broker.servers[0].secure else None,
+        tls=client_tls_context() if broker.nodes[0].secure else None,
         user_jwt_cb=(lambda: bytearray(credentials.jwt.encode())) if credentials else None,
         signature_cb=credentials.sign if credentials else None,
         error_cb=trouble,

@@ -1,234 +1,252 @@
-"""The lines of one shard: what sites publish goes to the host, what the host sends goes to the sites.
+"""The streams of one shard (see `wire/nats_subjects.py`): frames of sites go to the shard's host, its replies to sites.
 
-A site publishes frames to the shard's subject, numbered; a gap ends the line (see `wire/nats_subjects.py`). What a host
-sends in one go is written in one go: round starts that many sites are to hear are fanned out by the broker
-(`server/cluster/broadcast.py`), the rest goes to each site's own subject.
+A frame that is out of sequence, or sent too fast, closes the stream. The site then opens another and sends its counts
+again. Without a lease nothing is received and nothing is sent, because another coordinator may own the shard by now.
 """
 
 import asyncio
-import heapq
 import logging
 from collections.abc import Awaitable, Callable
-from secrets import token_bytes
 from time import monotonic
 
 from countless.errors import ProtocolError
-from countless.server.cluster.broadcast import fan_out
 from countless.server.sessions.session_table import Life
 from countless.server.sessions.site_server import Host
-from countless.wire import nats_subjects as nats
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
+from countless.wire.nats_subjects import (
+    CLOSE,
+    DataFrame,
+    StreamClosed,
+    StreamInfo,
+    decode_uplink,
+    downlink_subject,
+    encode_closed,
+    encode_data,
+    encode_info,
+    subject_token,
+    takeover_subject,
+)
 
 log = logging.getLogger("countless.nats")
 
 Publish = Callable[[str, bytes], Awaitable[None]]
-_MOST_WAITING = 1000  # frames from a site whose hello is still being looked at
+_MAX_FRAMES_BEFORE_HELLO = 1000
+_BURST_S = 4.0  # a site that reconnects sends a few messages for each of its counters
+_SENDS_PER_YIELD = 100  # about 2 ms: a round start for thousands of sites must not block the loop
 
 
-class Budget:
-    """How many messages a site may send. Over a broker nobody can be kept waiting: whoever sends more is cut off."""
+class RateLimit:
+    """A token bucket for the messages of one stream. A broker cannot be slowed down, so excess closes the stream."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
-        self._left = 4.0 * per_second  # a site that comes back says a few words on each of its counters
-        self._then = monotonic()
+        self._tokens = _BURST_S * per_second
+        self._refilled = monotonic()
 
-    def spend(self, messages: int) -> bool:
-        """False: that was too much."""
+    def allow(self, messages: int) -> bool:
         now = monotonic()
-        self._left = min(4.0 * self._per_second, self._left + (now - self._then) * self._per_second) - messages
-        self._then = now
-        return self._left >= 0
+        refilled = self._tokens + (now - self._refilled) * self._per_second
+        self._tokens = min(_BURST_S * self._per_second, refilled) - messages
+        self._refilled = now
+        return self._tokens >= 0
 
 
-class NatsLine:
-    """A line, as the host sees it: sending only queues."""
+class NatsConnection:
+    """One stream, as the host sees it. Sending only queues."""
 
-    def __init__(self, lines: "NatsLines", inbox: str, card: nats.Card) -> None:
+    def __init__(
+        self, site_token: str, stream: str, rate_limit: RateLimit, wake: Callable[["NatsConnection"], None]
+    ) -> None:
         self.heard = monotonic()
         self.void: set[str] = set()
-        self.inbox = inbox
-        self.card = card
-        self.seated = False  # it has spoken since it was given its card: it listens where round starts are fanned out
-        self.life: Life | None = None
-        self.closing: str | None = None
-        self.budget = Budget(lines.host.settings.max_messages_per_second)
-        self.early: list[bytes] = []  # frames that came before the host had answered the hello
-        self.expected = 1  # the number of the next frame
-        self.sent = self.fanned = 0
-        self.waiting: list[DownItem] = []
-        self._lines = lines
+        self.site_token = site_token
+        self.stream = stream
+        self.life: Life | None = None  # None until the host has accepted the hello
+        self.before_hello: list[bytes] = []  # frames that arrived before that
+        self.close_reason: str | None = None
+        self.rate_limit = rate_limit
+        self.next_number = 1  # of the next frame from the site; the hello had 0
+        self.sent = 0
+        self.queue: list[DownItem] = []
+        self._wake = wake
 
     def send(self, items: list[DownItem]) -> None:
-        """Queue what is to be sent."""
-        self.waiting += items
-        self._lines.wake(self)
+        self.queue += items
+        self._wake(self)
 
     def close(self, code: int, reason: str) -> None:
-        """Hang up, once what is queued has been sent."""
-        self.closing = self.closing or reason
-        self._lines.wake(self)
+        """Once the queue has been sent. The code is that of a WebSocket; NATS has none."""
+        self.close_reason = self.close_reason or reason
+        self._wake(self)
 
 
-class NatsLines:
-    """All lines of one shard in one session of its coordinator."""
+class NatsConnections:
+    """All streams of one shard in one session of its owner."""
 
     def __init__(self, host: Host, shard: int, session: str, leased: Callable[[], bool], publish: Publish) -> None:
-        self.host = host
-        self._leased = leased
+        self._host = host
         self._shard = shard
         self._session = session
+        self._leased = leased
         self._publish = publish
-        self._lines: dict[tuple[str, str], NatsLine] = {}  # by token of the site and name of the line
-        self._free_seats: list[int] = []
-        self._due: dict[NatsLine, None] = {}
-        self._wake = asyncio.Event()
-        self._hellos: set[asyncio.Task[None]] = set()
+        self._connections: dict[tuple[str, str], NatsConnection] = {}  # by site token and stream
+        self._ready: dict[NatsConnection, None] = {}  # those with something to send, in order
+        self._wakeup = asyncio.Event()
+        self._hello_tasks: set[asyncio.Task[None]] = set()
 
     # From the sites
 
-    async def arrived(self, subject: str, data: bytes) -> None:
-        """A message on this shard's subject. Without a lease it may be meant for another; if not, it will be missed."""
+    async def on_message(self, subject: str, data: bytes) -> None:
+        """A message on one of the shard's uplinks."""
         if not self._leased():
             return
-        site, name = subject.split(".")[3:5]
-        line = self._lines.get((site, name))
+        site_token, stream = subject.split(".")[3:5]
+        connection = self._connections.get((site_token, stream))
         try:
-            number, frame = nats.unpack_up(data)
-            if data == nats.GOODBYE:
-                self._leave(site, name)
-            elif line is None and number == 0:
-                self._enter(site, name, frame)
-            elif line is None:
-                await self._publish(nats.down(self._shard, site, name), nats.pack_closed("say hello"))
-            elif number == line.expected and line.closing is None:
-                line.expected += 1
-                self._hear(line, frame)
-            elif line.closing is None:
-                line.close(1008, "a frame was lost on the way")
+            number, frame = decode_uplink(data)
+            if data == CLOSE:
+                self._remove(site_token, stream)
+            elif connection is None and number == 0:
+                self._open(site_token, stream, frame)
+            elif connection is None:
+                await self._send_closed(site_token, stream, "unknown stream, send a hello")
+            elif connection.close_reason is not None:
+                return
+            elif number == connection.next_number:
+                connection.next_number += 1
+                self._on_frame(connection, frame)
+            else:
+                connection.close(1008, "frame lost between the site and the coordinator")
         except Exception as error:
-            self._fail(line, error)
+            self._fail(connection, error)
 
-    def _enter(self, site: str, name: str, frame: bytes) -> None:
-        host = self.host
-        seat = heapq.heappop(self._free_seats) if self._free_seats else len(self._lines)
-        card = nats.Card(self._session, seat, token_bytes(16))
-        line = self._lines[site, name] = NatsLine(self, nats.down(self._shard, site, name), card)
+    def _open(self, site_token: str, stream: str, frame: bytes) -> None:
+        host = self._host
+        rate_limit = RateLimit(host.settings.max_messages_per_second)
+        connection = NatsConnection(site_token, stream, rate_limit, self._mark_ready)
+        self._connections[site_token, stream] = connection
         host.connections += 1
         if host.connections > host.settings.max_connections or host.draining:
             host.dropped["too many connections"] += 1
-            return line.close(1013, "no more connections (max_connections)")
-        task = asyncio.get_running_loop().create_task(self._introduce(line, site, frame))
-        self._hellos.add(task)
-        return task.add_done_callback(self._hellos.discard)
-
-    async def _introduce(self, line: NatsLine, site: str, frame: bytes) -> None:
-        try:
-            self.host.frame_bytes["up"] += len(frame)
-            items = decode_up(frame)
-            line.life = await self.host.hello(line, _require_hello(items, site))
-            if line.life is not None:  # else it has been told that its life is over, and will hang up
-                self.host.hear(line.life, line, items[1:], len(frame))
-                for early in line.early:
-                    self._hear(line, early)
-        except Exception as error:
-            self._fail(line, error)
-
-    def _hear(self, line: NatsLine, frame: bytes) -> None:
-        if line.life is None:
-            line.early.append(frame)
-            if len(line.early) > _MOST_WAITING:
-                raise ProtocolError("does not wait for the answer to its hello")
+            connection.close(1013, "no more connections (max_connections)")
             return
-        line.seated = True
-        self.host.frame_bytes["up"] += len(frame)
+        task = asyncio.get_running_loop().create_task(self._on_hello(connection, frame))
+        self._hello_tasks.add(task)
+        task.add_done_callback(self._hello_tasks.discard)
+
+    async def _on_hello(self, connection: NatsConnection, frame: bytes) -> None:
+        try:
+            self._host.frame_bytes["up"] += len(frame)
+            items = decode_up(frame)
+            connection.life = await self._host.hello(connection, _require_hello(items, connection.site_token))
+            if connection.life is None:  # the incarnation is retired, and the host has answered so
+                return
+            self._host.hear(connection.life, connection, items[1:], len(frame))
+            for early in connection.before_hello:
+                self._on_frame(connection, early)
+        except Exception as error:
+            self._fail(connection, error)
+
+    def _on_frame(self, connection: NatsConnection, frame: bytes) -> None:
+        if connection.life is None:
+            connection.before_hello.append(frame)
+            if len(connection.before_hello) > _MAX_FRAMES_BEFORE_HELLO:
+                raise ProtocolError("too many frames before the answer to the hello")
+            return
+        self._host.frame_bytes["up"] += len(frame)
         items: list[UpItem] = decode_up(frame)
-        self.host.hear(line.life, line, items, len(frame))
-        if not line.budget.spend(len(items)):  # nothing is lost: it comes back after a pause, and says it again
-            self.host.dropped["too many messages"] += 1
-            line.close(1008, "too many messages (max_messages_per_second)")
+        self._host.hear(connection.life, connection, items, len(frame))
+        if not connection.rate_limit.allow(len(items)):
+            self._host.dropped["too many messages"] += 1
+            connection.close(1008, "too many messages (max_messages_per_second)")
 
-    def _fail(self, line: NatsLine | None, error: Exception) -> None:
+    def _fail(self, connection: NatsConnection | None, error: Exception) -> None:
         if isinstance(error, ProtocolError):
-            self.host.dropped["protocol"] += 1
-        else:  # a bug of ours: this site is cut off and will come back; the others go on
-            self.host.dropped["internal"] += 1
-            log.error("a site's message could not be handled", exc_info=error)
-        if line is not None:
-            line.close(1008, str(error) if isinstance(error, ProtocolError) else "internal error")
+            self._host.dropped["protocol"] += 1
+        else:  # a bug: this stream is closed and the site reconnects; the other sites are not affected
+            self._host.dropped["internal"] += 1
+            log.error("frame handling failed", exc_info=error)
+        if connection is not None:
+            connection.close(1008, str(error) if isinstance(error, ProtocolError) else "internal error")
 
-    def _leave(self, site: str, name: str) -> None:
-        line = self._lines.pop((site, name), None)
-        if line is not None:
-            self._due.pop(line, None)
-            self.host.connections -= 1
-            # Whoever sits here next subscribes after what was published to this seat has passed through the broker.
-            heapq.heappush(self._free_seats, line.card.seat)
-            if line.life is not None:
-                self.host.lost(line.life, line)
+    def _remove(self, site_token: str, stream: str) -> None:
+        connection = self._connections.pop((site_token, stream), None)
+        if connection is not None:
+            self._ready.pop(connection, None)
+            self._host.connections -= 1
+            if connection.life is not None:
+                self._host.lost(connection.life, connection)
 
-    def sweep(self) -> None:
-        """Now and then: who was told that its life is over, and did not even say goodbye?"""
-        for line in self._lines.values():
-            if line.life is None and monotonic() - line.heard > self.host.settings.silent_after:
-                line.close(1001, "no sign of life")
+    def drop_idle(self) -> None:
+        """Close streams without a session. The host times out those that have one."""
+        for connection in self._connections.values():
+            if connection.life is None and monotonic() - connection.heard > self._host.settings.silent_after:
+                connection.close(1001, "timed out")
 
     # To the sites
 
-    def wake(self, line: NatsLine) -> None:
-        """This line has something to send."""
-        self._due[line] = None
-        self._wake.set()
+    def _mark_ready(self, connection: NatsConnection) -> None:
+        self._ready[connection] = None
+        self._wakeup.set()
 
-    async def call(self) -> None:
-        """Tell everybody who counts in this shard that there is somebody new to say hello to."""
-        await self._publish(nats.call(self._shard), self._session.encode())
+    async def announce_takeover(self) -> None:
+        """Ask all sites of this shard to open a stream to this session."""
+        await self._publish(takeover_subject(self._shard), self._session.encode())
 
-    async def write(self) -> None:
+    async def run(self) -> None:
         """Send what is queued, until cancelled."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what is queued now. Without a lease nothing is said: whoever waits for it will notice, and ask again."""
-        due, self._due = list(self._due), {}
-        if not self._leased():
-            return
-        for subject, data, start, lines in fan_out(self._shard, self._session, due, self._lines.values()):
-            for line in lines:
-                line.fanned += 1
-            self.host.sent([start], len(data))
-            await self._publish(subject, data)
-        for line in due:
-            await self._send(line)
+        """Send what is queued now. Without a lease it is dropped, and the sites find the gap."""
+        ready, self._ready = self._ready, {}
+        for number, connection in enumerate(ready, start=1):
+            if not self._leased():
+                return
+            await self._send(connection)
+            if number % _SENDS_PER_YIELD == 0:
+                await asyncio.sleep(0)
 
-    async def _send(self, line: NatsLine) -> None:
-        items, line.waiting = line.waiting, []
-        if items and not line.sent:
-            await self._publish(line.inbox, nats.pack_card(line.card))
+    async def _send(self, connection: NatsConnection) -> None:
+        subject = downlink_subject(self._shard, connection.site_token, connection.stream)
+        items, connection.queue = connection.queue, []
+        if items and not connection.sent:
+            await self._publish(subject, encode_info(StreamInfo(self._session)))
         for frame in encode_frames(items):
-            line.sent += 1
-            data = nats.pack_words(nats.Words(line.sent, line.fanned, frame))
-            self.host.sent(items, len(data))
-            await self._publish(line.inbox, data)
-        if line.closing is not None:
-            await self._publish(line.inbox, nats.pack_closed(line.closing))
-            self._leave(*line.inbox.split(".")[3:5])
+            connection.sent += 1
+            data = encode_data(DataFrame(connection.sent, frame))
+            self._host.sent(items, len(data))
+            await self._publish(subject, data)
+        if connection.close_reason is not None:
+            await self._send_closed(connection.site_token, connection.stream, connection.close_reason)
+            self._remove(connection.site_token, connection.stream)
+
+    async def _send_closed(self, site_token: str, stream: str, reason: str) -> None:
+        subject = downlink_subject(self._shard, site_token, stream)
+        await self._publish(subject, encode_closed(StreamClosed(reason)))
 
     async def close(self, reason: str) -> None:
-        """All lines: somebody else will be there in a moment."""
-        for task in self._hellos:
+        """Close all streams."""
+        for task in self._hello_tasks:
             task.cancel()
-        for line in list(self._lines.values()):
-            line.close(1012, reason)
+        for connection in list(self._connections.values()):
+            connection.close(1012, reason)
         await self.flush()
 
+    def debug_state(self) -> dict[str, list[str]]:
+        """Open streams by site token."""
+        streams: dict[str, list[str]] = {}
+        for site_token, stream in self._connections:
+            streams.setdefault(site_token, []).append(stream)
+        return streams
 
-def _require_hello(items: list[UpItem], site: str) -> Hello:
+
+def _require_hello(items: list[UpItem], site_token: str) -> Hello:
     if not items or not isinstance(items[0], Hello):
-        raise ProtocolError("a line begins with a hello")
-    if nats.token(items[0].site) != site:  # the broker's permissions are for the subject
-        raise ProtocolError(f"site {items[0].site!r} speaks on the subject of another")
+        raise ProtocolError("a stream must start with a hello")
+    if subject_token(items[0].site) != site_token:  # the broker's permissions are for the subject
+        raise ProtocolError(f"site {items[0].site!r} uses the subject of another site")
     return items[0]

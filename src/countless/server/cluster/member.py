@@ -29,7 +29,7 @@ from countless.server.cluster.tokens import NatsTokens
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
-from countless.wire import nats_subjects as nats
+from countless.wire.nats_subjects import PROTOCOL_VERSION, SHARDS_SUBJECT
 
 log = logging.getLogger("countless.nats")
 
@@ -80,7 +80,7 @@ class Member:
         self._bucket = await open_both(self.client)
         await self.tokens.refresh(self._bucket)
         await self._agree()
-        await self.client.subscribe(nats.SHARDS, queue="countless", cb=self._tell_number)
+        await self.client.subscribe(SHARDS_SUBJECT, queue="countless", cb=self._tell_number)
 
     async def _agree(self) -> None:
         """What the others have agreed on holds; whoever is alone may choose another lease, but not other shards."""
@@ -94,7 +94,7 @@ class Member:
             log.warning("agreed on before: %d shards, a lease of %g seconds", self.number, self._lease)
 
     async def _tell_number(self, message: Msg) -> None:
-        await message.respond(msgspec.msgpack.encode((nats.LAYOUT, self.number)))
+        await message.respond(msgspec.msgpack.encode((PROTOCOL_VERSION, self.number)))
 
     async def run(self) -> None:
         """Until cancelled."""

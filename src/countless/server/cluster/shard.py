@@ -14,12 +14,12 @@ from nats.errors import Error as NatsError
 from starlette.applications import Starlette
 
 from countless.errors import CountlessError
-from countless.server.cluster.connections import NatsLines
+from countless.server.cluster.connections import NatsConnections
 from countless.server.cluster.forwarding import TunnelExit, tunnel
 from countless.server.cluster.log_store import PATIENCE, NatsStore
 from countless.server.sessions.site_server import Host
 from countless.server.settings import Settings
-from countless.wire import nats_subjects as nats
+from countless.wire.nats_subjects import uplink_subject
 
 log = logging.getLogger("countless.nats")
 
@@ -30,10 +30,12 @@ _LAST_SAVE = 5.0  # seconds for it: what is not saved then, sites say again to w
 class Shard:
     """Runs until it is stopped, or until it fails: then `failed` is called, once."""
 
-    def __init__(self, host: Host, app: Starlette, lines: NatsLines, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, host: Host, app: Starlette, connections: NatsConnections, failed: Callable[[BaseException], None]
+    ) -> None:
         self.host = host
         self.app = app
-        self._lines = lines
+        self._connections = connections
         self._failed = failed
         self._tasks: list[asyncio.Task[None]] = []
         self._subscriptions: list[Subscription] = []
@@ -53,8 +55,8 @@ class Shard:
         store = NatsStore(client.jetstream(timeout=PATIENCE), number, session, leased)
         await store.take_over()
         host = Host(store, settings)
-        lines = NatsLines(host, number, session, leased, partial(_publish, client))
-        shard = cls(host, app_for(host), lines, failed)
+        connections = NatsConnections(host, number, session, leased, partial(_publish, client))
+        shard = cls(host, app_for(host), connections, failed)
         try:
             await shard._open(client, number, TunnelExit(client, shard.app, leased))
         except BaseException:
@@ -64,25 +66,25 @@ class Shard:
 
     async def _open(self, client: Client, number: int, tunnel_exit: TunnelExit) -> None:
         async def from_site(message: Msg) -> None:
-            await self._lines.arrived(message.subject, message.data)
+            await self._connections.on_message(message.subject, message.data)
 
-        for work in (self.host.settled(), self.host.run(), self._tick(), self._lines.write()):
+        for work in (self.host.settled(), self.host.run(), self._tick(), self._connections.run()):
             self._tasks.append(asyncio.create_task(work))
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:  # what the log said can be seen; or something has failed
             task.result()
         for task in self._tasks:
             task.add_done_callback(self._look)
-        for subject, heard in ((nats.up(number, "*", "*"), from_site), (tunnel(number), tunnel_exit.request)):
+        for subject, heard in ((uplink_subject(number, "*", "*"), from_site), (tunnel(number), tunnel_exit.request)):
             self._subscriptions.append(await client.subscribe(subject, cb=heard))
         await client.flush()
-        await self._lines.call()
+        await self._connections.announce_takeover()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(min(_TICK, self.host.settings.silent_after / 4))
             self.host.tick()
-            self._lines.sweep()
+            self._connections.drop_idle()
 
     def _look(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -102,7 +104,7 @@ class Shard:
         if save:
             with suppress(CountlessError, TimeoutError):
                 await asyncio.wait_for(self.host.stop(), _LAST_SAVE)
-        await self._lines.close(reason)
+        await self._connections.close(reason)
         self.host.planner.stop()
 
 
