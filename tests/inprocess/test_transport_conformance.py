@@ -1,7 +1,6 @@
 """One conversation, three transports: a list in memory, a WebSocket, NATS. The transcripts are the same to the word.
 
-Six sites count, are given another pace, leave, come back, are given up and lie. Over NATS the round start to all of
-them is one message that the broker fans out; nobody can tell from the transcript.
+Six sites count, get another trigger, leave, reconnect, are retired and send an impossible round.
 """
 
 import asyncio
@@ -158,7 +157,7 @@ class Wired(Stage):
         return heard
 
     def lie(self, site: str, *items: UpItem) -> str:
-        with pytest.raises(ConnectionLost, match="hung up|closed by the coordinator") as caught:
+        with pytest.raises(ConnectionLost, match=r"hung up|closed by the coordinator") as caught:
             self.say(site, *items)
         self.hang_up(site)
         return "tells" if site in str(caught.value) else "does not tell"
