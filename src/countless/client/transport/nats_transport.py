@@ -99,9 +99,7 @@ class NatsCarrier:
             self.drop()
             raise
         if version != PROTOCOL_VERSION:
-            raise ConnectionLost(
-                f"protocol version over NATS: coordinators {version}, this client {PROTOCOL_VERSION}"
-            )
+            raise ConnectionLost(f"protocol version over NATS: coordinators {version}, this client {PROTOCOL_VERSION}")
         self._shards = shards
         return shards
 
