@@ -15,7 +15,7 @@ from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemRandom
-from countless.server.sessions.session_table import HEARTBEAT
+from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT
 from countless.wire.frames import (
     VERSION,
     DownItem,
@@ -125,7 +125,7 @@ class LinkFleet(Fleet):
         for file in self._by_file:
             self._poll.register(file, select.POLLIN)
         self._quiet = dict.fromkeys(self._sites)  # in the order in which they last spoke
-        self._heartbeat = HEARTBEAT * case.silent_after
+        self._heartbeat = HEARTBEAT_PER_TIMEOUT * case.silent_after
         self._signs = 0
         self._sent: Tally[str] = Tally()
         self._heard: Tally[str] = Tally()

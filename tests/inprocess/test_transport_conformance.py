@@ -18,7 +18,7 @@ from countless.client.transport.nats_transport import NatsCarrier
 from countless.client.transport.websocket import ConnectionLost, Endpoint
 from countless.core.messages import Report, Snapshot
 from countless.errors import ProtocolError
-from countless.server.sessions.session_table import Life
+from countless.server.sessions.session_table import Session
 from countless.server.storage.base import Config
 from countless.wire.frames import (
     VERSION,
@@ -36,7 +36,7 @@ from countless.wire.frames import (
 )
 from countless.wire.nats_url import Broker
 from support.nats import Coordinator, node
-from support.service import PATIENCE, Bench, FakeLine, Server, bench
+from support.service import PATIENCE, Bench, FakeConnection, Server, bench
 
 pytestmark = pytest.mark.slow
 
@@ -78,24 +78,24 @@ class PersistentState(Stage):
     def __init__(self, loop: asyncio.AbstractEventLoop, table: Bench) -> None:
         self._run = loop.run_until_complete
         self._table = table
-        self._lines: dict[str, tuple[Life | None, FakeLine]] = {}
+        self._lines: dict[str, tuple[Session | None, FakeConnection]] = {}
 
     def hello(self, site: str, incarnation: int) -> list[DownItem]:
-        line = FakeLine()
-        self._lines[site] = self._run(self._table.host.hello(line, Hello(VERSION, site, incarnation))), line
-        self._run(self._table.host.settled())
+        line = FakeConnection()
+        self._lines[site] = self._run(self._table.host.on_hello(line, Hello(VERSION, site, incarnation))), line
+        self._run(self._table.host.flush())
         return self._heard(line)
 
     def say(self, site: str, *items: UpItem) -> list[DownItem]:
         life, line = self._lines[site]
         assert life is not None
         for frame in encode_frames([*items, Sync(7)]):
-            self._table.host.hear(life, line, decode_up(frame), len(frame))
-        self._run(self._table.host.settled())
+            self._table.host.on_frame(life, line, decode_up(frame), len(frame))
+        self._run(self._table.host.flush())
         return self._heard(line)
 
     @staticmethod
-    def _heard(line: FakeLine) -> list[DownItem]:
+    def _heard(line: FakeConnection) -> list[DownItem]:
         items, line.got = line.got, []
         return [item for frame in encode_frames(items) for item in decode_down(frame)]
 
@@ -108,13 +108,13 @@ class PersistentState(Stage):
     def hang_up(self, site: str) -> None:
         life, line = self._lines.pop(site)
         if life is not None:
-            self._table.host.lost(life, line)
+            self._table.host.on_disconnect(life, line)
 
     def configure(self, **wishes: Any) -> None:
         self._table.host.configure("hits", Config(**wishes))
 
     def forget(self, site: str) -> None:
-        assert self._table.host.forget(site) == 1
+        assert self._table.host.drop_site(site) == 1
 
     def known(self) -> int:
         return self._table.host.counter("hits").coordinator.known_total

@@ -8,7 +8,7 @@ from countless.core.messages import Report
 from countless.server.http import history
 from countless.server.http.history import MOST_POINTS, Recorder, Series
 from countless.wire.frames import Join
-from support.service import Bench, FakeLine, bench
+from support.service import Bench, FakeConnection, bench
 
 
 def test_a_series_keeps_its_first_and_last_row_and_no_more_than_it_may() -> None:
@@ -102,10 +102,10 @@ def test_points_that_the_public_sees_do_not_tell_when_rounds_begin() -> None:
     asyncio.run(story())
 
 
-async def _new_round(table: Bench, line: FakeLine) -> None:
+async def _new_round(table: Bench, line: FakeConnection) -> None:
     """The operator changes a rule: the sites are asked, and answer, and nothing of it can be seen in public."""
     from countless.core.messages import Snapshot
 
     table.host.configure("hits", table.host.settings.defaults.__class__(delta=0.01))
-    life = next(iter(table.host.lives))
+    life = next(iter(table.host.sessions))
     await table.say(life, line, Snapshot("hits", 1, 5))

@@ -7,9 +7,9 @@ import pytest
 from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage
 from countless.core.site import Site
 from countless.randomness import SeededRandom
-from countless.server.sessions.session_table import Life
+from countless.server.sessions.session_table import Session
 from countless.wire.frames import Join
-from support.service import FakeLine, bench
+from support.service import FakeConnection, bench
 
 pytestmark = pytest.mark.slow
 
@@ -20,14 +20,14 @@ class Fleet:
     """Production sites on lists instead of sockets."""
 
     def __init__(self) -> None:
-        self.sites: list[tuple[Site, Life, FakeLine]] = []
+        self.sites: list[tuple[Site, Session, FakeConnection]] = []
 
     def total(self) -> int:
         return sum(site.count for site, _, _ in self.sites)
 
-    def deliver(self) -> list[tuple[Life, FakeLine, tuple[UpMessage, ...]]]:
+    def deliver(self) -> list[tuple[Session, FakeConnection, tuple[UpMessage, ...]]]:
         """What the sites answer to all that has been sent to them."""
-        answers: list[tuple[Life, FakeLine, tuple[UpMessage, ...]]] = []
+        answers: list[tuple[Session, FakeConnection, tuple[UpMessage, ...]]] = []
         for site, life, line in self.sites:
             got, line.got = line.got, []
             words = [site.receive(item) for item in got if isinstance(item, StartRound | SetTrigger)]
@@ -41,17 +41,17 @@ def test_a_large_fleet_comes_to_run_a_randomised_scheme_and_stays_within_its_bou
             host, fleet = table.host, Fleet()
 
             async def settle() -> None:
-                await host.settled()
+                await host.flush()
                 while answers := fleet.deliver():
                     for life, line, messages in answers:
-                        host.hear(life, line, list(messages), 10)
-                    await host.settled()
+                        host.on_frame(life, line, list(messages), 10)
+                    await host.flush()
 
             for number in range(SITES):
                 life, line = await table.connect(f"site-{number}")
                 site = Site("hits", SiteId(f"site-{number}", 1), SeededRandom(number))
                 site.add(1)
-                host.hear(life, line, [Join(*site.snapshot()), *site.resend()], 10)
+                host.on_frame(life, line, [Join(*site.snapshot()), *site.resend()], 10)
                 fleet.sites.append((site, life, line))
             await settle()
             host.tick()
@@ -62,9 +62,9 @@ def test_a_large_fleet_comes_to_run_a_randomised_scheme_and_stays_within_its_bou
                 for site, life, line in fleet.sites:
                     messages = site.add(BATCH * (lap + 1))
                     if messages:
-                        host.hear(life, line, list(messages), 10)
+                        host.on_frame(life, line, list(messages), 10)
                 await settle()
-                answer = host.counter("hits").visible
+                answer = host.counter("hits").published_answer
                 assert answer.lower <= fleet.total() <= answer.upper, answer
                 seen.add(answer.scheme)
             assert "dithered" in seen

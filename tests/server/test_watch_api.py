@@ -58,7 +58,7 @@ def test_a_watcher_hears_nothing_of_reports_that_do_not_move_the_answer() -> Non
             other, line_b = await table.connect("b")
             await table.say(other, line_b, Join("hits", 0, 0), Sync(1))  # one more site: for operators only
             await table.say(life, line, Report("hits", 0, 5, 1), Report("hits", 0, 5, 2))
-            assert table.host.counter("hits").visible.sites == 2
+            assert table.host.counter("hits").published_answer.sites == 2
             assert not waiting.done()
             await table.say(life, line, Report("hits", 0, 6, 3))
             assert (await waiting)[1]["estimate"] == 6
@@ -73,7 +73,7 @@ def test_another_alpha_is_another_answer_and_deletion_ends_the_watch() -> None:
             events = _events(table.host, counter, None)
             await next_event(events)
             table.host.configure("hits", Config(alpha=0.2, scheme="exact"))
-            await table.host.settled()
+            await table.host.flush()
             assert (await next_event(events))[0] == "answer"
             table.host.delete("hits")
             with pytest.raises(StopAsyncIteration):

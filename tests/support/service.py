@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from countless.client.api import ApiClient, ServiceError, Stream
-from countless.server.sessions.session_table import Life
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import DownItem, Hello, UpItem
@@ -134,12 +134,12 @@ def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, text=True, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-class FakeLine:
+class FakeConnection:
     """A connection that only remembers."""
 
     def __init__(self) -> None:
-        self.heard = 0.0
-        self.void: set[str] = set()
+        self.last_seen = 0.0
+        self.ignored_counters: set[str] = set()
         self.got: list[DownItem] = []
         self.closed: str | None = None
 
@@ -156,25 +156,25 @@ class Bench:
     def __init__(self, store: SqliteStore, wall_clock: Callable[[], float] = time, **settings: Any) -> None:
         self.time = 0.0
         self.store = store
-        self.host = Host(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
+        self.host = SiteServer(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
 
-    async def connect(self, site: str, incarnation: int = 1) -> tuple[Life, FakeLine]:
-        line = FakeLine()
-        life = await self.host.hello(line, Hello(1, site, incarnation))
+    async def connect(self, site: str, incarnation: int = 1) -> tuple[Session, FakeConnection]:
+        line = FakeConnection()
+        life = await self.host.on_hello(line, Hello(1, site, incarnation))
         assert life is not None
         return life, line
 
-    async def say(self, life: Life, line: FakeLine, *items: UpItem) -> list[DownItem]:
+    async def say(self, life: Session, line: FakeConnection, *items: UpItem) -> list[DownItem]:
         """What is answered once it is on the disk."""
         line.got.clear()
-        self.host.hear(life, line, list(items), 10)
-        await self.host.settled()
+        self.host.on_frame(life, line, list(items), 10)
+        await self.host.flush()
         return list(line.got)
 
     async def wait(self, seconds: float) -> None:
         self.time += seconds
         self.host.tick()
-        await self.host.settled()
+        await self.host.flush()
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from countless.errors import InvalidParameter
 from countless.server.http.application import coordinator_app, set_state
 from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 
@@ -49,7 +49,7 @@ def _single_coordinator(settings: Settings) -> Starlette:
         store = SqliteStore(path)
         # Tokens have a connection of their own: a request must not wait for a transaction that is being written.
         tokens = SqliteStore(path)
-        server = Host(store, settings)
+        server = SiteServer(store, settings)
         recorder = Recorder(server)
         set_state(app, server, Access(tokens), recorder)
         tasks = [asyncio.create_task(server.run()), asyncio.create_task(_tick(server))]
@@ -70,7 +70,7 @@ def _single_coordinator(settings: Settings) -> Starlette:
     return coordinator_app(lifespan)
 
 
-def _stop_on_failure(server: Host, task: "asyncio.Task[None]") -> None:
+def _stop_on_failure(server: SiteServer, task: "asyncio.Task[None]") -> None:
     """End the process: a coordinator whose loop has failed must not pass its probes. A restart recovers from disk."""
     if not task.cancelled() and task.exception() is not None:
         server.fail(f"failed: {task.exception()}")
@@ -78,10 +78,10 @@ def _stop_on_failure(server: Host, task: "asyncio.Task[None]") -> None:
         raise_signal(SIGTERM)
 
 
-async def _tick(server: Host) -> None:
+async def _tick(server: SiteServer) -> None:
     while True:
         await asyncio.sleep(min(MAX_TICK_S, server.settings.silent_after / 4))
-        for _ in server.ticking():
+        for _ in server.tick_in_slices():
             await asyncio.sleep(0)
 
 

@@ -110,7 +110,7 @@ class Shard:
 
     async def settle(self) -> None:
         for _ in range(3):  # a hello is handled in a task of its own
-            await self.host.settled()
+            await self.host.flush()
             await asyncio.sleep(0)
             await self.connections.flush()
 
@@ -126,7 +126,7 @@ class Shard:
     async def start_round(self, starts: dict[FakeSite, StartRound]) -> None:
         """As the core would have the host send them."""
         for site, start in starts.items():
-            connection = self.host.lives.named(site.name)[0].line
+            connection = self.host.sessions.of_site(site.name)[0].connection
             assert connection is not None
             connection.send([start])
         self.broker.published.clear()
@@ -168,7 +168,7 @@ async def test_lost_uplink_frame_closes_the_stream_and_the_site_can_reconnect(sh
     await site.send(Sync(2))
     await shard.settle()
     assert site.error == "stream closed by the coordinator: frame lost between the site and the coordinator"
-    assert shard.host.lives.named("site")[0].line is None
+    assert shard.host.sessions.of_site("site")[0].connection is None
     again = await shard.connect("site")
     assert again.error is None
 
@@ -207,16 +207,16 @@ async def test_without_a_lease_nothing_is_received_and_nothing_is_sent(shard: Sh
 
 async def test_closed_stream_is_forgotten_and_closing_the_shard_closes_the_others(shard: Shard) -> None:
     first, second = await shard.connect("first"), await shard.connect("second")
-    assert shard.host.connections == 2
+    assert shard.host.connection_count == 2
     first.stream.close()
     await first.flush()
-    assert shard.host.connections == 1
+    assert shard.host.connection_count == 1
     assert shard.connections.debug_state().keys() == {"second"}
     third = await shard.connect("third")
     assert third.received[0] == HelloAck(1, 30_000)
     await shard.connections.close("moved")
     assert second.error == third.error == "stream closed by the coordinator: moved"
-    assert (shard.host.connections, shard.connections.debug_state()) == (0, {})
+    assert (shard.host.connection_count, shard.connections.debug_state()) == (0, {})
 
 
 async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> None:

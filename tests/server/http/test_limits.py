@@ -24,7 +24,7 @@ from countless.wire.frames import (
     encode_frames,
 )
 from support.hostile import drain, fate
-from support.service import FakeLine, Server, bench, until
+from support.service import FakeConnection, Server, bench, until
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
@@ -55,7 +55,7 @@ def test_more_lives_than_max_sites_are_not_let_in() -> None:
                 life, line = await table.connect(name)
                 await table.say(life, line, Join("hits", 0, 1))
             with pytest.raises(ProtocolError, match="2 sites already"):
-                await table.host.hello(FakeLine(), Hello(1, "c", 1))
+                await table.host.on_hello(FakeConnection(), Hello(1, "c", 1))
             await table.connect("b")  # who is known may come back
 
     play(story())
@@ -69,11 +69,11 @@ def test_a_silent_site_is_given_up_after_forget_after_and_its_count_stays() -> N
             await table.say(a, line_a, Join("hits", 0, 30))
             await table.say(b, line_b, Join("hits", 0, 10))
             for _ in range(13):
-                line_b.heard = table.time + 5
+                line_b.last_seen = table.time + 5
                 await table.wait(5)
-                assert table.host.counter("hits").visible.estimate == 40
-            answer = table.host.counter("hits").visible
-            assert (answer.state, answer.sites, len(table.host.lives)) == (State.EXACT, 1, 1)
+                assert table.host.counter("hits").published_answer.estimate == 40
+            answer = table.host.counter("hits").published_answer
+            assert (answer.state, answer.sites, len(table.host.sessions)) == (State.EXACT, 1, 1)
 
     play(story())
 
@@ -86,14 +86,14 @@ def test_a_life_older_than_all_that_is_remembered_must_begin_another() -> None:
             born = int(now - day) << 30
             life, line = await table.connect("a", born)
             await table.say(life, line, Join("hits", 0, 30))
-            table.host.lost(life, line)
-            assert table.host.forget("a") == 1
+            table.host.on_disconnect(life, line)
+            assert table.host.drop_site("a") == 1
             await table.wait(61)
-            assert await table.host.hello(FakeLine(), Hello(1, "a", born)) is None  # still remembered
+            assert await table.host.on_hello(FakeConnection(), Hello(1, "a", born)) is None  # still remembered
             now += 3 * day
             await table.wait(61)
             with pytest.raises(ProtocolError, match="begin another"):
-                await table.host.hello(FakeLine(), Hello(1, "a", born))
+                await table.host.on_hello(FakeConnection(), Hello(1, "a", born))
             assert store.tombstones((await table.connect("a", int(now) << 30))[0].site_id) == ()
 
     play(story())

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from countless.core.messages import Report
 from countless.server.http.metrics import exposition
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Join
@@ -19,7 +19,7 @@ def play(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(story)
 
 
-def samples(host: Host, name: str) -> dict[str, float]:
+def samples(host: SiteServer, name: str) -> dict[str, float]:
     page = exposition(host, "")[0].decode()
     families = list(text_string_to_metric_families(page))
     return {
@@ -30,7 +30,7 @@ def samples(host: Host, name: str) -> dict[str, float]:
     }
 
 
-def total(host: Host) -> float | None:
+def total(host: SiteServer) -> float | None:
     return samples(host, "countless_count_total").get("hits")
 
 
@@ -50,7 +50,7 @@ def test_the_total_survives_a_restart_and_other_rules() -> None:
             await table.say(life, line, Join("hits", 0, 401))
             seen.append(total(table.host) or 0)
             table.host.configure("hits", Config(alpha=0.3))
-            await table.host.settled()
+            await table.host.flush()
             seen.append(total(table.host) or 0)
             assert seen == sorted(seen)
 
@@ -63,7 +63,7 @@ def test_a_deleted_counter_has_no_series_and_the_next_of_its_name_begins_at_noth
             life, line = await table.connect("a")
             await table.say(life, line, Join("hits", 0, 50))
             table.host.delete("hits")
-            await table.host.settled()
+            await table.host.flush()
             assert total(table.host) is None
             await table.say(life, line, Join("hits", 0, 3))
             assert total(table.host) == 3

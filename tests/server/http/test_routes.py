@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from countless.errors import InvariantBroken
 from countless.server.app import build_app
 from countless.server.http.auth import SCOPES, new_token
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
@@ -143,10 +143,10 @@ def test_the_public_learns_nothing_from_reports_that_do_not_move_the_answer(loca
 def test_a_host_that_fails_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = Event()
 
-    def fail(host: Host) -> None:
+    def fail(host: SiteServer) -> None:
         raise InvariantBroken("a bug")
 
-    monkeypatch.setattr(Host, "ticking", fail)
+    monkeypatch.setattr(SiteServer, "tick_in_slices", fail)
     monkeypatch.setattr("countless.server.app.raise_signal", lambda number: ended.set())
     with client_of(tmp_path) as client:
         assert ended.wait(20)

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocket
 
 from countless.server.http.fastpath import VOICE
 from countless.server.http.websocket import SocketLine
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.wire.frames import DownItem, SyncAck, decode_down
 
 
@@ -34,7 +34,7 @@ class Peer:
         await asyncio.sleep(0)  # it waits for its turn, and others speak meanwhile
         self.heard += decode_down(frame)
 
-    def sent(self, items: list[DownItem], size: int) -> None:
+    def frame_sent(self, items: list[DownItem], size: int) -> None:
         self.counted += len(items)
 
 
@@ -42,7 +42,7 @@ class Peer:
 def test_the_order_is_kept_whichever_way_a_frame_goes(moods: list[bool], turns: list[int]) -> None:
     async def story() -> None:
         peer: Any = Peer(moods)
-        line = SocketLine(cast(WebSocket, peer), cast(Host, peer))
+        line = SocketLine(cast(WebSocket, peer), cast(SiteServer, peer))
         writer = asyncio.create_task(line.write())
         for number, each in enumerate(turns):
             line.send([SyncAck(2 * number), SyncAck(2 * number + 1)])

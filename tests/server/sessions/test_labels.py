@@ -11,7 +11,7 @@ from countless.errors import InvalidParameter
 from countless.server.storage.base import Config
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
-from support.service import FakeLine, bench
+from support.service import FakeConnection, bench
 
 OVERFLOW = 'hits{overflow="true"}'
 
@@ -37,9 +37,9 @@ def test_beyond_the_cap_everything_is_counted_in_the_overflow_series_however_man
                     told = await table.say(life, line, Join(series(number), 0, 10), Report(series(number), 0, 12, 2))
                     assert [item.counter for item in told if isinstance(item, SetTrigger)] == [series(number)]
             assert sorted(table.host.counters) == sorted([OVERFLOW, *map(series, range(3))])
-            assert table.host.counter(OVERFLOW).visible.estimate == 5 * 12
+            assert table.host.counter(OVERFLOW).published_answer.estimate == 5 * 12
             assert total(table.host) == 8 * 12
-            assert table.host.families.overflowed == {"hits": 5}
+            assert table.host.overflowed == {"hits": 5}
 
     play(story())
 
@@ -58,14 +58,14 @@ def test_a_series_in_the_overflow_lives_through_silence_restarts_and_the_end() -
             question = next(item for item in told if isinstance(item, StartRound))
             assert question.counter == series(1)
             await table.say(life, line, Snapshot(series(1), question.round, 15))
-            assert table.host.counter(OVERFLOW).visible.estimate == 15 + 21
-            table.host.lost(life, line)
+            assert table.host.counter(OVERFLOW).published_answer.estimate == 15 + 21
+            table.host.on_disconnect(life, line)
             await table.wait(11)
             assert table.host.counter(OVERFLOW).operator_view()["silent"] == ["web"]
-            assert table.host.forget("web") == 1
-            await table.host.settled()
-            again = FakeLine()
-            assert await table.host.hello(again, Hello(1, "web", 1)) is None
+            assert table.host.drop_site("web") == 1
+            await table.host.flush()
+            again = FakeConnection()
+            assert await table.host.on_hello(again, Hello(1, "web", 1)) is None
             assert again.got == [IncarnationRetired((("hits", 1), (series(1), 15), (series(2), 21)))]
 
     play(story())
@@ -78,8 +78,8 @@ def test_deleting_the_overflow_series_sends_its_sites_back_to_nothing() -> None:
             await table.say(life, line, Join(series(1), 0, 10))
             line.got.clear()
             table.host.delete(OVERFLOW)
-            table.host.hear(life, line, [Report(series(1), 0, 11, 1)], 10)  # was under way
-            await table.host.settled()
+            table.host.on_frame(life, line, [Report(series(1), 0, 11, 1)], 10)  # was under way
+            await table.host.flush()
             assert line.got == [Rejoin(series(1), keep_count=False)]
             await table.say(life, line, Join(series(1), 0, 2))
             assert total(table.host) == 2

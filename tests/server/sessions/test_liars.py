@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from countless.core.messages import Report, SetTrigger, SiteId, Snapshot, StartRound
 from countless.errors import ProtocolError
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, HelloAck, Join, Leave, Sync
-from support.service import FakeLine, bench
+from support.service import FakeConnection, bench
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_strange_hellos_are_protocol_errors(hello: Hello) -> None:
     async def story() -> None:
         async with bench() as table:
             with pytest.raises(ProtocolError):
-                await table.host.hello(FakeLine(), hello)
+                await table.host.on_hello(FakeConnection(), hello)
 
     asyncio.run(story())
 
 
-Lines = dict[str, tuple[Any, FakeLine]]
+Lines = dict[str, tuple[Any, FakeConnection]]
 HONEST = SiteId("honest", 77)
 
 small = st.integers(0, 12)
@@ -63,33 +63,35 @@ steps = st.one_of(
 )
 
 
-def assert_small(host: Host) -> None:
+def assert_small(host: SiteServer) -> None:
     """Nothing that liars can say makes anything grow beyond its limit."""
     assert len(host.counters) <= 4
-    assert len(host.lives) <= 5  # two names, two incarnations each, and the honest one
-    for life in host.lives:
-        assert len(life.counters) + len(life.left) <= 3
-        assert life.line is None or len(life.line.void) <= 3 + 5  # of its own doing, and of counters deleted under it
-    assert len(host.families.overflowed) <= 1
+    assert len(host.sessions) <= 5  # two names, two incarnations each, and the honest one
+    for life in host.sessions:
+        assert len(life.memberships) + len(life.left) <= 3
+        assert (
+            life.connection is None or len(life.connection.ignored_counters) <= 3 + 5
+        )  # of its own doing, and of counters deleted under it
+    assert len(host.overflowed) <= 1
 
 
 async def step(table: Any, lines: Lines, kind: str, name: str, argument: Any) -> None:
     try:
         if kind == "reconnect":
-            fresh = FakeLine()
-            lines[name] = (await table.host.hello(fresh, Hello(1, name, argument)), fresh)
+            fresh = FakeConnection()
+            lines[name] = (await table.host.on_hello(fresh, Hello(1, name, argument)), fresh)
         elif kind == "say" and name in lines and lines[name][0] is not None:
-            table.host.hear(*lines[name], argument, 10)
+            table.host.on_frame(*lines[name], argument, 10)
         elif kind == "wait":
-            honest = table.host.lives.get(HONEST)
-            honest.line.heard, honest.asked = table.time + 26, None
+            honest = table.host.sessions.get(HONEST)
+            honest.connection.last_seen, honest.awaiting_since = table.time + 26, None
             await table.wait(26)
         elif kind == "delete" and name in table.host.counters:
             table.host.delete(name)
         elif kind == "forget":
-            table.host.forget("x")
+            table.host.drop_site("x")
     except ProtocolError:
-        table.host.lost(*lines[name])
+        table.host.on_disconnect(*lines[name])
 
 
 @pytest.mark.slow
@@ -105,11 +107,11 @@ def test_whatever_two_liars_say_the_honest_site_is_not_touched(story: list[tuple
                 await table.say(honest, line, Join("kept", 0, 1000))
                 while left and left[0][0] != "restart":
                     await step(table, lines, *left.pop(0))
-                    await table.host.settled()
+                    await table.host.flush()
                     counter = table.host.counter("kept")
                     assert counter.coordinator.reported_by(HONEST) == 1000
-                    assert counter.visible.estimate >= shown
-                    shown = counter.visible.estimate
+                    assert counter.published_answer.estimate >= shown
+                    shown = counter.published_answer.estimate
                     assert_small(table.host)
                 assert all(isinstance(item, HelloAck | SetTrigger | StartRound) for item in line.got)
             if not left:

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 
 from countless.core.messages import Report, SetTrigger, Snapshot
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import Changes, Config
 from countless.server.storage.sqlite_store import SqliteStore
@@ -31,16 +31,16 @@ def test_nothing_is_sent_or_shown_before_it_is_saved() -> None:
             await table.say(life, line, Join("hits", 0, 5))
             line.got.clear()
             store.full = True
-            table.host.hear(life, line, [Report("hits", 0, 9, 1), Sync(1)], 10)
+            table.host.on_frame(life, line, [Report("hits", 0, 9, 1), Sync(1)], 10)
             while table.host.failing is None:
                 await asyncio.sleep(0)
             assert line.got == []
-            assert table.host.counter("hits").visible.estimate == 5
+            assert table.host.counter("hits").published_answer.estimate == 5
             assert table.host.counter("hits").coordinator.published == 9
             store.full = False
-            await table.host.settled()
+            await table.host.flush()
             assert SyncAck(1) in line.got
-            assert table.host.counter("hits").visible.estimate == 9
+            assert table.host.counter("hits").published_answer.estimate == 9
             assert table.host.failing is None
 
     asyncio.run(story())
@@ -70,7 +70,7 @@ def test_a_coordinator_without_its_memory_asks_sites_to_begin_again() -> None:
             assert Rejoin("hits", keep_count=True) in told
             told = await table.say(life, line, Join("hits", 0, 20))
             assert [item for item in told if isinstance(item, SetTrigger)]
-            assert table.host.counter("hits").visible.estimate == 20
+            assert table.host.counter("hits").published_answer.estimate == 20
 
     asyncio.run(story())
 
@@ -111,7 +111,7 @@ def test_the_last_save_waits_for_the_one_before_without_blocking_the_loop() -> N
     async def story() -> None:
         store = LoopStore(None)
         store.gate, store.loop = asyncio.Event(), asyncio.get_running_loop()
-        host = Host(store, Settings())
+        host = SiteServer(store, Settings())
         running = asyncio.create_task(host.run())
         host.create("hits", Config())
         while not store.gate._waiters:

@@ -10,10 +10,10 @@ import pytest
 from countless.core.messages import Report
 from countless.server.cluster.log_store import Deposed
 from countless.server.storage.base import Changes
-from countless.server.storage.commit import Post
+from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import DownItem, Hello, Join, Sync, SyncAck
-from support.service import Bench, FakeLine, bench
+from support.service import Bench, FakeConnection, bench
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
@@ -45,7 +45,7 @@ async def hung(table: Bench, store: HeldStore) -> None:
 
 def pending(table: Bench) -> int:
     """All that waits in the post."""
-    post = table.host._post
+    post = table.host._pipeline
     return sum(map(len, post._dirty.values())) + len(post._touched) + sum(map(len, post._outgoing.values()))
 
 
@@ -57,13 +57,13 @@ def test_reads_go_on_with_what_was_shown_and_nothing_is_sent_before_it_is_saved(
             await table.say(life, line, Join("hits", 0, 5))
             line.got.clear()
             store.hold()
-            table.host.hear(life, line, [Report("hits", 0, 9, 1), Sync(1)], 10)
+            table.host.on_frame(life, line, [Report("hits", 0, 9, 1), Sync(1)], 10)
             await hung(table, store)
             table.host.tick()
-            assert (table.host.counter("hits").visible.estimate, line.got) == (5, [])
+            assert (table.host.counter("hits").published_answer.estimate, line.got) == (5, [])
             store.free.set()
-            await table.host.settled()
-            assert table.host.counter("hits").visible.estimate == 9
+            await table.host.flush()
+            assert table.host.counter("hits").published_answer.estimate == 9
             assert line.got == [SyncAck(1)]
 
     play(story())
@@ -76,13 +76,13 @@ def test_a_flood_while_the_disk_hangs_grows_nothing_and_loses_nothing() -> None:
             life, line = await table.connect("a")
             await table.say(life, line, Join("hits", 0, 0))
             store.hold()
-            table.host.hear(life, line, [Report("hits", 0, 1, 1)], 10)
+            table.host.on_frame(life, line, [Report("hits", 0, 1, 1)], 10)
             await hung(table, store)
             for number in range(2, 5_000):
-                table.host.hear(life, line, [Report("hits", 0, number, number), Sync(number)], 20)
+                table.host.on_frame(life, line, [Report("hits", 0, number, number), Sync(number)], 20)
             assert pending(table) == 2  # a line, an answer
             store.free.set()
-            await table.host.settled()
+            await table.host.flush()
             assert table.host.counter("hits").coordinator.known_total == 4_999
             assert line.got[-1] == SyncAck(4_999)
 
@@ -90,7 +90,7 @@ def test_a_flood_while_the_disk_hangs_grows_nothing_and_loses_nothing() -> None:
 
 
 def test_whoever_goes_on_asking_while_the_disk_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countless.server.storage.commit.MOST_WAITING", 2_500)
+    monkeypatch.setattr("countless.server.storage.commit.MAX_QUEUED_ITEMS", 2_500)
 
     async def story() -> None:
         store = HeldStore()
@@ -98,11 +98,11 @@ def test_whoever_goes_on_asking_while_the_disk_hangs_is_cut_off(monkeypatch: pyt
             life, line = await table.connect("a")
             await table.say(life, line, Join("hits", 0, 0))
             store.hold()
-            table.host.hear(life, line, [Report("hits", 0, 1, 1)], 10)
+            table.host.on_frame(life, line, [Report("hits", 0, 1, 1)], 10)
             await hung(table, store)
             more: list[Any] = [Join("another", 0, 1), Sync(1)]
             for _ in range(10):
-                table.host.hear(life, line, more * 1_000, 10)
+                table.host.on_frame(life, line, more * 1_000, 10)
                 assert pending(table) <= 2_503
             assert line.closed == "asks more than can be answered at present"
             store.free.set()
@@ -116,15 +116,15 @@ def test_a_newcomer_waits_for_the_disk_and_no_longer() -> None:
         async with bench(store) as table:
             life, line = await table.connect("a")
             store.hold()
-            table.host.hear(life, line, [Join("hits", 0, 1)], 10)
+            table.host.on_frame(life, line, [Join("hits", 0, 1)], 10)
             await hung(table, store)
-            second = FakeLine()
-            greeting = asyncio.create_task(table.host.hello(second, Hello(1, "b", 1)))
+            second = FakeConnection()
+            greeting = asyncio.create_task(table.host.on_hello(second, Hello(1, "b", 1)))
             await asyncio.sleep(0)
             assert not greeting.done()
             store.free.set()
             assert await greeting is not None
-            await table.host.settled()
+            await table.host.flush()
             told: list[DownItem] = second.got
             assert len(told) == 1
 
@@ -142,7 +142,7 @@ def test_who_was_deposed_is_told_so_by_its_name() -> None:
     """A shard that goes to another coordinator is no fault of this one: its owner must recognise the error."""
 
     async def story() -> None:
-        post = Post(TakenStore(None), {})
+        post = CommitPipeline(TakenStore(None), {})
         post.prune(0)
         with pytest.raises(Deposed):
             await post.run()

@@ -17,25 +17,24 @@ from countless.server.http.application import member_app, shard_app
 from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.overflow import Families
-from countless.server.sessions.session_table import Life, Lives
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 
 
 class LivesTogether:
     """Of several shards: a life is there once for each."""
 
-    def __init__(self, parts: list[Lives]) -> None:
+    def __init__(self, parts: list[SessionTable]) -> None:
         self._parts = parts
 
-    def __iter__(self) -> Iterator[Life]:
+    def __iter__(self) -> Iterator[Session]:
         return (life for lives in self._parts for life in lives)
 
-    def get(self, site_id: SiteId) -> Life | None:
+    def get(self, site_id: SiteId) -> Session | None:
         """Where it was heard last: the page shows it once."""
         found = [life for lives in self._parts if (life := lives.get(site_id)) is not None]
-        return max(found, key=Life.last_heard, default=None)
+        return max(found, key=Session.last_seen, default=None)
 
 
 class Together:
@@ -47,7 +46,7 @@ class Together:
         self._member = member
 
     @property
-    def _hosts(self) -> list[Host]:
+    def _hosts(self) -> list[SiteServer]:
         return [shard.host for shard in self._member.shards.values()]
 
     @property
@@ -56,17 +55,13 @@ class Together:
         return ChainMap(*(host.counters for host in self._hosts))
 
     @property
-    def lives(self) -> "LivesTogether":
+    def sessions(self) -> "LivesTogether":
         """Of all our shards."""
-        return LivesTogether([host.lives for host in self._hosts])
+        return LivesTogether([host.sessions for host in self._hosts])
 
     @property
-    def families(self) -> Families:
-        """Of all our shards. A family is in one of them."""
-        together = Families()
-        for host in self._hosts:
-            together.overflowed += host.families.overflowed
-        return together
+    def overflowed(self) -> Tally[str]:
+        return sum((host.overflowed for host in self._hosts), Tally())
 
     @property
     def frame_bytes(self) -> Tally[str]:

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from countless.errors import ProtocolError
-from countless.server.sessions.session_table import Life
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import SiteServer
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 from countless.wire.nats_subjects import (
     CLOSE,
@@ -57,11 +57,11 @@ class NatsConnection:
     def __init__(
         self, site_token: str, stream: str, rate_limit: RateLimit, wake: Callable[["NatsConnection"], None]
     ) -> None:
-        self.heard = monotonic()
-        self.void: set[str] = set()
+        self.last_seen = monotonic()
+        self.ignored_counters: set[str] = set()
         self.site_token = site_token
         self.stream = stream
-        self.life: Life | None = None  # None until the host has accepted the hello
+        self.life: Session | None = None  # None until the host has accepted the hello
         self.before_hello: list[bytes] = []  # frames that arrived before that
         self.close_reason: str | None = None
         self.rate_limit = rate_limit
@@ -83,7 +83,9 @@ class NatsConnection:
 class NatsConnections:
     """All streams of one shard in one session of its owner."""
 
-    def __init__(self, host: Host, shard: int, session: str, leased: Callable[[], bool], publish: Publish) -> None:
+    def __init__(
+        self, host: SiteServer, shard: int, session: str, leased: Callable[[], bool], publish: Publish
+    ) -> None:
         self._host = host
         self._shard = shard
         self._session = session
@@ -125,8 +127,8 @@ class NatsConnections:
         rate_limit = RateLimit(host.settings.max_messages_per_second)
         connection = NatsConnection(site_token, stream, rate_limit, self._mark_ready)
         self._connections[site_token, stream] = connection
-        host.connections += 1
-        if host.connections > host.settings.max_connections or host.draining:
+        host.connection_count += 1
+        if host.connection_count > host.settings.max_connections or host.draining:
             host.dropped["too many connections"] += 1
             connection.close(1013, "no more connections (max_connections)")
             return
@@ -138,10 +140,10 @@ class NatsConnections:
         try:
             self._host.frame_bytes["up"] += len(frame)
             items = decode_up(frame)
-            connection.life = await self._host.hello(connection, _require_hello(items, connection.site_token))
+            connection.life = await self._host.on_hello(connection, _require_hello(items, connection.site_token))
             if connection.life is None:  # the incarnation is retired, and the host has answered so
                 return
-            self._host.hear(connection.life, connection, items[1:], len(frame))
+            self._host.on_frame(connection.life, connection, items[1:], len(frame))
             for early in connection.before_hello:
                 self._on_frame(connection, early)
         except Exception as error:
@@ -155,7 +157,7 @@ class NatsConnections:
             return
         self._host.frame_bytes["up"] += len(frame)
         items: list[UpItem] = decode_up(frame)
-        self._host.hear(connection.life, connection, items, len(frame))
+        self._host.on_frame(connection.life, connection, items, len(frame))
         if not connection.rate_limit.allow(len(items)):
             self._host.dropped["too many messages"] += 1
             connection.close(1008, "too many messages (max_messages_per_second)")
@@ -173,14 +175,14 @@ class NatsConnections:
         connection = self._connections.pop((site_token, stream), None)
         if connection is not None:
             self._ready.pop(connection, None)
-            self._host.connections -= 1
+            self._host.connection_count -= 1
             if connection.life is not None:
-                self._host.lost(connection.life, connection)
+                self._host.on_disconnect(connection.life, connection)
 
     def drop_idle(self) -> None:
         """Close streams without a session. The host times out those that have one."""
         for connection in self._connections.values():
-            if connection.life is None and monotonic() - connection.heard > self._host.settings.silent_after:
+            if connection.life is None and monotonic() - connection.last_seen > self._host.settings.silent_after:
                 connection.close(1001, "timed out")
 
     # To the sites
@@ -218,7 +220,7 @@ class NatsConnections:
         for frame in encode_frames(items):
             connection.sent += 1
             data = encode_data(DataFrame(connection.sent, frame))
-            self._host.sent(items, len(data))
+            self._host.frame_sent(items, len(data))
             await self._publish(subject, data)
         if connection.close_reason is not None:
             await self._send_closed(connection.site_token, connection.stream, connection.close_reason)

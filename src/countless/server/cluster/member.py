@@ -26,7 +26,7 @@ from countless.server.cluster.leases import Table, Watch, decode, empty, encode,
 from countless.server.cluster.log_store import BrokerAway, Deposed
 from countless.server.cluster.shard import Shard
 from countless.server.cluster.tokens import NatsTokens
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
 from countless.wire.nats_subjects import PROTOCOL_VERSION, SHARDS_SUBJECT
@@ -43,7 +43,7 @@ _AWAY = (NatsError, TimeoutError, OSError, BrokerAway)
 class Member:
     """Use `join`, then `run` as a task, and `leave` at the end."""
 
-    def __init__(self, settings: Settings, app_for: Callable[[Host], Starlette]) -> None:
+    def __init__(self, settings: Settings, app_for: Callable[[SiteServer], Starlette]) -> None:
         self.shards: dict[int, Shard] = {}  # those that are ours
         self.number = 0  # of all shards
         self.draining = False

@@ -17,7 +17,7 @@ from countless.errors import CountlessError
 from countless.server.cluster.connections import NatsConnections
 from countless.server.cluster.forwarding import TunnelExit, tunnel
 from countless.server.cluster.log_store import PATIENCE, NatsStore
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.wire.nats_subjects import uplink_subject
 
@@ -31,7 +31,7 @@ class Shard:
     """Runs until it is stopped, or until it fails: then `failed` is called, once."""
 
     def __init__(
-        self, host: Host, app: Starlette, connections: NatsConnections, failed: Callable[[BaseException], None]
+        self, host: SiteServer, app: Starlette, connections: NatsConnections, failed: Callable[[BaseException], None]
     ) -> None:
         self.host = host
         self.app = app
@@ -47,14 +47,14 @@ class Shard:
         number: int,
         settings: Settings,
         leased: Callable[[], bool],
-        app_for: Callable[[Host], Starlette],
+        app_for: Callable[[SiteServer], Starlette],
         failed: Callable[[BaseException], None],
     ) -> "Shard":
         """From its log; whoever had it before cannot write to that any more."""
         session = token_hex(8)
         store = NatsStore(client.jetstream(timeout=PATIENCE), number, session, leased)
         await store.take_over()
-        host = Host(store, settings)
+        host = SiteServer(store, settings)
         connections = NatsConnections(host, number, session, leased, partial(_publish, client))
         shard = cls(host, app_for(host), connections, failed)
         try:
@@ -68,7 +68,7 @@ class Shard:
         async def from_site(message: Msg) -> None:
             await self._connections.on_message(message.subject, message.data)
 
-        for work in (self.host.settled(), self.host.run(), self._tick(), self._connections.run()):
+        for work in (self.host.flush(), self.host.run(), self._tick(), self._connections.run()):
             self._tasks.append(asyncio.create_task(work))
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:  # what the log said can be seen; or something has failed

@@ -26,7 +26,7 @@ from countless.server.http.probes import PROBES
 from countless.server.http.routes import OPERATIONS
 from countless.server.http.server_view import ServerView
 from countless.server.http.websocket import site_socket
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 
 
 def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
@@ -35,7 +35,7 @@ def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
     return _application(routes, lifespan)
 
 
-def shard_app(server: Host, access: Authenticator) -> Starlette:
+def shard_app(server: SiteServer, access: Authenticator) -> Starlette:
     """The counters and sites of one shard."""
     app = _application(routes_of(OPERATIONS))
     app.state.server, app.state.access = server, access

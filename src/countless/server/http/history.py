@@ -87,17 +87,17 @@ class History:
     def __init__(self, counter: Counter, now: float) -> None:
         self.points = Series(4)  # time, estimate, alpha, index of the state: all of it public
         self.marks = Series(3)  # time, round, phase (-1: none): for operators
-        self.site_seconds = heard_sites(counter.visible) * max(0.0, now - counter.traffic.began)
+        self.site_seconds = heard_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
         self._then = now
         self._seen: tuple[Answer, int | None] | None = None
 
     def is_of(self, counter: Counter) -> bool:
         """Whether it is still the same counter: a total that has fallen is another one of the same name."""
-        return self._seen is None or counter.visible.estimate >= self._seen[0].estimate
+        return self._seen is None or counter.published_answer.estimate >= self._seen[0].estimate
 
     def record(self, counter: Counter, now: float) -> None:
         """Look at the counter."""
-        answer, phase = counter.visible, counter.coordinator.phase
+        answer, phase = counter.published_answer, counter.coordinator.phase
         self.site_seconds += heard_sites(answer) * max(0.0, now - self._then)
         self._then = now
         if self._seen == (answer, phase):

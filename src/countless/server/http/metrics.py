@@ -36,7 +36,7 @@ class HostCollector(Collector):
         state = GaugeMetricFamily("countless_answer_state", "1 for the present state.", labels=["counter", "state"])
         rounds = CounterMetricFamily("countless_rounds", "Rounds so far.", labels=["counter"])
         for name, counter in self._host.counters.items():
-            answer = counter.visible
+            answer = counter.published_answer
             total.add_metric([name], answer.estimate)
             lower.add_metric([name], answer.lower)
             upper.add_metric([name], answer.upper)
@@ -52,7 +52,7 @@ class HostCollector(Collector):
         overflow = CounterMetricFamily(
             "countless_label_overflow", "Labelled series that were counted in the overflow series.", labels=["counter"]
         )
-        for family, number in self._host.families.overflowed.items():
+        for family, number in self._host.overflowed.items():
             overflow.add_metric([family], number)
         for name, counter in self._host.counters.items():
             messages.add_metric([name, "up"], counter.traffic.up)
@@ -70,10 +70,10 @@ class HostCollector(Collector):
         )
         states: Tally[str] = Tally({"connected": 0, "away": 0, "silent": 0})
         latest: dict[str, float] = {}
-        for life in self._host.lives:
+        for life in self._host.sessions:
             states[life.state] += 1
             name = str(life.site_id.site)
-            latest[name] = max(latest.get(name, float("-inf")), life.last_heard())
+            latest[name] = max(latest.get(name, float("-inf")), life.last_seen())
         for state, number in states.items():
             sites.add_metric([state], number)
         offset = time() - monotonic()

@@ -9,7 +9,7 @@ from countless.planning.plan import Plan
 from countless.schemes.auto import AGAINST, Auto
 from countless.server.http.history import History
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.counter import FEWEST, Counter
+from countless.server.sessions.counter import MIN_SITES_TO_PLAN, Counter
 from countless.wire.frames import encode_frames
 
 FLUSHES = (1, 15, 60)  # seconds: what people run today
@@ -22,7 +22,7 @@ TRAFFIC = {  # what an adversary of each kind knows, in words
 
 def facts(counter: Counter, history: History) -> dict[str, Any]:
     """All but the sites, which have a table of their own."""
-    answer = counter.visible
+    answer = counter.published_answer
     return {
         "alpha": answer.alpha,
         "delta": answer.delta,
@@ -48,7 +48,7 @@ def cost(counter: Counter, history: History) -> dict[str, Any]:
     traffic = counter.traffic
     known = counter.coordinator.known_total
     events = known - traffic.counted_before
-    frame = len(next(encode_frames([Snapshot(counter.name, counter.visible.round, known)])))
+    frame = len(next(encode_frames([Snapshot(counter.name, counter.published_answer.round, known)])))
     others = [("one message per event", events)]
     others += [(f"flush every {period} s", min(events, round(history.site_seconds / period))) for period in FLUSHES]
     return {
@@ -67,7 +67,7 @@ def cost(counter: Counter, history: History) -> dict[str, Any]:
 
 def plan(counter: Counter) -> dict[str, Any]:
     """The plan in force, its rivals with their prices, and the reason in a sentence."""
-    answer, config = counter.visible, counter.config
+    answer, config = counter.published_answer, counter.config
     in_force = counter.coordinator.plan or plan_deterministic(max(1, answer.sites), answer.alpha)
     prices = _prices(counter)
     return {
@@ -86,21 +86,21 @@ def reason(each: Any) -> dict[str, Any]:
 
 def _prices(counter: Counter) -> dict[str, float]:
     """Messages while the total grows e-fold, for every scheme `auto` chooses from whose plan is worked out already."""
-    sites, alpha = max(1, counter.visible.sites), counter.config.alpha
+    sites, alpha = max(1, counter.published_answer.sites), counter.config.alpha
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
-    ahead = counter.outlook() if counter.config.scheme == Auto.name else None
+    ahead = counter.next_plan() if counter.config.scheme == Auto.name else None
     for scheme in AGAINST[counter.config.adversary] if ahead else ():
         plans: list[Plan] = scheme(patient=False).plans(ahead[1], patient=False) if ahead else []
         if plans:
             prices[scheme.name] = min(each.messages_per_efold for each in plans)
     running = counter.coordinator.plan
     if running is not None:
-        prices[counter.visible.scheme] = getattr(running, "messages_per_efold", 0.0)
+        prices[counter.published_answer.scheme] = getattr(running, "messages_per_efold", 0.0)
     return dict(sorted(prices.items(), key=lambda item: item[1]))
 
 
 def _why(counter: Counter, prices: dict[str, float]) -> str:
-    scheme, config = counter.visible.scheme, counter.config
+    scheme, config = counter.published_answer.scheme, counter.config
     if config.scheme != Auto.name:
         return f"This counter was configured to run {config.scheme}."
     rivals = {name: price for name, price in prices.items() if name != scheme}
@@ -108,8 +108,8 @@ def _why(counter: Counter, prices: dict[str, float]) -> str:
     proof = f"with a proof against {TRAFFIC[config.adversary]}"
     if scheme != "deterministic":
         return f"The cheapest {proof}, for this many sites and this total."
-    if counter.visible.sites < FEWEST and config.adversary != "oblivious":
-        return f"For fewer than {FEWEST} sites nothing {proof} is cheaper."
+    if counter.published_answer.sites < MIN_SITES_TO_PLAN and config.adversary != "oblivious":
+        return f"For fewer than {MIN_SITES_TO_PLAN} sites nothing {proof} is cheaper."
     if cheapest is None:
         return "Needs no plan. The plans of its rivals are being worked out."
     if rivals[cheapest] < prices[scheme]:
@@ -143,9 +143,9 @@ def site_rows(host: ServerView, counter: Counter, now: float) -> Iterator[SiteRo
     """Every life that counts this counter, in no order."""
     offset = now - host.now()
     for address, known in counter.coordinator.saved_state.known:
-        life = host.lives.get(address)
+        life = host.sessions.get(address)
         if life is not None:
-            yield SiteRow(str(address.site), life.state, life.last_heard() + offset, known)
+            yield SiteRow(str(address.site), life.state, life.last_seen() + offset, known)
 
 
 def site_page(rows: list[SiteRow], find: str, sort: str, start: int, length: int) -> tuple[int, list[SiteRow]]:

@@ -19,7 +19,7 @@ async def live(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Whether totals can be trusted: false after a restart until sites have reported, and during shutdown."""
     server: ServerView = request.app.state.server
-    recovering = any(counter.waking for counter in server.counters.values())
+    recovering = any(counter.recovering for counter in server.counters.values())
     problems = ["learning after a restart"] if recovering else []
     problems += ["going down"] if server.draining else []
     problems += ["the state cannot be saved"] if server.failing else []

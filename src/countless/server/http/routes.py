@@ -28,7 +28,7 @@ from countless.server.http.schemas import (
     SiteStatus,
 )
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.site_server import Host
+from countless.server.sessions.site_server import SiteServer
 from countless.wire.frames import MAX_NUMBER
 
 _MOST_BODY = 1 << 16
@@ -44,12 +44,12 @@ def public_view(name: str, answer: Answer) -> PublicAnswer:
 
 def operator_view(counter: Counter) -> OperatorAnswer:
     """What operators may know beside that."""
-    public = msgspec.structs.asdict(public_view(counter.name, counter.visible))
+    public = msgspec.structs.asdict(public_view(counter.name, counter.published_answer))
     return msgspec.convert(public | counter.operator_view(), OperatorAnswer)
 
 
-def _host(request: Request) -> Host:
-    host: Host = request.app.state.server
+def _host(request: Request) -> SiteServer:
+    host: SiteServer = request.app.state.server
     return host
 
 
@@ -69,7 +69,7 @@ async def list_counters(request: Request) -> Response:
     """All counters in the order of their names, a page at a time."""
     after = request.query_params.get("after", "")
     names = sorted(name for name in _host(request).counters if name > after)
-    page = [public_view(name, _host(request).counters[name].visible) for name in names[:_MOST_LISTED]]
+    page = [public_view(name, _host(request).counters[name].published_answer) for name in names[:_MOST_LISTED]]
     return json(AnswerPage(page, names[_MOST_LISTED - 1] if len(names) > _MOST_LISTED else None))
 
 
@@ -79,14 +79,14 @@ async def create_counter(request: Request) -> Response:
     if wish.name in host.counters:
         return error(f"there is a counter {wish.name!r} already", 409)
     host.create(wish.name, replace(host.settings.defaults, **wish.chosen()))
-    await host.settled()
+    await host.flush()
     return json(operator_view(host.counter(wish.name)), 201)
 
 
 async def read_counter(request: Request) -> Response:
     """The answer."""
     counter = _host(request).counter(request.path_params["name"])
-    return json(public_view(counter.name, counter.visible))
+    return json(public_view(counter.name, counter.published_answer))
 
 
 async def inspect_counter(request: Request) -> Response:
@@ -98,14 +98,14 @@ async def configure_counter(request: Request) -> Response:
     """Other rules for a counter that exists."""
     host, name, wish = _host(request), request.path_params["name"], await _body(request, Rules)
     host.configure(name, replace(host.counter(name).config, **wish.chosen()))
-    await host.settled()
+    await host.flush()
     return json(operator_view(host.counter(name)))
 
 
 async def delete_counter(request: Request) -> Response:
     """Forget a counter."""
     _host(request).delete(request.path_params["name"])
-    await _host(request).settled()
+    await _host(request).flush()
     return Response(status_code=204)
 
 
@@ -121,12 +121,12 @@ async def watch_counter(request: Request) -> Response:
     return StreamingResponse(_events(_host(request), counter, threshold), 200, headers, "text/event-stream")
 
 
-async def _events(host: Host, counter: Counter, threshold: Threshold | None) -> AsyncIterator[bytes]:
+async def _events(host: SiteServer, counter: Counter, threshold: Threshold | None) -> AsyncIterator[bytes]:
     told: tuple[float, float, str] | None = None
     said: Verdict | None = None
     while host.counters.get(counter.name) is not None and not host.draining:
         counter = host.counters[counter.name]
-        news, answer = counter.news, counter.visible
+        news, answer = counter.changed, counter.published_answer
         if (answer.estimate, answer.alpha, answer.state) != told:
             told = (answer.estimate, answer.alpha, answer.state)
             verdicts = threshold.news(said, answer.lower, answer.upper) if threshold else ()
@@ -148,16 +148,18 @@ async def list_sites(request: Request) -> Response:
     """Every life of every site."""
     host, now = _host(request), _host(request).now()
     lives = [
-        SiteStatus(str(life.site_id.site), life.state, len(life.counters), max(0.0, round(now - life.last_heard(), 3)))
-        for life in host.lives
+        SiteStatus(
+            str(life.site_id.site), life.state, len(life.memberships), max(0.0, round(now - life.last_seen(), 3))
+        )
+        for life in host.sessions
     ]
     return json(SiteList(sorted(lives, key=lambda life: life.site)))
 
 
 async def forget_site(request: Request) -> Response:
     """Give up the lives of a site that are not connected; what is known of them stays in the totals."""
-    forgotten = _host(request).forget(request.path_params["site"])
-    await _host(request).settled()
+    forgotten = _host(request).drop_site(request.path_params["site"])
+    await _host(request).flush()
     return json(Forgotten(forgotten))
 
 

@@ -9,15 +9,14 @@ from typing import Protocol
 
 from countless.core.messages import SiteId
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.overflow import Families
-from countless.server.sessions.session_table import Life
+from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
 
 
 class Sessions(Protocol):
-    def __iter__(self) -> Iterator[Life]: ...
+    def __iter__(self) -> Iterator[Session]: ...
 
-    def get(self, site_id: SiteId) -> Life | None: ...
+    def get(self, site_id: SiteId) -> Session | None: ...
 
 
 class ServerView(Protocol):
@@ -28,10 +27,11 @@ class ServerView(Protocol):
     def counters(self) -> Mapping[str, Counter]: ...
 
     @property
-    def lives(self) -> Sessions: ...
+    def sessions(self) -> Sessions: ...
 
     @property
-    def families(self) -> Families: ...
+    def overflowed(self) -> Tally[str]:
+        """By counter: how many labelled series were counted in the overflow series."""
 
     @property
     def frame_bytes(self) -> Tally[str]: ...
@@ -48,7 +48,7 @@ class ServerView(Protocol):
         """Why nothing can be saved at present; None if saving works."""
 
     def now(self) -> float:
-        """Seconds of the clock that `Life.last_heard` uses."""
+        """Seconds of the clock that `Session.last_seen` uses."""
 
     def drain(self) -> None:
         """Accept no new connection and end every event stream."""

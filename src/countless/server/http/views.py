@@ -73,7 +73,7 @@ class CounterView:
         yield from self._answer(counter)
 
     def _answer(self, counter: Counter) -> Iterator[Event]:
-        answer = counter.visible
+        answer = counter.published_answer
         now = (answer.estimate, answer.alpha, str(answer.state))
         if self._told is None or answer.estimate < self._told[0]:  # at first, or another counter of the same name
             yield "history", {"points": _points(self._recorder.of(counter))}
@@ -84,7 +84,7 @@ class CounterView:
     async def news(self) -> None:
         """Until the answer moves."""
         counter = self._host.counters.get(self._name)
-        await (counter.news.wait() if counter else asyncio.sleep(1))
+        await (counter.changed.wait() if counter else asyncio.sleep(1))
 
 
 class OperatorCounterView(CounterView):
@@ -151,7 +151,7 @@ class ListView:
         names = self._names()
         page = names[self._start : self._start + PAGE]
         rows = {name: self._row(self._host.counters[name]) for name in page}
-        tally = Tally(str(counter.visible.state) for counter in self._host.counters.values())
+        tally = Tally(str(counter.published_answer.state) for counter in self._host.counters.values())
         numbers = {"all": len(self._host.counters), "found": len(names), "states": dict(tally)}
         if page != self._order:
             sparks = {name: self._spark(self._host.counters[name]) for name in page}
@@ -168,14 +168,14 @@ class ListView:
         names = [name for name in counters if self._find in name.casefold()] if self._find else list(counters)
         key, reverse = self._sort.removeprefix("-"), self._sort.startswith("-")
         if key == "total":
-            return sorted(names, key=lambda name: (counters[name].visible.estimate, name), reverse=reverse)
+            return sorted(names, key=lambda name: (counters[name].published_answer.estimate, name), reverse=reverse)
         if key == "state":
             rank = {state: index for index, state in enumerate(_WORST_FIRST)}
-            return sorted(names, key=lambda name: (rank[counters[name].visible.state], name), reverse=reverse)
+            return sorted(names, key=lambda name: (rank[counters[name].published_answer.state], name), reverse=reverse)
         return sorted(names, reverse=reverse)
 
     def _row(self, counter: Counter) -> dict[str, Any]:
-        return {"counter": counter.name, **public_answer(counter.visible)}
+        return {"counter": counter.name, **public_answer(counter.published_answer)}
 
     def _spark(self, counter: Counter) -> list[list[float]]:
         points = [[round(row[0]), row[1]] for row in self._recorder.of(counter).points]
@@ -191,6 +191,6 @@ class OperatorListView(ListView):
     """All counters, with their sites and messages."""
 
     def _row(self, counter: Counter) -> dict[str, Any]:
-        answer, traffic = counter.visible, counter.traffic
+        answer, traffic = counter.published_answer, counter.traffic
         behind = {"sites": answer.sites, "silent": len(answer.silent), "messages": traffic.up + traffic.down}
         return super()._row(counter) | behind

@@ -12,9 +12,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from countless.errors import ProtocolError
 from countless.server.http.auth import Authenticator, Grant
 from countless.server.http.fastpath import SINK, TROUBLE, VOICE
-from countless.server.sessions.session_table import Life
-from countless.server.sessions.site_server import Host
-from countless.server.storage.commit import MOST_WAITING
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import SiteServer
+from countless.server.storage.commit import MAX_QUEUED_ITEMS
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
 log = logging.getLogger("countless.socket")
@@ -26,9 +26,9 @@ _HANDSHAKE = 10.0  # seconds until a connection has said who it is
 class SocketLine:
     """An open connection, as the host sees it: sending never waits; what cannot be sent at once, a task writes."""
 
-    def __init__(self, websocket: WebSocket, host: Host) -> None:
-        self.heard = monotonic()
-        self.void: set[str] = set()
+    def __init__(self, websocket: WebSocket, host: SiteServer) -> None:
+        self.last_seen = monotonic()
+        self.ignored_counters: set[str] = set()
         self._websocket = websocket
         self._host = host
         self._voice: Voice | None = websocket.scope.get("extensions", {}).get(VOICE)
@@ -42,10 +42,10 @@ class SocketLine:
         if self._voice is not None and not (self._waiting or self._writing or self._closing):
             frames = list(encode_frames(items))
             if self._voice(frames):
-                self._host.sent(items, sum(map(len, frames)))
+                self._host.frame_sent(items, sum(map(len, frames)))
                 return
         self._waiting += items
-        if len(self._waiting) > MOST_WAITING:
+        if len(self._waiting) > MAX_QUEUED_ITEMS:
             self._waiting.clear()
             self.close(1008, "does not read what it is sent")
         self._wake.set()
@@ -67,7 +67,7 @@ class SocketLine:
                     self._waiting.popleft()
                 for frame in encode_frames(items):
                     await self._websocket.send_bytes(frame)
-                    self._host.sent(items, len(frame))
+                    self._host.frame_sent(items, len(frame))
             self._writing = False
             if self._closing is not None:
                 code, reason = self._closing
@@ -80,7 +80,7 @@ class Intake:
 
     __slots__ = ("_host", "_left", "_life", "_line", "_per_second", "_then")
 
-    def __init__(self, host: Host, life: Life, line: SocketLine) -> None:
+    def __init__(self, host: SiteServer, life: Session, line: SocketLine) -> None:
         self._host, self._life, self._line = host, life, line
         self._per_second = host.settings.max_messages_per_second
         self._left = 4.0 * self._per_second  # a site that comes back says a few words on each of its counters
@@ -93,7 +93,7 @@ class Intake:
 
     def hear(self, items: list[UpItem], size: int) -> float:
         """The same for a frame that was read already."""
-        self._host.hear(self._life, self._line, items, size)
+        self._host.on_frame(self._life, self._line, items, size)
         self._left -= len(items)
         return self._borrow() if self._left < 0 else 0.0
 
@@ -102,31 +102,31 @@ class Intake:
         earned = min(4.0 * self._per_second, (now - self._then) * self._per_second)
         self._left, self._then = self._left + earned, now
         seconds = max(0.0, -self._left / self._per_second)
-        self._line.heard = now + seconds  # it is our doing that the site is not heard
+        self._line.last_seen = now + seconds  # it is our doing that the site is not heard
         return seconds
 
 
 async def site_socket(websocket: WebSocket) -> None:
     """`/api/v1/site`: the connection of one life of one site."""
-    host: Host = websocket.app.state.server
+    host: SiteServer = websocket.app.state.server
     access: Authenticator = websocket.app.state.access
     grant = access.authenticate(websocket)
     if not grant.allows("site"):
         host.dropped["not allowed"] += 1
         return await websocket.close()  # before it was accepted: the answer is 403
-    if host.connections >= host.settings.max_connections or host.draining:
+    if host.connection_count >= host.settings.max_connections or host.draining:
         host.dropped["too many connections"] += 1
         await websocket.accept()
         return await websocket.close(1013, "no more connections (max_connections)")
-    host.connections += 1
+    host.connection_count += 1
     try:
         await websocket.accept()
         await _converse(websocket, host, grant)
     finally:
-        host.connections -= 1
+        host.connection_count -= 1
 
 
-async def _converse(websocket: WebSocket, host: Host, grant: Grant) -> None:
+async def _converse(websocket: WebSocket, host: SiteServer, grant: Grant) -> None:
     line = SocketLine(websocket, host)
     writer = asyncio.create_task(line.write())
     try:
@@ -140,7 +140,7 @@ async def _converse(websocket: WebSocket, host: Host, grant: Grant) -> None:
         await asyncio.gather(writer, return_exceptions=True)
 
 
-async def _hang_up(host: Host, line: SocketLine, writer: asyncio.Task[None], error: Exception) -> None:
+async def _hang_up(host: SiteServer, line: SocketLine, writer: asyncio.Task[None], error: Exception) -> None:
     if isinstance(error, ProtocolError):
         host.dropped["protocol"] += 1
         line.close(1008, str(error))
@@ -154,7 +154,7 @@ async def _hang_up(host: Host, line: SocketLine, writer: asyncio.Task[None], err
     await asyncio.wait([writer], timeout=_HANDSHAKE)
 
 
-async def _read(websocket: WebSocket, host: Host, grant: Grant, line: SocketLine) -> None:
+async def _read(websocket: WebSocket, host: SiteServer, grant: Grant, line: SocketLine) -> None:
     async with asyncio.timeout(_HANDSHAKE):
         frame = await _frame(websocket)
         host.frame_bytes["up"] += len(frame)
@@ -173,15 +173,15 @@ async def _read(websocket: WebSocket, host: Host, grant: Grant, line: SocketLine
             await asyncio.sleep(pause)
             pause = intake.take(await _frame(websocket))
     finally:
-        host.lost(life, line)
+        host.on_disconnect(life, line)
 
 
-async def _introduce(host: Host, grant: Grant, line: SocketLine, items: list[UpItem]) -> Life | None:
+async def _introduce(host: SiteServer, grant: Grant, line: SocketLine, items: list[UpItem]) -> Session | None:
     if not items or not isinstance(items[0], Hello):
         raise ProtocolError("a connection begins with a hello")
     if grant.site is not None and grant.site != items[0].site:
         raise ProtocolError(f"this token is for site {grant.site!r}")
-    return await host.hello(line, items[0])
+    return await host.on_hello(line, items[0])
 
 
 async def _frame(websocket: WebSocket) -> bytes:

@@ -22,7 +22,9 @@ from countless.schemes.registry import SCHEMES
 from countless.server.sessions.overflow import home_of
 from countless.server.storage.base import Config, CounterFields
 
-FEWEST = 32  # with fewer sites, traffic that reacts leaves `auto` deterministic (`countless plan`): no plan is needed
+MIN_SITES_TO_PLAN = (
+    32  # with fewer sites, traffic that reacts leaves `auto` deterministic (`countless plan`): no plan is needed
+)
 
 
 class Traffic:
@@ -37,7 +39,7 @@ class Traffic:
         self.up_bytes = self.down_bytes = 0.0
 
 
-class Outlook(NamedTuple):
+class PlanKey(NamedTuple):
     """The part of a `Case` on which plans depend: counters that share it share the work."""
 
     scheme: str
@@ -57,30 +59,35 @@ class Counter:
             name, build_scheme(config), SystemRandom(), alpha=config.alpha, delta=config.delta, saved_state=saved_state
         )
         self.departed = saved_state.departed if saved_state else 0
-        self.waking = saved_state is not None  # restarted, and not everybody has answered yet
+        self.recovering = saved_state is not None  # restarted, and not everybody has answered yet
         self.planned_for: tuple[int, int] | None = None  # the shape for which plans have been thought of
         self.traffic = Traffic(self.coordinator.known_total)
-        self.visible = self.coordinator.answer
-        self.news = asyncio.Event()
+        self.published_answer = self.coordinator.answer
+        self.changed = asyncio.Event()
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter under other rules: it goes on from what is known, and asks everybody."""
         after = Counter(self.name, config, self.coordinator.saved_state)
-        after.traffic, after.visible, after.news, after.waking = self.traffic, self.visible, self.news, False
+        after.traffic, after.published_answer, after.changed, after.recovering = (
+            self.traffic,
+            self.published_answer,
+            self.changed,
+            False,
+        )
         return after
 
-    def wake(self) -> Outbox:
+    def recover(self) -> Outbox:
         """After a restart."""
         return self.coordinator.recover()
 
-    def show(self, answer: Answer) -> None:
+    def publish(self, answer: Answer) -> None:
         """The answer is on the disk: let it be seen."""
-        if answer != self.visible:
-            self.visible = answer
-            self.news.set()
-            self.news = asyncio.Event()
+        if answer != self.published_answer:
+            self.published_answer = answer
+            self.changed.set()
+            self.changed = asyncio.Event()
         if answer.state is not State.LEARNING:
-            self.waking = False
+            self.recovering = False
 
     @property
     def fields(self) -> CounterFields:
@@ -88,25 +95,29 @@ class Counter:
         return CounterFields(self.coordinator.round, self.coordinator.published, self.departed)
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def plan_version(self) -> tuple[int, int]:
         """Round and sites: while these are the same, so is the outlook."""
         return self.coordinator.round, self.coordinator.sites
 
-    def outlook(self) -> tuple[Outlook, RoundContext] | None:
+    def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
         """What to plan ahead, if any plan would be of use. Sites are rounded up, so that a few more change nothing."""
         if not isinstance(self.coordinator.scheme, Auto | Calibrated):
             return None
         context = self.coordinator.next_context
-        if context.sites < FEWEST and self.config.scheme == Auto.name and self.config.adversary != "oblivious":
+        if (
+            context.sites < MIN_SITES_TO_PLAN
+            and self.config.scheme == Auto.name
+            and self.config.adversary != "oblivious"
+        ):
             return None
-        sites = rounded_up(context.sites)
+        sites = round_up_sites(context.sites)
         eta = round_eta(context.delta, context.round)
-        key = Outlook(self.config.scheme, self.config.adversary, sites, context.alpha, eta)
+        key = PlanKey(self.config.scheme, self.config.adversary, sites, context.alpha, eta)
         return key, context._replace(sites=sites, counts=(), running=None)
 
     def operator_view(self) -> dict[str, Any]:
         """Everything but the dice themselves."""
-        answer, traffic = self.visible, self.traffic
+        answer, traffic = self.published_answer, self.traffic
         return {
             "alpha": answer.alpha,
             "delta": answer.delta,
@@ -126,7 +137,7 @@ class Counter:
     def _messages_to_double(self) -> int:
         rate = getattr(self.coordinator.plan, "messages_per_efold", None)
         if rate is None:
-            rate = plan_deterministic(max(1, self.visible.sites), self.config.alpha).messages_per_efold
+            rate = plan_deterministic(max(1, self.published_answer.sites), self.config.alpha).messages_per_efold
         return ceil(rate * log(2))
 
 
@@ -140,7 +151,7 @@ def build_scheme(config: Config) -> Scheme:
     return scheme(patient=False) if issubclass(scheme, Calibrated) else scheme()
 
 
-def rounded_up(sites: int) -> int:
+def round_up_sites(sites: int) -> int:
     """The next number with four significant bits: at most an eighth more.
 
     >>> [rounded_up(sites) for sites in (1, 15, 17, 100, 1000)]

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.overflow import Families, family_of, is_overflow, stand_in
-from countless.server.sessions.session_table import Life
+from countless.server.sessions.overflow import SeriesCounts, family_of, is_overflow, stand_in
+from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
 from countless.server.storage.base import Config
 from countless.wire.names import overflow_name
 
 
-class Seats:
+class Membership:
     """Knows the counters and their families; changes nothing but the tally of overflows."""
 
-    def __init__(self, settings: Settings, counters: dict[str, Counter], families: Families) -> None:
+    def __init__(self, settings: Settings, counters: dict[str, Counter], families: SeriesCounts) -> None:
         self._settings = settings
         self._counters = counters
         self._families = families
@@ -41,38 +41,38 @@ class Seats:
         family = family_of(name)
         return family is not None and self._families.size(family) >= self.rules(family).label_cap
 
-    def offer(self, life: Life, name: str, create: Callable[[str, Config], Counter]) -> tuple[Counter, SiteId]:
+    def offer(self, session: Session, name: str, create: Callable[[str, Config], Counter]) -> tuple[Counter, SiteId]:
         """For a site that names a counter; one that does not exist is created."""
-        if name in life.counters:
-            return self.of(life, name)
-        if len(life.counters) + len(life.left) >= self._settings.max_counters_per_site:
+        if name in session.memberships:
+            return self.of(session, name)
+        if len(session.memberships) + len(session.left) >= self._settings.max_counters_per_site:
             raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
         if name in self._counters:
-            return self._counters[name], life.site_id
+            return self._counters[name], session.site_id
         family = family_of(name)
         if family is None or not self._is_beyond_cap(name):
-            return create(name, self.rules(family)), life.site_id
+            return create(name, self.rules(family)), session.site_id
         overflow = overflow_name(family)
         counter = self._counters.get(overflow) or create(overflow, self.rules(family))
         if counter.coordinator.answer.sites >= self._settings.max_sites:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_sites} beyond the label cap")
         self._families.overflowed[family] += 1
-        return counter, stand_in(life.site_id, name)
+        return counter, stand_in(session.site_id, name)
 
-    def of(self, life: Life, name: str) -> tuple[Counter, SiteId]:
+    def of(self, session: Session, name: str) -> tuple[Counter, SiteId]:
         """Of a site that has joined under this name."""
-        site_id = life.counters[name]
-        if site_id is life.site_id:
+        site_id = session.memberships[name]
+        if site_id is session.site_id:
             return self._counters[name], site_id
         return self._counters[overflow_name(str(family_of(name)))], site_id
 
-    def all(self, life: Life) -> Iterator[tuple[str, Counter, SiteId]]:
+    def all(self, session: Session) -> Iterator[tuple[str, Counter, SiteId]]:
         """Every seat of a site, with the name it uses."""
-        for name in sorted(life.counters):
-            yield name, *self.of(life, name)
+        for name in sorted(session.memberships):
+            yield name, *self.of(session, name)
 
-    def names(self, life: Life, counter: Counter) -> list[str]:
+    def names(self, session: Session, counter: Counter) -> list[str]:
         """Under which names a site is counted in a counter: one, but for overflow series."""
         if is_overflow(counter.name):
-            return [name for name, each, _ in self.all(life) if each is counter]
-        return [counter.name] if life.counters.get(counter.name) is life.site_id else []
+            return [name for name, each, _ in self.all(session) if each is counter]
+        return [counter.name] if session.memberships.get(counter.name) is session.site_id else []

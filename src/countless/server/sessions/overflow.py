@@ -28,7 +28,7 @@ def is_overflow(name: str) -> bool:
     return name == overflow_name(name.partition("{")[0])
 
 
-class Families:
+class SeriesCounts:
     """How many series each counter has, and how often somebody brought one too many."""
 
     def __init__(self) -> None:

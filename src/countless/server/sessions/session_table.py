@@ -14,14 +14,14 @@ from countless.wire.frames import DownItem
 
 # A sign of life costs two frames, and says only that nothing has happened. A process that dies hangs up, which is seen
 # at once; these are for the others: a machine without power, a network that is cut.
-HEARTBEAT = 3
+HEARTBEAT_PER_TIMEOUT = 3
 
 
-class Line(Protocol):
+class Connection(Protocol):
     """An open connection, as the host sees it."""
 
-    heard: float  # the time of the last frame
-    void: set[str]  # counters whose messages are ignored until they are joined anew
+    last_seen: float  # the time of the last frame
+    ignored_counters: set[str]  # counters whose messages are ignored until they are joined anew
 
     def send(self, items: list[DownItem]) -> None:
         """Queue what is to be sent."""
@@ -30,46 +30,46 @@ class Line(Protocol):
         """Hang up."""
 
 
-class Life:
+class Session:
     """One life of one site."""
 
-    __slots__ = ("asked", "counters", "heard", "left", "line", "silent", "site_id")
+    __slots__ = ("awaiting_since", "connection", "left", "memberships", "seen_at", "site_id", "unreachable")
 
-    def __init__(self, site_id: SiteId, heard: float) -> None:
+    def __init__(self, site_id: SiteId, now: float) -> None:
         self.site_id = site_id
-        self.counters: dict[str, SiteId] = {}  # by the names it uses: its address in the counter, mostly its own
+        self.memberships: dict[str, SiteId] = {}  # by the names it uses: its address in the counter, mostly its own
         self.left: set[str] = set()  # counters it has left in good order
-        self.line: Line | None = None
-        self.heard = heard
-        self.asked: float | None = None  # since when it owes an answer
-        self.silent = False
+        self.connection: Connection | None = None
+        self.seen_at = now
+        self.awaiting_since: float | None = None  # since when it owes an answer
+        self.unreachable = False
 
     @property
     def state(self) -> str:
         """In one word."""
-        return "silent" if self.silent else "connected" if self.line else "away"
+        return "silent" if self.unreachable else "connected" if self.connection else "away"
 
-    def last_heard(self) -> float:
+    def last_seen(self) -> float:
         """When it last gave a sign of life."""
-        return max(self.heard, self.line.heard) if self.line else self.heard
+        return max(self.seen_at, self.connection.last_seen) if self.connection else self.seen_at
 
-    def overdue(self, now: float, silent_after: float) -> bool:
+    def timed_out(self, now: float, silent_after: float) -> bool:
         """Whether a sign of life should have come. Who has hung up, or owes an answer, is given `silent_after`; who is
-        connected and has nothing to say speaks every `HEARTBEAT` times that, and may be late.
+        connected and has nothing to say speaks every `HEARTBEAT_PER_TIMEOUT` times that, and may be late.
         """
-        if self.asked is not None and now - self.asked > silent_after:
+        if self.awaiting_since is not None and now - self.awaiting_since > silent_after:
             return True
-        return now - self.last_heard() > silent_after * (1 if self.line is None else HEARTBEAT + 2)
+        return now - self.last_seen() > silent_after * (1 if self.connection is None else HEARTBEAT_PER_TIMEOUT + 2)
 
 
-class Lives:
+class SessionTable:
     """All lives that count, by address and by name."""
 
     def __init__(self) -> None:
-        self._all: dict[SiteId, Life] = {}
+        self._all: dict[SiteId, Session] = {}
         self._named: dict[str | int, set[SiteId]] = {}
 
-    def __iter__(self) -> Iterator[Life]:
+    def __iter__(self) -> Iterator[Session]:
         return iter(list(self._all.values()))
 
     def __len__(self) -> int:
@@ -78,32 +78,33 @@ class Lives:
     def __contains__(self, site_id: SiteId) -> bool:
         return site_id in self._all
 
-    def get(self, site_id: SiteId) -> Life | None:
+    def get(self, site_id: SiteId) -> Session | None:
         """The life at this address, if it counts."""
         return self._all.get(site_id)
 
-    def enter(self, site_id: SiteId, now: float) -> Life:
+    def open(self, site_id: SiteId, now: float) -> Session:
         """The life at this address, from now on if not before."""
-        life = self._all.get(site_id)
-        if life is None:
-            life = self._all[site_id] = Life(site_id, now)
+        session = self._all.get(site_id)
+        if session is None:
+            session = self._all[site_id] = Session(site_id, now)
             self._named.setdefault(site_id.site, set()).add(site_id)
-        return life
+        return session
 
-    def remove(self, life: Life) -> None:
+    def remove(self, session: Session) -> None:
         """It is over."""
-        if self._all.pop(life.site_id, None) is not None:
-            named = self._named[life.site_id.site]
-            named.discard(life.site_id)
+        if self._all.pop(session.site_id, None) is not None:
+            named = self._named[session.site_id.site]
+            named.discard(session.site_id)
             if not named:
-                del self._named[life.site_id.site]
+                del self._named[session.site_id.site]
 
-    def named(self, site: str) -> list[Life]:
+    def of_site(self, site: str) -> list[Session]:
         """All lives of one name."""
         return [self._all[site_id] for site_id in sorted(self._named.get(site, ()))]
 
-    def superseded(self, life: Life) -> bool:
+    def has_successor(self, session: Session) -> bool:
         """Whether another life of the same name is connected."""
         return any(
-            self._all[other].line is not None for other in self._named.get(life.site_id.site, set()) - {life.site_id}
+            self._all[other].connection is not None
+            for other in self._named.get(session.site_id.site, set()) - {session.site_id}
         )

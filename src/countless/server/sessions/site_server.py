@@ -16,8 +16,8 @@ from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.planner import Planner
-from countless.server.sessions.registry import Roster
-from countless.server.sessions.session_table import HEARTBEAT, Life, Line
+from countless.server.sessions.registry import CounterRegistry
+from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Connection, Session
 from countless.server.settings import Settings
 from countless.server.storage.base import StateStore
 from countless.wire.frames import (
@@ -42,7 +42,7 @@ _PRUNE_EVERY = 60.0  # seconds
 _AT_ONCE = 500  # sites looked at: a millisecond or two
 
 
-class Host(Roster):
+class SiteServer(CounterRegistry):
     """Hears what connections bring, and watches the clock."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Host(Roster):
         super().__init__(store, settings, clock)
         self.dropped: Tally[str] = Tally()  # connections and counters refused, by reason
         self.frame_bytes: Tally[str] = Tally(up=0, down=0)
-        self.connections = 0
+        self.connection_count = 0
         self.draining = False
         self._wall_clock = wall_clock
         self._pruned_at = clock()
@@ -65,20 +65,20 @@ class Host(Roster):
 
     async def run(self) -> None:
         """Save and send, until cancelled."""
-        await self._post.run()
+        await self._pipeline.run()
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         """Wait until everything that has happened so far is on the disk and can be seen."""
-        await self._post.settled()
+        await self._pipeline.flush()
 
     @property
     def failing(self) -> str | None:
         """Why nothing can be saved at present, if so."""
-        return self._post.failing
+        return self._pipeline.failing
 
     def fail(self, reason: str) -> None:
         """For good."""
-        self._post.failing = reason
+        self._pipeline.failing = reason
 
     def now(self) -> float:
         """The host's clock."""
@@ -88,157 +88,163 @@ class Host(Roster):
         """Nobody new comes in, and whoever watches is let go."""
         self.draining = True
         for counter in self.counters.values():
-            counter.news.set()
+            counter.changed.set()
 
     async def stop(self) -> None:
         """The last save."""
-        await self._post.stop()
+        await self._pipeline.stop()
         self.planner.stop()
 
     def tick(self) -> None:
         """Now and then: who has fallen silent, and what should be planned ahead?"""
-        for _ in self.ticking():
+        for _ in self.tick_in_slices():
             pass
 
-    def ticking(self) -> Iterator[None]:
+    def tick_in_slices(self) -> Iterator[None]:
         """The same with breaks, so that nobody waits until thousands of sites have been looked at."""
         now, silent_after = self._clock(), self.settings.silent_after
-        for number, life in enumerate(self.lives, start=1):
+        for number, session in enumerate(self.sessions, start=1):
             if number % _AT_ONCE == 0:
                 yield
-            if life.line is not None and life.asked is None and now - life.line.heard <= silent_after:
+            if (
+                session.connection is not None
+                and session.awaiting_since is None
+                and now - session.connection.last_seen <= silent_after
+            ):
                 continue  # nearly all of them, nearly always
-            if not life.silent and life.overdue(now, silent_after):
-                self._silence(life)
-            expired = 0 < self.settings.forget_after < now - life.last_heard()
-            if life.silent and life.counters and (expired or self.lives.superseded(life)):
-                self._bury(life)
+            if not session.unreachable and session.timed_out(now, silent_after):
+                self._mark_unreachable(session)
+            expired = 0 < self.settings.forget_after < now - session.last_seen()
+            if session.unreachable and session.memberships and (expired or self.sessions.has_successor(session)):
+                self._retire(session)
         if now - self._pruned_at > _PRUNE_EVERY:
             self._pruned_at = now
-            self._post.prune(int(self._wall_clock() - self.settings.remember_for))
-        self.planner.look(self.counters.values())
+            self._pipeline.prune(int(self._wall_clock() - self.settings.remember_for))
+        self.planner.maybe_plan(self.counters.values())
 
     # What connections bring
 
-    async def hello(self, line: Line, hello: Hello) -> Life | None:
+    async def on_hello(self, connection: Connection, hello: Hello) -> Session | None:
         """A connection says who it is. None: that life was given up, and the line has been told what is known of it."""
         if hello.version != VERSION:
             raise ProtocolError(f"this coordinator speaks version {VERSION} of the protocol, not {hello.version}")
         if hello.incarnation >= _LARGEST_INCARNATION:
             raise ProtocolError("an incarnation has at most 63 bits")
         site_id = SiteId(hello.site, hello.incarnation)
-        if site_id not in self.lives:
-            await self.settled()
-            known, horizon = await asyncio.to_thread(self._past, site_id)
-            if known and site_id not in self.lives:
-                line.send([IncarnationRetired(known)])
+        if site_id not in self.sessions:
+            await self.flush()
+            known, horizon = await asyncio.to_thread(self._tombstone, site_id)
+            if known and site_id not in self.sessions:
+                connection.send([IncarnationRetired(known)])
                 return None
             if site_id.incarnation >> _BIRTH < horizon:
                 raise ProtocolError("this life began before all that is remembered of lives that ended: begin another")
-            if len(self.lives) >= self.settings.max_sites:
+            if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
-        life = self.lives.enter(site_id, self._clock())
-        if life.line is not None:
-            life.line.close(1008, "another connection of the same life has come")
-        life.line, line.heard, life.asked = line, self._clock(), None
-        life.silent = False  # the core hears it counter by counter
-        for other in self.lives.named(hello.site):
-            if other.silent and other is not life:
-                self._bury(other)
-        self._post.send(line, HelloAck(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT)))
-        return life
+        session = self.sessions.open(site_id, self._clock())
+        if session.connection is not None:
+            session.connection.close(1008, "another connection of the same life has come")
+        session.connection, connection.last_seen, session.awaiting_since = connection, self._clock(), None
+        session.unreachable = False  # the core hears it counter by counter
+        for other in self.sessions.of_site(hello.site):
+            if other.unreachable and other is not session:
+                self._retire(other)
+        self._pipeline.send(
+            connection, HelloAck(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT_PER_TIMEOUT))
+        )
+        return session
 
-    def _past(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
+    def _tombstone(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
         return self._store.tombstones(site_id), self._store.tombstone_horizon()
 
-    def hear(self, life: Life, line: Line, items: list[UpItem], size: int) -> None:
+    def on_frame(self, session: Session, connection: Connection, items: list[UpItem], size: int) -> None:
         """A frame of `size` bytes. A ProtocolError leaves everything as it was before the offending item."""
-        if life.line is not line:
+        if session.connection is not connection:
             return
-        line.heard, life.asked = self._clock(), None
+        connection.last_seen, session.awaiting_since = self._clock(), None
         share = size / (len(items) or 1)
         for item in items:
             if isinstance(item, (Report, Snapshot)):
-                self._message(life, line, item, share)
+                self._message(session, connection, item, share)
             elif isinstance(item, Join):
-                self._join(life, line, item, share)
+                self._join(session, connection, item, share)
             elif isinstance(item, Sync):
-                self._post.send(line, SyncAck(item.number))
+                self._pipeline.send(connection, SyncAck(item.number))
             elif isinstance(item, Leave):
-                self._leave(life, line, item, share)
+                self._leave(session, connection, item, share)
             else:
                 raise ProtocolError("a second hello")
 
-    def sent(self, items: list[DownItem], size: int) -> None:
+    def frame_sent(self, items: list[DownItem], size: int) -> None:
         """A frame has gone out."""
         self.frame_bytes["down"] += size
         for item in items:
             if isinstance(item, DownMessage) and item.counter in self.counters:
                 self.counters[item.counter].traffic.down_bytes += size / len(items)
 
-    def _join(self, life: Life, line: Line, join: Join, size: float) -> None:
-        if join.counter in life.left:  # it did not hear that its last word had arrived
-            self._ignore(line, join.counter)
-            return self._post.send(line, LeaveAck(join.counter))
+    def _join(self, session: Session, connection: Connection, join: Join, size: float) -> None:
+        if join.counter in session.left:  # it did not hear that its last word had arrived
+            self._ignore_counter(connection, join.counter)
+            return self._pipeline.send(connection, LeaveAck(join.counter))
         try:
-            counter, site_id = self._seats.offer(life, join.counter, self.create)
+            counter, site_id = self._seats.offer(session, join.counter, self.create)
             if join.round > counter.coordinator.round:  # this coordinator has lost its memory, or it was deleted
-                self._ignore(line, join.counter)
-                return self._post.send(line, Rejoin(join.counter, keep_count=True))
+                self._ignore_counter(connection, join.counter)
+                return self._pipeline.send(connection, Rejoin(join.counter, keep_count=True))
             outbox = counter.coordinator.join(site_id, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self.dropped["counter refused"] += 1
-            self._ignore(line, join.counter)
-            return self._post.send(line, CounterRejected(join.counter, str(error)))
-        line.void.discard(join.counter)
-        life.counters[intern(join.counter)] = site_id  # the same text as in thousands of other lives
+            self._ignore_counter(connection, join.counter)
+            return self._pipeline.send(connection, CounterRejected(join.counter, str(error)))
+        connection.ignored_counters.discard(join.counter)
+        session.memberships[intern(join.counter)] = site_id  # the same text as in thousands of other lives
         self._heard(counter, site_id, size)
-        return self._do(counter, outbox)
+        return self._dispatch(counter, outbox)
 
-    def _ignore(self, line: Line, name: str) -> None:
+    def _ignore_counter(self, connection: Connection, name: str) -> None:
         """Until it is joined anew."""
-        if len(line.void) >= self.settings.max_counters_per_site:
+        if len(connection.ignored_counters) >= self.settings.max_counters_per_site:
             raise ProtocolError("too many counters that are not taken in (max_counters_per_site)")
-        line.void.add(name)
+        connection.ignored_counters.add(name)
 
-    def _message(self, life: Life, line: Line, message: Report | Snapshot, size: float) -> None:
+    def _message(self, session: Session, connection: Connection, message: Report | Snapshot, size: float) -> None:
         name = message.counter
-        if name in line.void:
+        if name in connection.ignored_counters:
             return None
-        site_id = life.counters.get(name)
-        if site_id is life.site_id:
+        site_id = session.memberships.get(name)
+        if site_id is session.site_id:
             counter = self.counters[name]
         elif site_id is not None:
-            counter, site_id = self._seats.of(life, name)
-        elif name in life.left:
-            return self._post.send(line, LeaveAck(name))
+            counter, site_id = self._seats.of(session, name)
+        elif name in session.left:
+            return self._pipeline.send(connection, LeaveAck(name))
         else:
-            raise ProtocolError(f"site {life.site_id.site!r} has not joined {name!r}")
+            raise ProtocolError(f"site {session.site_id.site!r} has not joined {name!r}")
         outbox = counter.coordinator.receive(site_id, message)
         traffic = counter.traffic  # `_heard`, without the call
         traffic.up += 1
         traffic.up_bytes += size
-        self._post.heard(counter.name, site_id)
-        return self._do(counter, outbox) if outbox else None
+        self._pipeline.mark_site(counter.name, site_id)
+        return self._dispatch(counter, outbox) if outbox else None
 
-    def _leave(self, life: Life, line: Line, farewell: Leave, size: float) -> None:
+    def _leave(self, session: Session, connection: Connection, farewell: Leave, size: float) -> None:
         name = farewell.counter
-        if name in line.void:
+        if name in connection.ignored_counters:
             return
-        if name not in life.left:
-            if name not in life.counters:
-                raise ProtocolError(f"site {life.site_id.site!r} has not joined {name!r}")
-            counter, site_id = self._seats.of(life, name)
+        if name not in session.left:
+            if name not in session.memberships:
+                raise ProtocolError(f"site {session.site_id.site!r} has not joined {name!r}")
+            counter, site_id = self._seats.of(session, name)
             known = max(farewell.count, counter.coordinator.reported_by(site_id))
             outbox = counter.coordinator.leave(site_id, Snapshot(*farewell))
             self._heard(counter, site_id, size)
-            life.left.add(name)
-            self._gone(counter, life, name, known)
-            self._do(counter, outbox)
-        self._post.send(line, LeaveAck(name))
+            session.left.add(name)
+            self._record_departure(counter, session, name, known)
+            self._dispatch(counter, outbox)
+        self._pipeline.send(connection, LeaveAck(name))
 
     def _heard(self, counter: Counter, site_id: SiteId, size: float) -> None:
         traffic = counter.traffic
         traffic.up += 1
         traffic.up_bytes += size
-        self._post.heard(counter.name, site_id)
+        self._pipeline.mark_site(counter.name, site_id)

@@ -12,20 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from countless.core.answer import Answer
 from countless.core.messages import SiteId
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.session_table import Line
+from countless.server.sessions.session_table import Connection
 from countless.server.storage.base import Changes, Config, MembershipKey, StateStore, StoreError
 from countless.wire.frames import DownItem, SyncAck
 
 log = logging.getLogger("countless.post")
 
-Outgoing = dict[Line, list[DownItem]]
+Outgoing = dict[Connection, list[DownItem]]
 
-GATHER = 0.005  # seconds from one delivery to the next: a commit costs as much as a hundred reports
-BREATH = 100  # frames sent before others have their turn: some milliseconds
-MOST_WAITING = 100_000  # items for one site, to be saved or to be sent: more than it has counters, several times
+COMMIT_INTERVAL_S = 0.005  # seconds from one delivery to the next: a commit costs as much as a hundred reports
+SENDS_PER_YIELD = 100  # frames sent before others have their turn: some milliseconds
+MAX_QUEUED_ITEMS = 100_000  # items for one site, to be saved or to be sent: more than it has counters, several times
 
 
-class Post:
+class CommitPipeline:
     """Belongs to the loop's thread; only the saving itself is done elsewhere."""
 
     def __init__(self, store: StateStore, counters: dict[str, Counter]) -> None:
@@ -36,19 +36,19 @@ class Post:
         self._dirty: dict[str, set[SiteId]] = {}  # by counter: sites of which more may be known
         self._touched: set[str] = set()
         self._outgoing: Outgoing = {}
-        self._mail: asyncio.Queue[tuple[Outgoing, asyncio.Event]] = asyncio.Queue()  # saved, and to be sent
+        self._ready: asyncio.Queue[tuple[Outgoing, asyncio.Event]] = asyncio.Queue()  # saved, and to be sent
         self._work = asyncio.Event()
-        self._settled = asyncio.Event()
-        self._disk = ThreadPoolExecutor(1, "countless-disk")
+        self._flushed = asyncio.Event()
+        self._writer = ThreadPoolExecutor(1, "countless-disk")
 
     # What has happened
 
-    def touched(self, name: str) -> None:
+    def mark_counter(self, name: str) -> None:
         """A counter may have another round or another answer."""
         self._touched.add(name)
         self._work.set()
 
-    def heard(self, name: str, site_id: SiteId) -> None:
+    def mark_site(self, name: str, site_id: SiteId) -> None:
         """More may be known of a site, and so the counter may have another answer."""
         seats = self._dirty.get(name)
         if seats is None:
@@ -57,12 +57,12 @@ class Post:
         else:
             seats.add(site_id)
 
-    def configured(self, name: str, config: Config) -> None:
+    def mark_config(self, name: str, config: Config) -> None:
         """A counter is new, or has other rules."""
         self._changes.configs[name] = config
-        self.touched(name)
+        self.mark_counter(name)
 
-    def gone(self, seat: MembershipKey, said: MembershipKey, known: int) -> None:
+    def mark_departed(self, seat: MembershipKey, said: MembershipKey, known: int) -> None:
         """A seat is empty; what its life, by the name it used itself, had brought there."""
         name, site_id = seat
         self._changes.tombstones[said] = known
@@ -74,7 +74,7 @@ class Post:
         self._changes.prune_before = before
         self._work.set()
 
-    def deleted(self, name: str) -> None:
+    def mark_deleted(self, name: str) -> None:
         """A counter is no more."""
         self._changes.deleted.append(name)
         self._changes.configs.pop(name, None)
@@ -83,21 +83,21 @@ class Post:
         self._dirty.pop(name, None)
         self._work.set()
 
-    def send(self, line: Line, item: DownItem) -> None:
+    def send(self, connection: Connection, item: DownItem) -> None:
         """To be sent, once all that has happened so far is saved."""
-        items = self._outgoing.setdefault(line, [])
+        items = self._outgoing.setdefault(connection, [])
         if items and isinstance(item, SyncAck) and isinstance(items[-1], SyncAck):
             items[-1] = item  # it says all that the one before it says
         else:
             items.append(item)
-        if len(items) > MOST_WAITING:  # nothing can be saved, and it goes on asking
+        if len(items) > MAX_QUEUED_ITEMS:  # nothing can be saved, and it goes on asking
             items.clear()
-            line.close(1008, "asks more than can be answered at present")
+            connection.close(1008, "asks more than can be answered at present")
         self._work.set()
 
-    def lost(self, line: Line) -> None:
+    def discard(self, connection: Connection) -> None:
         """Nobody is there to send it to."""
-        self._outgoing.pop(line, None)
+        self._outgoing.pop(connection, None)
 
     # The loop
 
@@ -116,28 +116,28 @@ class Post:
             await self._work.wait()
             await asyncio.sleep(rested - loop.time())
             self._work.clear()
-            settled, self._settled = self._settled, asyncio.Event()
-            self._mail.put_nowait((await self._save(), settled))
-            rested = loop.time() + GATHER
+            flushed, self._flushed = self._flushed, asyncio.Event()
+            self._ready.put_nowait((await self._save(), flushed))
+            rested = loop.time() + COMMIT_INTERVAL_S
 
     async def _send_all(self) -> None:
         while True:
-            outgoing, settled = await self._mail.get()
+            outgoing, flushed = await self._ready.get()
             await _send(outgoing)
-            settled.set()
+            flushed.set()
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         """Wait until everything that has happened so far is on the disk and can be seen."""
-        settled = self._settled
+        flushed = self._flushed
         self._work.set()
-        await settled.wait()
+        await flushed.wait()
 
     async def stop(self) -> None:
         """The last delivery."""
-        self._mail.put_nowait((await self._save(), asyncio.Event()))
-        while not self._mail.empty():
-            await _send(self._mail.get_nowait()[0])
-        await asyncio.to_thread(self._disk.shutdown)  # a save that is under way may need this loop
+        self._ready.put_nowait((await self._save(), asyncio.Event()))
+        while not self._ready.empty():
+            await _send(self._ready.get_nowait()[0])
+        await asyncio.to_thread(self._writer.shutdown)  # a save that is under way may need this loop
 
     async def _save(self) -> Outgoing:
         """Save and show; what may be sent now."""
@@ -145,7 +145,7 @@ class Post:
         outgoing, self._outgoing = self._outgoing, {}
         while changes:
             try:
-                await asyncio.get_running_loop().run_in_executor(self._disk, self._store.save, changes)
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._store.save, changes)
                 self.failing = None
                 break
             except (sqlite3.Error, StoreError) as error:  # a full disk, or the broker is away
@@ -154,7 +154,7 @@ class Post:
                 self.failing = str(error)
                 await asyncio.sleep(1)
         for counter, answer in answers:
-            counter.show(answer)
+            counter.publish(answer)
         return outgoing
 
     def _take(self) -> tuple[Changes, list[tuple[Counter, Answer]]]:
@@ -173,7 +173,7 @@ class Post:
 
 
 async def _send(outgoing: Outgoing) -> None:
-    for number, (line, items) in enumerate(outgoing.items(), start=1):
-        line.send(items)
-        if number % BREATH == 0:
+    for number, (connection, items) in enumerate(outgoing.items(), start=1):
+        connection.send(items)
+        if number % SENDS_PER_YIELD == 0:
             await asyncio.sleep(0)
