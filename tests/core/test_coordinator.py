@@ -58,6 +58,28 @@ class TestUntoldSites:
         assert (made.published, made.known_total) == (7, 7)
         assert made.receive(B, report(4, 4)) == []  # and when they come they find nobody to be told
 
+    def test_a_batch_it_reports_while_others_owe_snapshots_is_counted_once(self) -> None:
+        made = coordinator(Plain("blocks", start=3, step=5, reports=1), A, B, C)
+        made.receive(A, report(3, 3))
+        made.receive(A, report(4, 4))
+        assert asked(made.receive(A, report(4, 1, round=1))) == ["a"]  # b and c are known exactly
+        assert down(made.receive(B, report(9, 9)), SetTrigger) == ["b"]
+        assert made.receive(B, report(8, 1, round=2)) == []
+        made.receive(A, snapshot(4, round=2))
+        assert made.known_total == 4 + 8  # its ninth event lies after the crossing it reported
+        assert made.round == 3  # that crossing was the only one of round 2
+
+    def test_joins_departures_and_restarts(self) -> None:
+        world = World(Plain("lattice", start=4), 3)
+        for name in (0, 1, 2, 0, 1, 0):
+            world.add(name)
+        assert world.coordinator.round == 1
+        world.join("new")
+        world.leave(2)
+        world.restart()
+        assert world.coordinator.known_total == world.total == 6
+        assert {site.round for site in world.sites.values()} == {world.coordinator.round}
+
 
 class TestRounds:
     def test_the_answer_is_learning_until_the_last_snapshot(self) -> None:

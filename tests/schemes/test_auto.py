@@ -20,8 +20,8 @@ DELTA = 1e-9
 class Watched(Auto):
     """Remembers what it opened."""
 
-    def __init__(self, adversary: str = "adaptive", *, asks: bool = False) -> None:
-        super().__init__(adversary, asks=asks)
+    def __init__(self, adversary: str = "adaptive") -> None:
+        super().__init__(adversary)
         self.opened: list[tuple[RoundContext, RoundSetup]] = []
 
     def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
@@ -131,12 +131,3 @@ def test_every_scheme_has_its_place_in_the_order_of_adversaries() -> None:
     for name in SCHEMES:
         assert stands_against(name, "oblivious")
         assert not (stands_against(name, "sees-everything") and not stands_against(name, "adaptive"))
-
-
-@pytest.mark.parametrize("asks", [False, True])
-def test_where_messages_take_time_every_round_asks(asks: bool) -> None:
-    scheme = Watched(asks=asks)
-    run(scheme, 300, 0.05, ("uniform", 30_000, 1), ("uniform", 30_000, 100))
-    rounds = [setup for context, setup in scheme.opened if context.counts and sum(context.counts)]
-    assert len(rounds) >= 2
-    assert all(setup.asks for setup in rounds) is asks

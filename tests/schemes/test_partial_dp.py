@@ -162,7 +162,7 @@ def test_row_failure_is_shared_out_by_rounds_so_no_horizon_is_needed() -> None:
     scheme = PartialDP(calibration="paper")
     for number in (1, 2, 7):
         context = RoundContext(number, 9, 10**6, 0.1, 0.05, [10**5] * 9)
-        [plan] = scheme.plans(context, patient=True)
+        [plan] = scheme.plans(context, may_block=True)
         assert plan.eta == round_eta(0.05, number) <= 0.05 / (number * (number + 1))
 
 

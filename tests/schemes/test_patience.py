@@ -29,7 +29,7 @@ def feed(tracked: Coordinator, count: int) -> None:
             return
 
 
-@pytest.mark.parametrize("scheme", [Dithered(patient=False), Sampled(patient=False), Auto(patient=False)])
+@pytest.mark.parametrize("scheme", [Dithered(may_block=False), Sampled(may_block=False), Auto(may_block=False)])
 def test_without_a_plan_the_sites_go_on_deterministically(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: PlanBook[ObliviousPlan], sites: int, alpha: float, eta: float) -> ObliviousPlan:
         raise AssertionError("a plan was worked out while messages waited")
@@ -42,7 +42,7 @@ def test_without_a_plan_the_sites_go_on_deterministically(scheme: Scheme, monkey
 
 
 def test_a_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    tracked = coordinator(Dithered(patient=False), sites=3)
+    tracked = coordinator(Dithered(may_block=False), sites=3)
     tracked.prepare()
     monkeypatch.setattr(PlanBook, "plan", lambda *_: pytest.fail("a plan was worked out while messages waited"))
     feed(tracked, 2_000)
@@ -59,7 +59,7 @@ def test_a_tracker_plans_ahead_of_a_round_that_nobody_was_told_of() -> None:
             prepared.append(context.round)
             super().prepare(context)
 
-    tracker = Tracker(sites=3, alpha=0.1937, scheme=Watched(patient=False), seed=1)  # an alpha nobody else plans for
+    tracker = Tracker(sites=3, alpha=0.1937, scheme=Watched(may_block=False), seed=1)  # an alpha nobody else plans for
     tracker.site(0).add()
     assert (tracker.answer.round, tracker.messages.down) == (1, 0)
     assert prepared == [1, 2]

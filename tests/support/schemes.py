@@ -26,7 +26,6 @@ class Plain(Scheme):
 
     name = "plain"
     safe_against = "oblivious"
-    asks = True
 
     def __init__(
         self, kind: str = "lattice", *, start: int = 10, step: int = 5, reports: int = 4, slots: int | None = None
@@ -40,7 +39,7 @@ class Plain(Scheme):
         if context.total < self.start:
             return RoundSetup(self.name, ExactSum(self.start))
         slots = None if self.slots is None else max(self.slots, context.sites)
-        return RoundSetup(self.name, self._estimator(context, rng), slots, asks=self.asks)
+        return RoundSetup(self.name, self._estimator(context, rng), slots)
 
     def _estimator(self, context: RoundContext, rng: RandomSource) -> Estimator:
         if self.kind == "blocks":
@@ -56,7 +55,6 @@ class PlainDithered(Scheme):
 
     name = "plain-dithered"
     safe_against = "adaptive"
-    asks = True
 
     def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
         self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
@@ -65,4 +63,4 @@ class PlainDithered(Scheme):
         if context.total < self.start:
             return RoundSetup(self.name, ExactSum(self.start))
         plan = dithered_plan(context.sites + self.reserve, self.phases)
-        return RoundSetup(self.name, Phases(plan, self.step, rng), plan.sites, plan, self.asks)
+        return RoundSetup(self.name, Phases(plan, self.step, rng), plan.sites, plan)

@@ -112,7 +112,6 @@ class Coordinator(Rounds):
     def join(self, site_id: SiteId, hello: Snapshot) -> Outbox:
         """A site has come, or its connection has come back, with the exact count it has now."""
         self._require_known_round(site_id, hello)
-        self._messages += 1
         if site_id in self._ledger:
             return self._come_back(self._ledger[site_id], hello)
         self._joined += 1
@@ -130,7 +129,6 @@ class Coordinator(Rounds):
         """A site has gone for good, with an exact last count."""
         entry = self._ledger[site_id]
         self._require_known_round(site_id, farewell)
-        self._messages += 1
         if not entry.present:
             return []
         before, entry.reported = entry.reported, max(entry.reported, farewell.count)
@@ -148,7 +146,6 @@ class Coordinator(Rounds):
     def receive(self, site_id: SiteId, message: UpMessage) -> Outbox:
         """A site spoke. Nearly always it is a report, and nearly always without consequences: this is the short way."""
         entry = self._ledger.entries[site_id]
-        self._messages += 1
         if isinstance(message, Snapshot):
             return self._receive_snapshot(entry, message)
         _, number, count, crossings = message
@@ -250,38 +247,7 @@ class Coordinator(Rounds):
         self._hear_from(entry)
         if entry.asked:  # its Snapshot will say more; until then this still says that it had come so far
             entry.reported = max(entry.reported, message.count)
-        if entry.told or not entry.present:
-            return []
-        if entry.assumed or message.count >= entry.exact_below or self._affords_telling():
-            return self._tell(entry) + self._tell_waiting()
-        self._waiting[entry] = None
-        return self._overhear(entry, message.count)
-
-    def _affords_telling(self) -> bool:
-        # Two messages: the site may have to report at once. While others are still asked, nobody is told.
-        budget = self._setup.budget
-        return not self._pending and (budget is None or budget.allows(self._messages + 2, self._estimator.estimate))
-
-    def _tell_waiting(self) -> Outbox:
-        """Those who spoke when there was no money, as soon as there is: every event they report costs a message."""
-        outbox: Outbox = []
-        while self._waiting and self._affords_telling():
-            entry, _ = self._waiting.popitem()
-            if entry.present and not (entry.told or entry.silent):
-                outbox += self._tell(entry)
-        return outbox
-
-    def _overhear(self, entry: Entry, count: int) -> Outbox:
-        """A site that was not told of this round has counted: as before, its count is known to the last event."""
-        gain, before = count - entry.round_start, entry.reported
-        if gain <= 0:
-            return []
-        entry.round_start = entry.reported = count
-        if self._pending:
-            return []
-        effect = self._estimator.on_late_start(entry, before, gain)
-        self._publish()
-        return self._reconsider() if effect is not None and effect.over else []
+        return self._tell(entry) if entry.present and not entry.told else []
 
     def _answered_late(self, entry: Entry, count: int) -> Outbox:
         """The site was silent when the round opened, and its count was taken to be what was known of it."""

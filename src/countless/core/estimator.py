@@ -97,22 +97,6 @@ class ExactSum(Estimator):
         return self.on_report(entry, before, 0)
 
 
-class Budget(NamedTuple):
-    """How many messages there may be in all, as the total grows, before another site is told of the round."""
-
-    messages: float  # when the total is `total`
-    total: float
-    power: float = 1.0  # of the total, by which they grow
-    reconsider_at: float = inf  # the total from which on this is no limit any more
-    also: tuple["Budget", ...] = ()  # others to keep to
-
-    def allows(self, messages: int, total: float) -> bool:
-        """Whether `messages` in all are within it when the total is about `total`."""
-        if total < self.reconsider_at and messages > self.messages * (total / self.total) ** self.power:
-            return False
-        return all(budget.allows(messages, total) for budget in self.also)
-
-
 @dataclass(frozen=True, slots=True)
 class RoundSetup:
     """How a scheme opens a round."""
@@ -121,8 +105,6 @@ class RoundSetup:
     estimator: Estimator
     slots: int | None = None  # how many sites the round may have; None: any number
     plan: object = None  # the numbers behind it, for people and logs
-    asks: bool = True  # must every site tell its exact count first? If not, it goes on from the one that is known
-    budget: Budget | None = None  # while it is spent, sites that report every event as it is are not told of the round
 
 
 class KeepRound(NamedTuple):
@@ -141,10 +123,7 @@ class RoundContext(NamedTuple):
     delta: float
     counts: Sequence[int]  # the known count of each site present
     running: RoundSetup | None = None  # the round that has come to its end, if it is this one's to go on with
-    known: int = 0  # the sum of all counts heard: where a round starts that asks nobody
-    estimate: float = 0  # what is published
-    messages: int = 0  # heard and sent so far
-    unsure: int = 0  # sites whose counts are not known to the last event: each costs a message or two to bring along
+    inexact: int = 0  # sites whose count is not known exactly: a new round costs a request and a snapshot for each
 
 
 class Scheme(ABC):

@@ -16,7 +16,6 @@ class Entry:
         "asked",
         "assumed",
         "crossings",
-        "exact_below",
         "present",
         "reported",
         "round_start",
@@ -36,7 +35,6 @@ class Entry:
         self.asked = False  # it owes a Snapshot
         self.assumed = False  # it was silent when the round opened: its base is only what was known of it
         self.told = True  # it has this round's pace, or a message that brings it is under way
-        self.exact_below = 0.0  # while it is not told: below this count its old pace makes it report every event
         self.trigger_changed = False  # it was given another pace in the middle of this round
         self.silent = False  # it has not been heard of for too long
         self.present = True
@@ -50,13 +48,13 @@ class Entry:
 
 
 def certain(entries: Iterable[Entry], exact_below: float) -> list[bool]:
-    """Of each, whether its count is known to the last event: below `loud` the pace in force makes it speak at its next.
+    """For each entry: is its count known exactly? Below `exact_below` its trigger makes it report its next event.
 
-    (Or an earlier pace does, and it has not spoken since the present one was kept from it for that reason.)
+    A site that was not sent the trigger of this round was known exactly when the round started, and has not reported
+    since.
     """
     return [
-        entry.reported < (exact_below if entry.told else entry.exact_below) and not (entry.asked or entry.assumed)
-        for entry in entries
+        (not entry.told or entry.reported < exact_below) and not (entry.asked or entry.assumed) for entry in entries
     ]
 
 

@@ -47,8 +47,6 @@ class Rounds:
         self._pending = 0  # sites that owe a Snapshot
         self._joined = 0  # sites that came during this round
         self._planned_for = 0  # the total that the round's plan counts on
-        self._waiting: dict[Entry, None] = {}  # sites that spoke when the budget did not allow to tell them
-        self._messages = ledger.known_total  # heard and sent; an earlier life is taken to have had one an event
 
     def _set(self, setup: RoundSetup) -> None:
         self._setup = setup
@@ -84,18 +82,16 @@ class Rounds:
         # As many as came during the last round may come again during the next: then that needs no other round.
         places = max(1, len(present) + (2 * self._joined if self.round else 0))
         counts = [entry.reported for entry in present]
-        known = self._ledger.known_total
         if total is None:
-            total = max(known, ceil(Fraction(self.published) / self._up))
-        unsure = len(present) - sum(certain(present, self._estimator.exact_below))
-        facts = known, self.published, self._messages, unsure
-        return RoundContext(self.round + 1, places, total, self.alpha, self.delta, counts, running, *facts)
+            total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
+        inexact = len(present) - sum(certain(present, self._estimator.exact_below))
+        return RoundContext(self.round + 1, places, total, self.alpha, self.delta, counts, running, inexact)
 
     def _ask_scheme(self, running: RoundSetup | None, total: int | None = None) -> RoundSetup | KeepRound:
         context = self._context(running, total)
         setup = self.scheme.open(context, self._rng.spawn("round", self.round + 1))
         if isinstance(setup, RoundSetup):
-            self._planned_for = context.total if setup.asks else context.known
+            self._planned_for = context.total
         return setup
 
     def _fresh_opening(self, total: int | None = None) -> RoundSetup:
@@ -115,10 +111,9 @@ class Rounds:
         return self._start(setup)
 
     def _start(self, setup: RoundSetup) -> Outbox:
-        ask, exact_below = setup.asks or self._pending > 0, self._estimator.exact_below
+        exact_below = self._estimator.exact_below
         self.round += 1
         self._joined = 0
-        self._waiting.clear()
         self._set(setup)
         self._ledger.settle()
         counter, number, trigger_of = self.counter, self.round, setup.estimator.trigger
@@ -126,28 +121,21 @@ class Rounds:
         outbox: Outbox = []
         trigger: Trigger | None = None
         for slot, (entry, sure) in enumerate(zip(self._ledger, certain(self._ledger, exact_below), strict=True)):
-            # A site whose count is known to the last event need not be asked, and need not even be told before it
-            # next speaks: until then its old pace would make it speak at its very next event.
-            known = entry.reported
-            if entry.told:
-                entry.exact_below = exact_below
+            # A site whose count is known exactly gets no message: its old trigger makes it report its next event, and
+            # it is sent the new trigger then.
             entry.slot = slot
-            entry.round_start = known
+            entry.round_start = entry.reported
             entry.crossings = 0
             entry.trigger_changed = False
             entry.assumed = entry.silent and not sure
-            entry.told = told = not (sure or entry.silent)
-            entry.asked = ask and told
-            if entry.asked:  # what is its count?
+            entry.told = entry.asked = not (sure or entry.silent)
+            if entry.asked:
                 own = trigger_of(slot)
                 if own is not trigger:  # where all sites have the same pace they get the same message
                     trigger, start = own, new(StartRound, (counter, number, own))
                 outbox.append((entry.site_id, start))
-            elif told:  # this is the count it is taken to have
-                outbox.append((entry.site_id, new(SetTrigger, (counter, number, trigger_of(slot), known))))
-        self._pending = len(outbox) if ask else 0
-        self._messages += len(outbox)
-        return outbox if self._pending else outbox + self._begin()
+        self._pending = len(outbox)
+        return outbox or self._begin()
 
     def _answered(self, entry: Entry, count: int) -> Outbox:
         entry.asked = False
@@ -199,7 +187,6 @@ class Rounds:
         it takes no notice.
         """
         entry.told = True
-        self._messages += 1
         trigger = self._estimator.trigger(entry.slot)
         from_count = entry.reported if entry.trigger_changed else entry.round_start
         return [(entry.site_id, SetTrigger(self.counter, self.round, trigger, from_count))]

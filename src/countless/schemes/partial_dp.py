@@ -91,9 +91,9 @@ class PartialDP(Calibrated[PartialDPPlan]):
         *,
         calibration: str = "proven",
         noise: Noise | None = None,
-        patient: bool = True,
+        may_block: bool = True,
     ) -> None:
-        super().__init__(plan, patient=patient)
+        super().__init__(plan, may_block=may_block)
         if calibration not in CALIBRATIONS:
             raise UnknownName("calibration", calibration, CALIBRATIONS)
         self._calibration = calibration

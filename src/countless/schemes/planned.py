@@ -31,9 +31,9 @@ def start_exactly(scheme: str, context: RoundContext, reconsider_at: int) -> Rou
 class Calibrated(Scheme, Generic[P]):
     """A scheme whose rounds follow a plan."""
 
-    def __init__(self, plan: P | None = None, *, patient: bool = True) -> None:
+    def __init__(self, plan: P | None = None, *, may_block: bool = True) -> None:
         self._given = plan
-        self._patient = patient  # may `open` work out a plan while messages wait?
+        self._may_block = may_block  # may `open` work out a plan while messages wait?
 
     @abstractmethod
     def books(self) -> list[PlanBook[P]]:
@@ -49,7 +49,7 @@ class Calibrated(Scheme, Generic[P]):
 
     def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Exact while the step would be below 2, then round after round by the plan."""
-        plans = self.plans(context, self._patient)
+        plans = self.plans(context, self._may_block)
         for plan in reversed(plans):
             step = plan.step(context.total)
             if worth_having(plan, step):
@@ -60,14 +60,14 @@ class Calibrated(Scheme, Generic[P]):
 
     def prepare(self, context: RoundContext) -> None:
         """Work out the plans of the next round."""
-        self.plans(context, patient=True)
+        self.plans(context, may_block=True)
 
-    def plans(self, context: RoundContext, patient: bool) -> list[P]:
+    def plans(self, context: RoundContext, may_block: bool) -> list[P]:
         """The plan that was given, or those the books have; one not there is worked out only if nobody waits."""
         if self._given is not None:
             return [self._checked(self._given, context)]
         eta = self.eta(context)
-        found = [(book.plan if patient else book.ready)(context.sites, context.alpha, eta) for book in self.books()]
+        found = [(book.plan if may_block else book.ready)(context.sites, context.alpha, eta) for book in self.books()]
         return [plan for plan in found if plan is not None]
 
     def eta(self, context: RoundContext) -> float:

@@ -90,7 +90,7 @@ def _prices(counter: Counter) -> dict[str, float]:
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
     ahead = counter.next_plan() if counter.config.scheme == Auto.name else None
     for scheme in AGAINST[counter.config.adversary] if ahead else ():
-        plans: list[Plan] = scheme(patient=False).plans(ahead[1], patient=False) if ahead else []
+        plans: list[Plan] = scheme(may_block=False).plans(ahead[1], may_block=False) if ahead else []
         if plans:
             prices[scheme.name] = min(each.messages_per_efold for each in plans)
     running = counter.coordinator.plan

@@ -144,11 +144,11 @@ class Counter:
 def build_scheme(config: Config) -> Scheme:
     """The scheme of a counter. None of them thinks while messages wait: plans are worked out ahead."""
     if config.scheme == Auto.name:
-        return Auto(config.adversary, patient=False, asks=True)
+        return Auto(config.adversary, may_block=False)
     if config.scheme == PartialDP.name:
-        return PartialDP(noise=system_noise(), patient=False)
+        return PartialDP(noise=system_noise(), may_block=False)
     scheme = SCHEMES[config.scheme]
-    return scheme(patient=False) if issubclass(scheme, Calibrated) else scheme()
+    return scheme(may_block=False) if issubclass(scheme, Calibrated) else scheme()
 
 
 def round_up_sites(sites: int) -> int:

@@ -59,9 +59,9 @@ class Thrifty(Lattice):
 
     name = "thrifty"
 
-    def plans(self, context: RoundContext, patient: bool) -> list[ObliviousPlan]:
+    def plans(self, context: RoundContext, may_block: bool) -> list[ObliviousPlan]:
         """A tenth of the allowance."""
-        return [replace(plan, allowance=plan.allowance / 10) for plan in super().plans(context, patient)]
+        return [replace(plan, allowance=plan.allowance / 10) for plan in super().plans(context, may_block)]
 
 
 class _Clipped(LatticePoints):
@@ -103,9 +103,9 @@ class FreshNoise(Lattice):
 
     name = "fresh-noise"
 
-    def plans(self, context: RoundContext, patient: bool) -> list[ObliviousPlan]:
+    def plans(self, context: RoundContext, may_block: bool) -> list[ObliviousPlan]:
         """Room for the noise: 8 steps are 16 times its scale."""
-        return [replace(plan, allowance=plan.allowance + 8) for plan in super().plans(context, patient)]
+        return [replace(plan, allowance=plan.allowance + 8) for plan in super().plans(context, may_block)]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """As `lattice`, with noise."""

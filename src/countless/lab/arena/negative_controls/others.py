@@ -55,9 +55,9 @@ class HyzClassical(Hyz):
 
     name = "hyz-classical"
 
-    def plans(self, context: RoundContext, patient: bool) -> list[ObliviousPlan]:
+    def plans(self, context: RoundContext, may_block: bool) -> list[ObliviousPlan]:
         """Two standard deviations."""
-        return [replace(plan, allowance=2 * sqrt(context.sites)) for plan in super().plans(context, patient)]
+        return [replace(plan, allowance=2 * sqrt(context.sites)) for plan in super().plans(context, may_block)]
 
 
 class _Telltale(Phases):
