@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countless.schemes.compare import choice, crossovers, menu, messages_on_day, messages_until
+from countless.schemes.compare import cheapest, compare, crossovers, messages_on_day, messages_until
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def test_what_is_not_proven_or_not_safe_is_never_chosen() -> None:
         ("sees-everything", {"deterministic", "sampled"}),
         ("adaptive", {"deterministic", "sampled", "dithered", "partial_dp"}),
     ):
-        lines = menu(500, 0.05, 1e-4, adversary)
+        lines = compare(500, 0.05, 1e-4, adversary)
         assert {name for name, line in lines.items() if line.eligible} == allowed
 
 
@@ -87,11 +87,11 @@ def test_each_scheme_is_the_cheapest_from_its_crossover_on(adversary: str, order
     assert (first, *(name for _, name in others)) == ("deterministic", *order)
     ends = [start for start, _ in others[1:]] + [3_000]
     for (start, name), end in zip(others, ends, strict=True):
-        assert name == choice(menu(round((start * end) ** 0.5), 0.15, 1e-3, adversary)).name
+        assert name == cheapest(compare(round((start * end) ** 0.5), 0.15, 1e-3, adversary)).name
 
 
 def test_crossovers_are_where_the_menu_changes_its_mind() -> None:
     for start, name in crossovers(0.05, 1e-3, "sees-everything", most_sites=100_000)[1:]:
-        before, after = (menu(sites, 0.05, 1e-3, "sees-everything") for sites in (int(start * 0.9), start))
+        before, after = (compare(sites, 0.05, 1e-3, "sees-everything") for sites in (int(start * 0.9), start))
         assert after[name].messages_per_efold < after["deterministic"].messages_per_efold
         assert before[name].messages_per_efold > before["deterministic"].messages_per_efold

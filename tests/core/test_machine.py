@@ -19,11 +19,11 @@ from countless.core.site import Site
 from countless.core.triggers import OncePerBlock
 from countless.errors import ProtocolError
 from countless.randomness import SeededRandom
-from countless.schemes.crossing_estimator import Crossings
+from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.deterministic import Deterministic
-from countless.schemes.dithered import Phases
+from countless.schemes.dithered import DitheredEstimator
 from countless.schemes.exact import Exact
-from countless.schemes.lattice import LatticePoints
+from countless.schemes.lattice import LatticeEstimator
 from support.schemes import Plain, PlainDithered
 from support.worlds import COUNTER
 
@@ -221,12 +221,12 @@ class FaultyWorld(RuleBasedStateMachine):
             assert self.coordinator.published == total
         elif isinstance(self.scheme, Deterministic):
             assert (1 - ALPHA) * total <= self.coordinator.published * ROUNDING
-        elif isinstance(estimator, LatticePoints):
+        elif isinstance(estimator, LatticeEstimator):
             assert abs(estimator.estimate - total) <= places * (estimator._lattices.step - 1) / 2
-        elif isinstance(estimator, Phases):
+        elif isinstance(estimator, DitheredEstimator):
             behind = total - estimator._total - estimator._lead
             assert 0 <= behind <= len(estimator._lattices) * (estimator._lattices.step - 1)
-        elif isinstance(estimator, Crossings) and isinstance(estimator._trigger, OncePerBlock):
+        elif isinstance(estimator, CrossingEstimator) and isinstance(estimator._trigger, OncePerBlock):
             assert abs(estimator.estimate - total) < places * estimator._trigger.step
 
     def teardown(self) -> None:

@@ -15,7 +15,7 @@ from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import DiceNoise, Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom
-from countless.schemes.partial_dp import NoisyPhases
+from countless.schemes.partial_dp import NoisyPhaseEstimator
 
 STEP = 10
 
@@ -33,7 +33,7 @@ class Production:
     """The scheme's publisher, played like a phased counter. It starts at a total of 0."""
 
     def __init__(self, shape: PhasedShape, noise: Noise) -> None:
-        self._estimator = NoisyPhases(plan_of(shape), STEP, noise)
+        self._estimator = NoisyPhaseEstimator(plan_of(shape), STEP, noise)
         self._phases = shape.phases
         self.finished = False
         self.released: list[int] = []

@@ -7,8 +7,8 @@ import pytest
 from countless import Tracker
 from countless.core.estimator import KeepRound, RoundContext, RoundSetup
 from countless.core.random_source import RandomSource
-from countless.schemes.auto import AGAINST, Auto
-from countless.schemes.deterministic import Growing
+from countless.schemes.auto import CANDIDATES, Auto
+from countless.schemes.deterministic import DeterministicEstimator
 from countless.schemes.registry import ADVERSARIES, SCHEMES, stands_against
 from support.streams import stream_named
 
@@ -44,7 +44,7 @@ def run(scheme: Auto, sites: int, alpha: float, *parts: tuple[str, int, int]) ->
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_it_never_considers_a_weaker_scheme(adversary: str) -> None:
-    assert all(stands_against(scheme.name, adversary) for scheme in AGAINST[adversary])
+    assert all(stands_against(scheme.name, adversary) for scheme in CANDIDATES[adversary])
     assert stands_against("deterministic", adversary)
 
 
@@ -116,7 +116,7 @@ def test_while_it_stays_it_says_nothing() -> None:
     """More of the same is decided without a message: the publisher only learns when to ask again."""
     tracker = Tracker(sites=5, alpha=0.1, scheme=Auto(), seed=1)
     estimator = tracker._coordinator._estimator
-    assert isinstance(estimator, Growing)
+    assert isinstance(estimator, DeterministicEstimator)
     reconsider_at = estimator.reconsider_at
     for event in range(20_000):
         tracker.site(event % 5).add()

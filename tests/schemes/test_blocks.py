@@ -12,11 +12,11 @@ from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import BernoulliSampling, OncePerBlock
 from countless.randomness import SeededRandom
-from countless.schemes.crossing_estimator import Crossings
+from countless.schemes.crossing_estimator import CrossingEstimator
 
 
-def opened(step: int, *bases: int, reports: int = 10**9) -> tuple[Crossings, list[Entry]]:
-    estimator = Crossings(OncePerBlock(step), reports)
+def opened(step: int, *bases: int, reports: int = 10**9) -> tuple[CrossingEstimator, list[Entry]]:
+    estimator = CrossingEstimator(OncePerBlock(step), reports)
     sites = [Entry(SiteId(slot), base, slot) for slot, base in enumerate(bases)]
     estimator.open(sites, departed=5)
     return estimator, sites
@@ -80,6 +80,6 @@ def test_newcomers_and_latecomers_bring_what_is_known_exactly() -> None:
 
 
 def test_a_shift_is_in_steps() -> None:
-    estimator = Crossings(BernoulliSampling(10), 100, shift=3)
+    estimator = CrossingEstimator(BernoulliSampling(10), 100, shift=3)
     estimator.open([], departed=200)
     assert estimator.estimate == 230

@@ -11,7 +11,7 @@ from countless.core.answer import State
 from countless.core.ledger import Entry
 from countless.core.messages import SiteId
 from countless.randomness import SeededRandom
-from countless.schemes.deterministic import Growing
+from countless.schemes.deterministic import DeterministicEstimator
 
 ROUNDING = 1 + 1e-12
 
@@ -81,7 +81,7 @@ def test_a_site_that_leaves_becomes_a_number() -> None:
 
 @given(st.lists(st.integers(0, 10**20), min_size=1, max_size=8), st.integers(0, 10**20))
 def test_there_is_always_a_number_for_all_that_the_reports_allow(counts: list[int], departed: int) -> None:
-    alpha, made = Fraction(1, 10), Growing(0.1)
+    alpha, made = Fraction(1, 10), DeterministicEstimator(0.1)
     made.open([Entry(SiteId(slot), count, slot) for slot, count in enumerate(counts)], departed)
     least = departed + sum(counts)
     most = departed + sum(made._trigger.reach(count) for count in counts)

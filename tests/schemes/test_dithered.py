@@ -14,7 +14,7 @@ from countless.core.messages import Report, SetTrigger, SiteId
 from countless.core.site import Site
 from countless.planning.dithered import DitheredPlan
 from countless.randomness import SeededRandom
-from countless.schemes.dithered import Phases, _fraction
+from countless.schemes.dithered import DitheredEstimator, _fraction
 from support.plans import dithered_plan
 from support.rng import ScriptedDice
 
@@ -89,7 +89,7 @@ class Round:
     """The publisher with production sites around it: what the coordinator does, without the coordinator."""
 
     def __init__(self, plan: DitheredPlan, step: int, seed: int, bases: list[int]) -> None:
-        self.estimator = Phases(plan, step, SeededRandom(seed))
+        self.estimator = DitheredEstimator(plan, step, SeededRandom(seed))
         self.reference = Reference(plan, step, SeededRandom(seed))
         self.entries: list[Entry] = []
         self.sites: list[Site] = []
@@ -270,7 +270,7 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
     The windows are but eight grains wide: many thresholds share one, and are in order all the same.
     """
     step, plan = 10**12, dithered_plan(SLOTS, phases=30, length=1e-4, dither=2e-3)
-    estimator, rng = Phases(plan, step, SeededRandom(4)), SeededRandom(4).spawn("thresholds")
+    estimator, rng = DitheredEstimator(plan, step, SeededRandom(4)), SeededRandom(4).spawn("thresholds")
     goals = estimator._goals
     thresholds = plan.thresholds([rng.random() for _ in plan.phases])
     exact = [Fraction(theta) * step - Fraction(SLOTS * (step - 1), 2) for theta in thresholds]

@@ -8,13 +8,13 @@ import pytest
 from countless.core.estimator import END_ROUND
 from countless.core.ledger import Entry
 from countless.core.messages import SiteId
-from countless.schemes.hyz import LastReports
+from countless.schemes.hyz import LastReportEstimator
 
 
 def estimate(step: int, base: int, coins: tuple[bool, ...], *, batched: bool) -> float:
     """After these coins, told one report at a time or in one batch."""
     site = Entry(SiteId(0), base, 0)
-    estimator = LastReports(step, 10**9)
+    estimator = LastReportEstimator(step, 10**9)
     estimator.open([site], departed=100)
     heads = [base + number for number, head in enumerate(coins, start=1) if head]
     for points in [heads] if batched else [[head] for head in heads]:
@@ -45,7 +45,7 @@ def test_a_site_counts_as_its_base_until_it_reports() -> None:
 
 def test_a_round_ends_after_its_reports() -> None:
     site = Entry(SiteId(0), 0, 0)
-    estimator = LastReports(5, 3)
+    estimator = LastReportEstimator(5, 3)
     estimator.open([site], departed=0)
     site.reported, site.crossings = 8, 2
     assert estimator.on_report(site, 0, 2) is None
@@ -55,7 +55,7 @@ def test_a_round_ends_after_its_reports() -> None:
 
 def test_a_late_base_matters_only_before_the_first_report() -> None:
     site = Entry(SiteId(0), 10, 0)
-    estimator = LastReports(5, 100)
+    estimator = LastReportEstimator(5, 100)
     estimator.open([site], departed=0)
     site.round_start = site.reported = 14
     estimator.on_late_start(site, 10, 4)

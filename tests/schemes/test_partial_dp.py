@@ -23,8 +23,8 @@ from countless.privacy import theorems
 from countless.privacy.guarantee import PartialDP as Guarantee
 from countless.privacy.tails import laplace_sum_quantile
 from countless.randomness import SeededRandom
-from countless.schemes.crossing_estimator import Crossings
-from countless.schemes.partial_dp import NoisyPhases, PartialDP
+from countless.schemes.crossing_estimator import CrossingEstimator
+from countless.schemes.partial_dp import NoisyPhaseEstimator, PartialDP
 from support.streams import stream_named
 
 PAPER = plan_partial_dp(100, 0.1, 1e-3, "paper")
@@ -43,13 +43,15 @@ class ScriptedNoise:
         return self.draws.pop(0) if self.draws else 0
 
 
-def opened(plan: PartialDPPlan, noise: ScriptedNoise, base: int = 1000, step: int = 10) -> tuple[NoisyPhases, Entry]:
-    estimator, site = NoisyPhases(plan, step, noise), Entry(SiteId(0), base, 0)
+def opened(
+    plan: PartialDPPlan, noise: ScriptedNoise, base: int = 1000, step: int = 10
+) -> tuple[NoisyPhaseEstimator, Entry]:
+    estimator, site = NoisyPhaseEstimator(plan, step, noise), Entry(SiteId(0), base, 0)
     estimator.open([site], departed=0)
     return estimator, site
 
 
-def cross(estimator: NoisyPhases, site: Entry, crossings: int) -> bool:
+def cross(estimator: NoisyPhaseEstimator, site: Entry, crossings: int) -> bool:
     """That many blocks report; True if the round is over."""
     site.crossings += crossings
     return estimator.on_report(site, site.reported, crossings) is END_ROUND
@@ -190,7 +192,7 @@ def test_noise_off_reduces_to_blocks_at_phase_ends() -> None:
     """And between phase ends to what `blocks` said at the last one, however the crossings are batched."""
     rng = SeededRandom(3)
     private, mine = opened(QUIET, ScriptedNoise())
-    blocks, theirs = Crossings(OncePerBlock(10), 10**9), Entry(SiteId(0), 1000, 0)
+    blocks, theirs = CrossingEstimator(OncePerBlock(10), 10**9), Entry(SiteId(0), 1000, 0)
     blocks.open([theirs], departed=0)
     crossings, said, over = 0, 1000, False
     while not over:

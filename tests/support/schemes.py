@@ -5,14 +5,14 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling, OncePerBlock
 from countless.errors import PlanError
-from countless.schemes.crossing_estimator import Crossings
-from countless.schemes.dithered import Phases
-from countless.schemes.lattice import LatticePoints
-from countless.schemes.offsets import Lattices
+from countless.schemes.crossing_estimator import CrossingEstimator
+from countless.schemes.dithered import DitheredEstimator
+from countless.schemes.lattice import LatticeEstimator
+from countless.schemes.offsets import OffsetTable
 from support.plans import dithered_plan
 
 
-class Redrawn(LatticePoints):
+class Redrawn(LatticeEstimator):
     """Gives a site another lattice after every report."""
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
@@ -43,11 +43,11 @@ class Plain(Scheme):
 
     def _estimator(self, context: RoundContext, rng: RandomSource) -> Estimator:
         if self.kind == "blocks":
-            return Crossings(OncePerBlock(self.step), self.reports)
+            return CrossingEstimator(OncePerBlock(self.step), self.reports)
         if self.kind == "sampled":
-            return Crossings(BernoulliSampling(self.step), self.reports)
-        kind = Redrawn if self.kind == "redrawn" else LatticePoints
-        return kind(Lattices(self.step, max(self.slots or 0, context.sites) + 10, rng), self.reports)
+            return CrossingEstimator(BernoulliSampling(self.step), self.reports)
+        kind = Redrawn if self.kind == "redrawn" else LatticeEstimator
+        return kind(OffsetTable(self.step, max(self.slots or 0, context.sites) + 10, rng), self.reports)
 
 
 class PlainDithered(Scheme):
@@ -63,4 +63,4 @@ class PlainDithered(Scheme):
         if context.total < self.start:
             return RoundSetup(self.name, ExactSum(self.start))
         plan = dithered_plan(context.sites + self.reserve, self.phases)
-        return RoundSetup(self.name, Phases(plan, self.step, rng), plan.sites, plan)
+        return RoundSetup(self.name, DitheredEstimator(plan, self.step, rng), plan.sites, plan)

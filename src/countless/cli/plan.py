@@ -13,7 +13,7 @@ from rich.table import Table
 from countless.errors import InvalidParameter
 from countless.planning.failure_budget import round_eta
 from countless.planning.plan import Plan
-from countless.schemes.compare import DAY, Candidate, choice, crossovers, menu, messages_on_day, runner_up
+from countless.schemes.compare import DAY, Candidate, cheapest, compare, crossovers, messages_on_day, second_cheapest
 
 EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
 TYPICAL_ROUND = 10  # the budget of a round shrinks slowly, as delta/(r (r+1)); this one stands for a counter's life
@@ -44,7 +44,7 @@ def plan(
     share = round_eta(delta, TYPICAL_ROUND)
     if eta is not None:
         share = eta
-    lines = menu(sites, alpha, share, adversary)
+    lines = compare(sites, alpha, share, adversary)
     if as_json:
         print(json.dumps(_as_json(lines, per_day), indent=2))
         return
@@ -64,7 +64,7 @@ def _events_per_day(rate: str) -> float:
 
 
 def _as_json(lines: dict[str, Candidate], per_day: float | None) -> dict[str, Any]:
-    best = choice(lines)
+    best = cheapest(lines)
     candidates = {}
     for name, line in lines.items():
         candidates[name] = {
@@ -102,7 +102,7 @@ def _plan_as_json(numbers: Plan) -> dict[str, Any]:
 
 
 def _reason(lines: dict[str, Candidate]) -> str:
-    best, second = choice(lines), runner_up(lines)
+    best, second = cheapest(lines), second_cheapest(lines)
     saving = 1 - best.messages_per_efold / second.messages_per_efold
     return (
         f"{best.name} is the cheapest with a proof against this adversary: {best.messages_per_efold:,.0f} messages "
@@ -121,7 +121,7 @@ def _print(
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("stands against", no_wrap=True)
-    best = choice(lines)
+    best = cheapest(lines)
     for line in sorted(lines.values(), key=lambda line: not line.eligible):
         cells = [line.name, f"{line.messages_per_efold:,.0f}", f"{line.ratio:.3f}"]
         if per_day is not None:

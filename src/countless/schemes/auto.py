@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from countless.core.estimator import KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth
-from countless.schemes.deterministic import Deterministic, Growing
+from countless.schemes.deterministic import Deterministic, DeterministicEstimator
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
-from countless.schemes.planned import Calibrated, worth_having, worth_having_from
+from countless.schemes.planned import PlannedScheme, usable, usable_from
 from countless.schemes.sampled import Sampled
 
 # `partial_dp` is missing on purpose: in either calibration it costs more than `deterministic` or `dithered` for every
 # number of sites (`countless plan` shows it), so asking for its plan would only take time.
-AGAINST: dict[str, tuple[type[Calibrated[Any]], ...]] = {
+CANDIDATES: dict[str, tuple[type[PlannedScheme[Any]], ...]] = {
     "oblivious": (Lattice, Dithered, Sampled),
     "adaptive": (Dithered, Sampled),
     "sees-everything": (Sampled,),
@@ -31,7 +31,7 @@ class PricedRound(NamedTuple):
 
     messages: float
     events: float  # how many it lasts for
-    scheme: Calibrated[Any]
+    scheme: PlannedScheme[Any]
     plan: Any
     step: int
 
@@ -55,7 +55,7 @@ class Auto(Scheme):
 
     def __init__(self, adversary: str = "adaptive", *, may_block: bool = True) -> None:
         self.safe_against = adversary
-        self._schemes = [scheme(may_block=may_block) for scheme in AGAINST[adversary]]
+        self._schemes = [scheme(may_block=may_block) for scheme in CANDIDATES[adversary]]
         self._may_block = may_block
 
     def prepare(self, context: RoundContext) -> None:
@@ -79,17 +79,17 @@ class Auto(Scheme):
                 return RoundSetup(best.scheme.name, estimator, best.scheme.slots(best.plan), best.plan)
         reconsider_at = ceil(context.total * RECONSIDER_GROWTH) + 1
         if plans:
-            reconsider_at = max(reconsider_at, min(worth_having_from(plan) for _, plan in plans))
+            reconsider_at = max(reconsider_at, min(usable_from(plan) for _, plan in plans))
         if is_deterministic:
             return KeepRound(reconsider_at)
-        return RoundSetup(Deterministic.name, Growing(context.alpha, reconsider_at))
+        return RoundSetup(Deterministic.name, DeterministicEstimator(context.alpha, reconsider_at))
 
 
 def plan_is_usable(context: RoundContext, plan: Any) -> bool:
-    return worth_having(plan, plan.step(context.total))
+    return usable(plan, plan.step(context.total))
 
 
-def _priced(context: RoundContext, counts: Counter[int], scheme: Calibrated[Any], plan: Any) -> PricedRound:
+def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[Any], plan: Any) -> PricedRound:
     step = plan.step(context.total)
     events = step * plan.reach
     exact = len(context.counts) - context.inexact

@@ -6,11 +6,11 @@ from countless.core.triggers import OncePerBlock
 from countless.planning.blocks import plan_blocks
 from countless.planning.cache import PlanBook
 from countless.planning.oblivious import ObliviousPlan
-from countless.schemes.crossing_estimator import Crossings
-from countless.schemes.planned import Calibrated
+from countless.schemes.crossing_estimator import CrossingEstimator
+from countless.schemes.planned import PlannedScheme
 
 
-class Blocks(Calibrated[ObliviousPlan]):
+class Blocks(PlannedScheme[ObliviousPlan]):
     """A site cuts its stream into blocks of `step` events and reports once in each, at a uniform position.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance only.
@@ -28,13 +28,13 @@ class Blocks(Calibrated[ObliviousPlan]):
     name = "blocks"
     safe_against = "oblivious"
 
-    def books(self) -> list[PlanBook[ObliviousPlan]]:
+    def plan_caches(self) -> list[PlanBook[ObliviousPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Count the blocks."""
-        return Crossings(OncePerBlock(step), plan.reports)
+        return CrossingEstimator(OncePerBlock(step), plan.reports)
 
 
 BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_blocks)

@@ -50,7 +50,7 @@ class Candidate:
     plan: Plan
 
 
-def menu(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -> dict[str, Candidate]:
+def compare(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -> dict[str, Candidate]:
     """Every scheme at these numbers, the cheapest first."""
     check_request(sites, alpha, eta)
     require_adversary(adversary)
@@ -64,14 +64,14 @@ def menu(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -> d
     return {line.name: line for line in sorted(lines, key=lambda line: line.messages_per_efold)}
 
 
-def choice(lines: dict[str, Candidate]) -> Candidate:
+def cheapest(lines: dict[str, Candidate]) -> Candidate:
     """The cheapest that is eligible."""
     return min((line for line in lines.values() if line.eligible), key=lambda line: line.messages_per_efold)
 
 
-def runner_up(lines: dict[str, Candidate]) -> Candidate:
+def second_cheapest(lines: dict[str, Candidate]) -> Candidate:
     """The next best, for the sentence that gives the reason."""
-    first = choice(lines)
+    first = cheapest(lines)
     rest = [line for line in lines.values() if line.eligible and line is not first]
     return min(rest, key=lambda line: line.messages_per_efold)
 
@@ -105,7 +105,7 @@ def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000
     while True:
         start, best = found[-1]
         rivals.remove(best)
-        meetings = [(_meeting_point(partial(_advantage, cost, name, best), start, most_sites), name) for name in rivals]
+        meetings = [(_crossover(partial(_advantage, cost, name, best), start, most_sites), name) for name in rivals]
         later = [(sites, name) for sites, name in meetings if sites is not None]
         if not later:
             return found
@@ -117,7 +117,7 @@ def _advantage(cost: Callable[[str, int], float], name: str, rival: str, sites: 
     return log(cost(rival, sites) / cost(name, sites))
 
 
-def _meeting_point(advantage: Callable[[int], float], low: int, high: int) -> int | None:
+def _crossover(advantage: Callable[[int], float], low: int, high: int) -> int | None:
     """The first number of sites, to within a few per cent, at which there is an advantage; None if there is none.
 
     Costs are close to powers of the number of sites, so lines through two points of a log-log plot find where two of

@@ -7,7 +7,7 @@ from countless.core.ledger import Entry
 from countless.core.triggers import BernoulliSampling, OncePerBlock, Trigger
 
 
-class Crossings(Estimator):
+class CrossingEstimator(Estimator):
     """N0 + step * (crossings + shift), until `reports` crossings have been counted."""
 
     def __init__(self, trigger: OncePerBlock | BernoulliSampling, reports: int, shift: int = 0) -> None:

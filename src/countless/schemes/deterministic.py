@@ -11,7 +11,7 @@ from countless.core.triggers import GeometricGrowth, Trigger
 from countless.planning.deterministic import plan_deterministic
 
 
-class Growing(Estimator):
+class DeterministicEstimator(Estimator):
     """Each site's count lies between its last report and the reach of its pace; publish the middle of what that allows.
 
     Any value from (1-alpha) * (sum of reaches) to (1+alpha) * (sum of reports) is within 1 ± alpha of every total the
@@ -82,4 +82,6 @@ class Deterministic(Scheme):
 
     def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """One round, for ever."""
-        return RoundSetup(self.name, Growing(context.alpha), plan=plan_deterministic(context.sites, context.alpha))
+        return RoundSetup(
+            self.name, DeterministicEstimator(context.alpha), plan=plan_deterministic(context.sites, context.alpha)
+        )

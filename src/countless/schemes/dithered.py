@@ -9,13 +9,13 @@ from countless.core.triggers import Trigger
 from countless.planning.cache import PlanBook
 from countless.planning.dithered import DitheredPlan, plan_dithered
 from countless.planning.failure_budget import coarser
-from countless.schemes.offsets import Lattices
-from countless.schemes.planned import Calibrated
+from countless.schemes.offsets import OffsetTable
+from countless.schemes.planned import PlannedScheme
 
 _WHOLE = 1 << 53  # a float has so many different fractions, at least
 
 
-class Phases(Estimator):
+class DitheredEstimator(Estimator):
     """One public answer for each phase; a phase ends when the hidden sum passes its secret threshold.
 
     `_lead` is the hidden sum in events: over all slots, last lattice point minus the count at which the slot entered.
@@ -25,7 +25,7 @@ class Phases(Estimator):
 
     def __init__(self, plan: DitheredPlan, step: int, rng: RandomSource) -> None:
         self._plan = plan
-        self._lattices = Lattices(step, plan.sites, rng.spawn("offsets"))
+        self._lattices = OffsetTable(step, plan.sites, rng.spawn("offsets"))
         self._goals = _goals(plan, step, rng.spawn("thresholds"))
         self._total = 0  # at the start of the round; what joiners bring is added
         self._lead = 0
@@ -139,7 +139,7 @@ def _fraction(high: int, low: int, rng: RandomSource) -> float:
     return min(unit * (high + low / _WHOLE), 1 - 1 / _WHOLE)
 
 
-class Dithered(Calibrated[DitheredPlan]):
+class Dithered(PlannedScheme[DitheredPlan]):
     """Sites speak on secret lattices; the public answer moves only when their hidden sum passes a secret threshold.
 
     What the public can learn is when the answer moves: that one site was on its lattice just then (its lattice moves at
@@ -161,7 +161,7 @@ class Dithered(Calibrated[DitheredPlan]):
     name = "dithered"
     safe_against = "adaptive"
 
-    def books(self) -> list[PlanBook[DitheredPlan]]:
+    def plan_caches(self) -> list[PlanBook[DitheredPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
@@ -171,7 +171,7 @@ class Dithered(Calibrated[DitheredPlan]):
 
     def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Draw the secrets."""
-        return Phases(plan, step, rng)
+        return DitheredEstimator(plan, step, rng)
 
 
 BOOK: PlanBook[DitheredPlan] = PlanBook(plan_dithered)

@@ -9,10 +9,10 @@ from countless.core.triggers import BernoulliSampling, Trigger
 from countless.planning.cache import PlanBook
 from countless.planning.hyz import plan_hyz
 from countless.planning.oblivious import ObliviousPlan
-from countless.schemes.planned import Calibrated
+from countless.schemes.planned import PlannedScheme
 
 
-class LastReports(Estimator):
+class LastReportEstimator(Estimator):
     """Per site: its base until its first report of the round, then the count it last reported, minus 1, plus a step.
 
     Since the last report a site has counted, on average, step - 1 events in silence: so the sum is unbiased.
@@ -47,7 +47,7 @@ class LastReports(Estimator):
         return None
 
 
-class Hyz(Calibrated[ObliviousPlan]):
+class Hyz(PlannedScheme[ObliviousPlan]):
     """Each event is reported with probability 1/step; the silence since the last report is filled in by its mean.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance only.
@@ -66,13 +66,13 @@ class Hyz(Calibrated[ObliviousPlan]):
     name = "hyz"
     safe_against = "oblivious"
 
-    def books(self) -> list[PlanBook[ObliviousPlan]]:
+    def plan_caches(self) -> list[PlanBook[ObliviousPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Remember last reports."""
-        return LastReports(step, plan.reports)
+        return LastReportEstimator(step, plan.reports)
 
 
 BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_hyz)

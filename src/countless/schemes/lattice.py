@@ -9,14 +9,14 @@ from countless.core.triggers import Trigger
 from countless.planning.cache import PlanBook
 from countless.planning.lattice import plan_lattice
 from countless.planning.oblivious import ObliviousPlan
-from countless.schemes.offsets import Lattices
-from countless.schemes.planned import Calibrated
+from countless.schemes.offsets import OffsetTable
+from countless.schemes.planned import PlannedScheme
 
 
-class LatticePoints(Estimator):
+class LatticeEstimator(Estimator):
     """The sum over sites of the last lattice point at or below the count, plus half a step each."""
 
-    def __init__(self, lattices: Lattices, reports: int) -> None:
+    def __init__(self, lattices: OffsetTable, reports: int) -> None:
         self._lattices = lattices
         self._left = reports
         self._points = 0
@@ -57,7 +57,7 @@ class LatticePoints(Estimator):
         self.estimate = whole + 0.5 if doubled & 1 else whole
 
 
-class Lattice(Calibrated[ObliviousPlan]):
+class Lattice(PlannedScheme[ObliviousPlan]):
     """Each site speaks on its own random lattice; what it says tells its count to within half a step.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance. One
@@ -75,13 +75,13 @@ class Lattice(Calibrated[ObliviousPlan]):
     name = "lattice"
     safe_against = "oblivious"
 
-    def books(self) -> list[PlanBook[ObliviousPlan]]:
+    def plan_caches(self) -> list[PlanBook[ObliviousPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Draw the lattices."""
-        return LatticePoints(Lattices(step, plan.sites, rng), plan.reports)
+        return LatticeEstimator(OffsetTable(step, plan.sites, rng), plan.reports)
 
 
 BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_lattice)

@@ -9,7 +9,7 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import OffsetMultiple, unchecked_offset_multiple
 
 
-class Lattices:
+class OffsetTable:
     """The lattices of one round, kept as their offsets."""
 
     __slots__ = ("_offsets", "step")

@@ -11,10 +11,10 @@ from countless.planning.cache import PlanBook
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import DiceNoise, Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
-from countless.schemes.planned import Calibrated
+from countless.schemes.planned import PlannedScheme
 
 
-class NoisyPhases(Estimator):
+class NoisyPhaseEstimator(Estimator):
     """Crossings go into the phased counter that `countless audit` audits; its noisy value is all the public hears."""
 
     def __init__(self, plan: PartialDPPlan, step: int, noise: Noise) -> None:
@@ -64,7 +64,7 @@ class NoisyPhases(Estimator):
         self.estimate: int = self._total + self._trigger.step * (self._counter.value + self._plan.offset)
 
 
-class PartialDP(Calibrated[PartialDPPlan]):
+class PartialDP(PlannedScheme[PartialDPPlan]):
     """The paper: report once in each block; publish, at the end of noisy phases, differentially private sums.
 
     Two calibrations. `proven` (the default) has constants that prove the guarantee. `paper` has the paper's own, for
@@ -99,13 +99,13 @@ class PartialDP(Calibrated[PartialDPPlan]):
         self._calibration = calibration
         self._noise = noise  # None: exact noise from the coordinator's own dice
 
-    def books(self) -> list[PlanBook[PartialDPPlan]]:
+    def plan_caches(self) -> list[PlanBook[PartialDPPlan]]:
         """One plan for a number of sites."""
         return [BOOKS[self._calibration]]
 
     def estimator(self, plan: PartialDPPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Start the phases."""
-        return NoisyPhases(plan, step, self._noise or DiceNoise(rng.spawn("noise")))
+        return NoisyPhaseEstimator(plan, step, self._noise or DiceNoise(rng.spawn("noise")))
 
 
 def _book(calibration: str) -> PlanBook[PartialDPPlan]:

@@ -14,11 +14,11 @@ from countless.errors import PlanError
 from countless.planning.cache import PlanBook
 from countless.planning.failure_budget import round_eta
 from countless.planning.plan import RoundPlan, exact_fraction, least_total
-from countless.schemes.deterministic import Growing
+from countless.schemes.deterministic import DeterministicEstimator
 
 P = TypeVar("P", bound=RoundPlan)
 
-LEAST_STEP = 2  # below this a step saves nothing: every event is reported, and the answer is exact
+MIN_STEP = 2  # below this a step saves nothing: every event is reported, and the answer is exact
 
 
 def start_exactly(scheme: str, context: RoundContext, reconsider_at: int) -> RoundSetup | KeepRound:
@@ -28,7 +28,7 @@ def start_exactly(scheme: str, context: RoundContext, reconsider_at: int) -> Rou
     return RoundSetup(scheme, ExactSum(reconsider_at))
 
 
-class Calibrated(Scheme, Generic[P]):
+class PlannedScheme(Scheme, Generic[P]):
     """A scheme whose rounds follow a plan."""
 
     def __init__(self, plan: P | None = None, *, may_block: bool = True) -> None:
@@ -36,7 +36,7 @@ class Calibrated(Scheme, Generic[P]):
         self._may_block = may_block  # may `open` work out a plan while messages wait?
 
     @abstractmethod
-    def books(self) -> list[PlanBook[P]]:
+    def plan_caches(self) -> list[PlanBook[P]]:
         """Where this scheme's plans are; where there are several for one round, the best is in the last."""
 
     @abstractmethod
@@ -52,11 +52,11 @@ class Calibrated(Scheme, Generic[P]):
         plans = self.plans(context, self._may_block)
         for plan in reversed(plans):
             step = plan.step(context.total)
-            if worth_having(plan, step):
+            if usable(plan, step):
                 return RoundSetup(self.name, self.estimator(plan, step, context, rng), self.slots(plan), plan)
         if plans:
-            return start_exactly(self.name, context, reconsider_at=min(map(worth_having_from, plans)))
-        return self._stopgap(context)
+            return start_exactly(self.name, context, reconsider_at=min(map(usable_from, plans)))
+        return self._fallback(context)
 
     def prepare(self, context: RoundContext) -> None:
         """Work out the plans of the next round."""
@@ -67,7 +67,9 @@ class Calibrated(Scheme, Generic[P]):
         if self._given is not None:
             return [self._checked(self._given, context)]
         eta = self.eta(context)
-        found = [(book.plan if may_block else book.ready)(context.sites, context.alpha, eta) for book in self.books()]
+        found = [
+            (book.plan if may_block else book.ready)(context.sites, context.alpha, eta) for book in self.plan_caches()
+        ]
         return [plan for plan in found if plan is not None]
 
     def eta(self, context: RoundContext) -> float:
@@ -83,18 +85,18 @@ class Calibrated(Scheme, Generic[P]):
             )
         return plan
 
-    def _stopgap(self, context: RoundContext) -> RoundSetup | KeepRound:
+    def _fallback(self, context: RoundContext) -> RoundSetup | KeepRound:
         reconsider_at = ceil(context.total * 1.05) + 1
         if context.running is not None and context.running.estimator.reconsider_at is not None:
             return KeepRound(reconsider_at)
-        return RoundSetup(self.name, Growing(context.alpha, reconsider_at))
+        return RoundSetup(self.name, DeterministicEstimator(context.alpha, reconsider_at))
 
 
-def worth_having(plan: RoundPlan, step: int) -> bool:
+def usable(plan: RoundPlan, step: int) -> bool:
     """Whether a round with this step is both covered by the proof and better than reporting every event."""
-    return step >= max(LEAST_STEP, plan.least_step)
+    return step >= max(MIN_STEP, plan.least_step)
 
 
-def worth_having_from(plan: RoundPlan) -> int:
+def usable_from(plan: RoundPlan) -> int:
     """The first total at which a round of this plan is worth having."""
-    return least_total(plan, max(LEAST_STEP, plan.least_step))
+    return least_total(plan, max(MIN_STEP, plan.least_step))

@@ -5,11 +5,11 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling
 from countless.planning.cache import PlanBook
 from countless.planning.sampled import TIERS, SampledPlan, plan_sampled
-from countless.schemes.crossing_estimator import Crossings
-from countless.schemes.planned import Calibrated
+from countless.schemes.crossing_estimator import CrossingEstimator
+from countless.schemes.planned import PlannedScheme
 
 
-class Sampled(Calibrated[SampledPlan]):
+class Sampled(PlannedScheme[SampledPlan]):
     """Each event is reported with probability 1/step; publish N0 + step * (reports + shift); synchronise often.
 
     The coin of the next event is independent of everything that has happened, so the error is a walk whose law no
@@ -35,13 +35,13 @@ class Sampled(Calibrated[SampledPlan]):
         """Any number of sites may share the coins."""
         return None
 
-    def books(self) -> list[PlanBook[SampledPlan]]:
+    def plan_caches(self) -> list[PlanBook[SampledPlan]]:
         """A larger least step allows a cheaper plan: the largest one that the total affords is used."""
         return BOOKS
 
     def estimator(self, plan: SampledPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Count the coins."""
-        return Crossings(BernoulliSampling(step), plan.reports, plan.shift)
+        return CrossingEstimator(BernoulliSampling(step), plan.reports, plan.shift)
 
 
 def _book(tier: int) -> PlanBook[SampledPlan]:

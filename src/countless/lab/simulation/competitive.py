@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.run import fast_run
-from countless.schemes.auto import AGAINST
+from countless.schemes.auto import CANDIDATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def regret(
     seed: int = 1,
 ) -> Regret:
     """Run `auto` and every single scheme that it may pick over the same stream, and compare all the way."""
-    names = ["auto", "deterministic", *(scheme.name for scheme in AGAINST[adversary])]
+    names = ["auto", "deterministic", *(scheme.name for scheme in CANDIDATES[adversary])]
     courses = {}
     for name in names:
         source = stream_named(stream, sites, events, seed=seed)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from countless.core.messages import Snapshot
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.plan import Plan
-from countless.schemes.auto import AGAINST, Auto
+from countless.schemes.auto import CANDIDATES, Auto
 from countless.server.http.history import History
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import MIN_SITES_TO_PLAN, Counter
@@ -89,7 +89,7 @@ def _prices(counter: Counter) -> dict[str, float]:
     sites, alpha = max(1, counter.published_answer.sites), counter.config.alpha
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
     ahead = counter.next_plan() if counter.config.scheme == Auto.name else None
-    for scheme in AGAINST[counter.config.adversary] if ahead else ():
+    for scheme in CANDIDATES[counter.config.adversary] if ahead else ():
         plans: list[Plan] = scheme(may_block=False).plans(ahead[1], may_block=False) if ahead else []
         if plans:
             prices[scheme.name] = min(each.messages_per_efold for each in plans)

@@ -17,7 +17,7 @@ from countless.privacy.noise import system_noise
 from countless.randomness import SystemRandom
 from countless.schemes.auto import Auto
 from countless.schemes.partial_dp import PartialDP
-from countless.schemes.planned import Calibrated
+from countless.schemes.planned import PlannedScheme
 from countless.schemes.registry import SCHEMES
 from countless.server.sessions.overflow import home_of
 from countless.server.storage.base import Config, CounterFields
@@ -101,7 +101,7 @@ class Counter:
 
     def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
         """What to plan ahead, if any plan would be of use. Sites are rounded up, so that a few more change nothing."""
-        if not isinstance(self.coordinator.scheme, Auto | Calibrated):
+        if not isinstance(self.coordinator.scheme, Auto | PlannedScheme):
             return None
         context = self.coordinator.next_context
         if (
@@ -148,7 +148,7 @@ def build_scheme(config: Config) -> Scheme:
     if config.scheme == PartialDP.name:
         return PartialDP(noise=system_noise(), may_block=False)
     scheme = SCHEMES[config.scheme]
-    return scheme(may_block=False) if issubclass(scheme, Calibrated) else scheme()
+    return scheme(may_block=False) if issubclass(scheme, PlannedScheme) else scheme()
 
 
 def round_up_sites(sites: int) -> int:

@@ -14,8 +14,8 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import OffsetMultiple
 from countless.planning.oblivious import ObliviousPlan
 from countless.privacy.noise import DiceNoise
-from countless.schemes.lattice import Lattice, LatticePoints
-from countless.schemes.offsets import Lattices
+from countless.schemes.lattice import Lattice, LatticeEstimator
+from countless.schemes.offsets import OffsetTable
 
 
 class NoDice:
@@ -49,7 +49,7 @@ class Aligned(Lattice):
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """No offsets."""
-        return LatticePoints(Lattices(step, plan.sites, NoDice()), plan.reports)
+        return LatticeEstimator(OffsetTable(step, plan.sites, NoDice()), plan.reports)
 
 
 class Thrifty(Lattice):
@@ -64,7 +64,7 @@ class Thrifty(Lattice):
         return [replace(plan, allowance=plan.allowance / 10) for plan in super().plans(context, may_block)]
 
 
-class _Clipped(LatticePoints):
+class _Clipped(LatticeEstimator):
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         self._points = departed + sum(max(0, self.trigger_at(entry.slot).floor(entry.round_start)) for entry in entries)
         self._sites = len(entries)
@@ -83,11 +83,11 @@ class Clipping(Lattice):
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """As `lattice`, clipped."""
-        return _Clipped(Lattices(step, plan.sites, rng), plan.reports)
+        return _Clipped(OffsetTable(step, plan.sites, rng), plan.reports)
 
 
-class _Noisy(LatticePoints):
-    def __init__(self, lattices: Lattices, reports: int, rng: RandomSource) -> None:
+class _Noisy(LatticeEstimator):
+    def __init__(self, lattices: OffsetTable, reports: int, rng: RandomSource) -> None:
         super().__init__(lattices, reports)
         self._noise = DiceNoise(rng.spawn("noise"))
 
@@ -109,11 +109,11 @@ class FreshNoise(Lattice):
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """As `lattice`, with noise."""
-        return _Noisy(Lattices(step, plan.sites, rng), plan.reports, rng)
+        return _Noisy(OffsetTable(step, plan.sites, rng), plan.reports, rng)
 
 
-class _Inheriting(LatticePoints):
-    def __init__(self, lattices: Lattices, reports: int, inherited: float | None) -> None:
+class _Inheriting(LatticeEstimator):
+    def __init__(self, lattices: OffsetTable, reports: int, inherited: float | None) -> None:
         super().__init__(lattices, reports)
         self._inherited = inherited
 
@@ -134,13 +134,13 @@ class Drifting(Lattice):
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """The estimate that the last round ended with stands for the total."""
         last = None if context.running is None else context.running.estimator.estimate
-        return _Inheriting(Lattices(step, plan.sites, rng), plan.reports, last)
+        return _Inheriting(OffsetTable(step, plan.sites, rng), plan.reports, last)
 
 
-class _ShortPhases(LatticePoints):
+class _ShortPhases(LatticeEstimator):
     """Publishes at secret thresholds, two steps apart on average, and never redraws an offset."""
 
-    def __init__(self, lattices: Lattices, reports: int, rng: RandomSource) -> None:
+    def __init__(self, lattices: OffsetTable, reports: int, rng: RandomSource) -> None:
         super().__init__(lattices, reports)
         self._thresholds = rng.spawn("thresholds")
         self._hidden = self._threshold = 0.0
@@ -174,4 +174,4 @@ class Unredrawn(Lattice):
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Short phases over lattices that stay."""
-        return _ShortPhases(Lattices(step, plan.sites, rng.spawn("offsets")), plan.reports, rng)
+        return _ShortPhases(OffsetTable(step, plan.sites, rng.spawn("offsets")), plan.reports, rng)

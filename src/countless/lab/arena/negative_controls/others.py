@@ -10,7 +10,7 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth, Trigger
 from countless.planning.dithered import DitheredPlan
 from countless.planning.oblivious import ObliviousPlan
-from countless.schemes.dithered import Dithered, Phases
+from countless.schemes.dithered import Dithered, DitheredEstimator
 from countless.schemes.hyz import Hyz
 
 
@@ -60,7 +60,7 @@ class HyzClassical(Hyz):
         return [replace(plan, allowance=2 * sqrt(context.sites)) for plan in super().plans(context, may_block)]
 
 
-class _Telltale(Phases):
+class _Telltale(DitheredEstimator):
     """Every report shows in the last digits of the answer."""
 
     def __init__(self, plan: DitheredPlan, step: int, rng: RandomSource) -> None:
