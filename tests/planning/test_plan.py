@@ -4,10 +4,11 @@ from itertools import product
 
 import pytest
 
+from countless.core.parameters import MIN_ALPHA, MIN_PROBABILITY
 from countless.errors import InvalidParameter
 from countless.planning.dithered import DitheredPlan
 from countless.planning.dithered_check import check_dithered
-from countless.planning.plan import LEAST_ALPHA, LEAST_ETA, MOST_SITES, check_request
+from countless.planning.plan import MOST_SITES, check_request
 from countless.schemes.compare import CALIBRATIONS
 
 NEARLY_HALF, NEARLY_ONE = 0.49999999999999994, 0.9999999999999999
@@ -17,7 +18,7 @@ NEARLY_HALF, NEARLY_ONE = 0.49999999999999994, 0.9999999999999999
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_the_smallest_and_the_largest_requests_have_a_plan(name: str) -> None:
     _, calibrate = CALIBRATIONS[name]
-    for sites, alpha, eta in product((1, 12), (LEAST_ALPHA, NEARLY_HALF), (LEAST_ETA, NEARLY_ONE)):
+    for sites, alpha, eta in product((1, 12), (MIN_ALPHA, NEARLY_HALF), (MIN_PROBABILITY, NEARLY_ONE)):
         plan = calibrate(sites, alpha, eta)
         assert 0 < plan.messages_per_efold < float("inf"), (sites, alpha, eta)
         assert plan.step(0) <= plan.step(10**400), (sites, alpha, eta)
@@ -38,9 +39,9 @@ def test_a_small_alpha_costs_what_the_limit_says(name: str) -> None:
     [
         ((0, 0.1, 0.1), "sites = 0"),
         ((MOST_SITES + 1, 0.1, 0.1), "sites = 10000001"),
-        ((1, LEAST_ALPHA / 2, 0.1), "alpha = 5e-301"),
+        ((1, MIN_ALPHA / 2, 0.1), "alpha = 5e-301"),
         ((1, 0.5, 0.1), "alpha = 0.5"),
-        ((1, 0.1, LEAST_ETA / 2), "at least 9.33e-302"),
+        ((1, 0.1, MIN_PROBABILITY / 2), "at least 9.33e-302"),
         ((1, 0.1, float("nan")), "eta = nan"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from countless.core.answer import within
 from race.__main__ import main
 from race.contestants.base import Case
 from race.contestants.registry import CONTESTANTS
@@ -65,7 +66,7 @@ def test_a_flush_knows_what_happened_before_it_and_nothing_else(key: str, period
 def test_ours_keep_their_bound_at_every_event(key: str) -> None:
     result = raced(key)
     assert result.worst_error <= ALPHA
-    assert abs(result.answer - 600) <= ALPHA * 600
+    assert within(result.answer, ALPHA, 600)
     assert SITES <= result.messages < 600 + 3 * SITES
 
 

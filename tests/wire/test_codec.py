@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.messages import Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
+from countless.core.parameters import MIN_ALPHA
 from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import ProtocolError
 from countless.wire.codec import decode, encode, encoded_size
@@ -16,7 +17,7 @@ naturals = st.integers(0, 2**70) | st.integers(0, 2**400) | st.sampled_from([2**
 steps = naturals.map(lambda n: n + 1)
 triggers: st.SearchStrategy[Trigger] = st.one_of(
     steps.map(EveryNth),
-    st.floats(0, 1, exclude_min=True, exclude_max=True).map(GeometricGrowth),
+    st.floats(MIN_ALPHA, 0.5, exclude_max=True).map(GeometricGrowth),
     steps.map(BernoulliSampling),
     steps.map(OncePerBlock),
     steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: OffsetMultiple(step, offset))),

@@ -53,8 +53,8 @@ def attack(
     """Attack trackers; exit 1 if a guarantee that covers the adversary does not hold."""
     base = {
         "sites": sites,
-        "alpha": _between("alpha", alpha, 0.5),
-        "delta": _between("delta", delta, 1.0),
+        "alpha": alpha,
+        "delta": delta,
         "events": _whole(events),
         "against": against,
     }
@@ -82,12 +82,6 @@ def _whole(events: str) -> int:
     except (ValueError, OverflowError):
         pass
     raise InvalidParameter("events", events, "a whole number of at least 1, such as 1000000 or 1e6")
-
-
-def _between(name: str, value: float, top: float) -> float:
-    if not 0 < value < top:
-        raise InvalidParameter(name, value, f"between 0 and {top:g}, both excluded")
-    return value
 
 
 def _write(out: Path, found: list[dict[str, Any]], matches: list[Match]) -> None:

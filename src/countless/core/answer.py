@@ -48,6 +48,16 @@ def bounds(estimate: float, alpha: float) -> tuple[float, float]:
     return float(min(least, ceil(least * (1 - _ROUNDING)))), float(max(most, floor(most * (1 + _ROUNDING))))
 
 
+def within(estimate: float, alpha: float, total: int) -> bool:
+    """Whether `estimate` is within 1 ± alpha of `total`: the one definition, for answers, referees, benches and tests.
+
+    >>> within(9.9, 0.1, 9), within(9.9, 0.1, 11), within(9.9, 0.1, 12)
+    (True, True, False)
+    """
+    lower, upper = bounds(estimate, alpha)
+    return lower <= total <= upper
+
+
 class Answer(NamedTuple):
     """A total with its bounds: with probability 1 - delta, for ever, lower <= truth <= upper."""
 
@@ -69,6 +79,10 @@ class Answer(NamedTuple):
     def upper(self) -> float:
         """The truth is at most this."""
         return bounds(self.estimate, self.alpha)[1]
+
+    def contains(self, total: int) -> bool:
+        """Whether `total` is between the bounds."""
+        return within(self.estimate, self.alpha, total)
 
     def __str__(self) -> str:
         silent = f", silent: {', '.join(map(str, self.silent[:5]))}" if self.silent else ""

@@ -10,6 +10,7 @@ the size of a batch: O(1), except `Sampled`, which draws one gap for each crossi
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from countless.core.parameters import require_alpha
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 
@@ -55,8 +56,7 @@ class GeometricGrowth:
     _down: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.alpha, float) and 0 < self.alpha < 1):
-            raise InvalidParameter("alpha", self.alpha, "a number between 0 and 1, both excluded")
+        require_alpha(self.alpha)
         ratio = Fraction(repr(self.alpha))
         object.__setattr__(self, "_up", ratio.denominator + ratio.numerator)
         object.__setattr__(self, "_down", ratio.denominator - ratio.numerator)

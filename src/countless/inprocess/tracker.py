@@ -12,6 +12,7 @@ from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
 from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
+from countless.core.parameters import require_alpha, require_probability
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
@@ -50,8 +51,8 @@ class Tracker:
         counter: str = "total",
     ) -> None:
         fleet = [SiteId(name) for name in _site_names(sites)]
-        _require_between("alpha", alpha, 0.5, "between 0 and 1/2, both excluded")
-        _require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
+        require_alpha(alpha)
+        require_probability("delta", delta)
         require_adversary(adversary)
         if not isinstance(counter, str):
             raise InvalidParameter("counter", counter, "a string")
@@ -228,8 +229,3 @@ def _site_names(sites: int | Iterable[SiteName]) -> list[SiteName]:
 def _require_name(name: object) -> None:
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise InvalidParameter("site", name, "a string or an integer")
-
-
-def _require_between(parameter: str, value: object, top: float, allowed: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < top:
-        raise InvalidParameter(parameter, value, f"a number (int or float) {allowed}")

@@ -7,8 +7,9 @@ rounds share one plan; it costs less than ln 2 in a logarithm. Standard library 
 
 from fractions import Fraction
 from functools import lru_cache
-from math import frexp, isfinite, ldexp
+from math import frexp, ldexp
 
+from countless.core.parameters import require_probability
 from countless.errors import InvalidParameter
 
 # Doubles end near 2^-1022. With delta = 2^-30 this is reached after 2^485 rounds.
@@ -22,8 +23,7 @@ def round_eta(delta: float, round: int) -> float:
     >>> round_eta(0.01, 1) == 2.0**-8
     True
     """
-    if not (isfinite(delta) and 0 < delta < 1):
-        raise InvalidParameter("delta", delta, "between 0 and 1, both excluded")
+    require_probability("delta", delta)
     if isinstance(round, bool) or not isinstance(round, int) or round < 1:
         raise InvalidParameter("round", round, "an integer of at least 1")
     share = Fraction(delta) / (round * (round + 1))

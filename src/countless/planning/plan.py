@@ -10,12 +10,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 
+from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
 
-# Beyond these the formulas leave the range of doubles. Nobody has a use for them: with alpha below 1/total every event
-# is reported anyway.
-LEAST_ALPHA = 1e-300
-LEAST_ETA = 2.0**-1000
 MOST_SITES = 10_000_000  # beyond, a plan takes long to work out
 
 
@@ -105,9 +102,5 @@ def check_request(sites: int, alpha: float, eta: float) -> None:
     """Refuse what no calibration can plan for."""
     if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MOST_SITES:
         raise InvalidParameter("sites", sites, f"an integer of at least 1 and at most {MOST_SITES:,}")
-    if not LEAST_ALPHA <= alpha < 0.5:
-        limit = f" (and at least {LEAST_ALPHA:g})" if 0 < alpha < 0.5 else ""
-        raise InvalidParameter("alpha", alpha, f"between 0 and 1/2, both excluded{limit}")
-    if not LEAST_ETA <= eta < 1:
-        limit = f" (and at least {LEAST_ETA:.3g})" if 0 < eta < 1 else ""
-        raise InvalidParameter("eta", eta, f"between 0 and 1, both excluded{limit}")
+    require_alpha(alpha)
+    require_probability("eta", eta)

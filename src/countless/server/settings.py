@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
 from countless.schemes.auto import Auto
 from countless.schemes.registry import SCHEMES, require_adversary
@@ -98,10 +99,8 @@ class Settings:
 
 def require_config(config: Config) -> None:
     """Refuse what no coordinator can run with."""
-    if not (isinstance(config.alpha, float) and LEAST_ALPHA <= config.alpha < 0.5):
-        raise InvalidParameter("alpha", config.alpha, f"at least {LEAST_ALPHA} and less than 0.5")
-    if not (isinstance(config.delta, float) and LEAST_DELTA <= config.delta < 1):
-        raise InvalidParameter("delta", config.delta, f"at least {LEAST_DELTA} and less than 1")
+    require_alpha(config.alpha, LEAST_ALPHA)
+    require_probability("delta", config.delta, LEAST_DELTA)
     if config.scheme not in (Auto.name, *SCHEMES):
         raise InvalidParameter("scheme", config.scheme, f"one of: {', '.join((Auto.name, *SCHEMES))}")
     require_adversary(config.adversary)

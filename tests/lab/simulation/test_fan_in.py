@@ -82,7 +82,7 @@ def test_an_agent_may_hand_over_batches(scheme: str) -> None:
     rng, total = SeededRandom(5), 0
     while total < 4_000:
         batch = 1 + rng.randbelow(40)
-        estimate = world.add(rng.randbelow(AGENTS), batch)
+        world.add(rng.randbelow(AGENTS), batch)
         total += batch
         assert world.total == total
-        assert abs(estimate - total) <= ALPHA * total * (1 + 1e-12)
+        assert world.answer.contains(total)

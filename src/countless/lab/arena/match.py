@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from countless.core.estimator import Scheme
+from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
 from countless.lab.arena.game import Adversary, Game, Point, Score
 from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
@@ -36,6 +37,8 @@ class Setting:
         for name, least in (("sites", 1), ("events", 1), ("head_start", 0)):
             if getattr(self, name) < least:
                 raise InvalidParameter(name, getattr(self, name), f"at least {least}")
+        require_alpha(self.alpha)
+        require_probability("delta", self.delta)
         self.fresh_scheme()
 
     def fresh_scheme(self) -> Scheme:

@@ -14,12 +14,13 @@ from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
 from countless.core.messages import DownMessage, SiteId, UpMessage
+from countless.core.parameters import require_alpha, require_probability
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.inprocess.network import MemoryNetwork, Messages, Tap
 from countless.lab.simulation.referee import Referee
 from countless.lab.simulation.stream import Stream
-from countless.lab.simulation.world import COUNTER, require_between
+from countless.lab.simulation.world import COUNTER
 from countless.randomness import SeededRandom
 from countless.schemes.registry import require_adversary, scheme_named
 
@@ -48,8 +49,8 @@ class FastWorld:
         adversary: str = "adaptive",
         tap: Tap | None = None,
     ) -> None:
-        require_between("alpha", alpha, 0.5, "between 0 and 1/2, both excluded")
-        require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
+        require_alpha(alpha)
+        require_probability("delta", delta)
         require_adversary(adversary)
         self.total = 0  # the number of the last event, which is the truth
         self.referee = Referee(float(alpha))

@@ -11,6 +11,7 @@ from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
 from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
+from countless.core.parameters import require_alpha, require_probability
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
@@ -45,8 +46,8 @@ class World:
         adversary: str = "adaptive",
         tap: Tap | None = None,
     ) -> None:
-        require_between("alpha", alpha, 0.5, "between 0 and 1/2, both excluded")
-        require_between("delta", delta, 1.0, "between 0 and 1, both excluded")
+        require_alpha(alpha)
+        require_probability("delta", delta)
         require_adversary(adversary)
         names = site_names(sites)
         self._rng = SeededRandom(seed)
@@ -160,9 +161,3 @@ def site_names(sites: int | Sequence[SiteName]) -> list[SiteName]:
     if len(set(sites)) != len(sites):
         raise InvalidParameter("sites", sites, "names that all differ")
     return list(sites)
-
-
-def require_between(parameter: str, value: object, top: float, allowed: str) -> None:
-    """Refuse what is not a number strictly between 0 and `top`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < top:
-        raise InvalidParameter(parameter, value, allowed)
