@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from countless.privacy.guarantee import LeakMap, PartialDP
-from countless.privacy.noise import DiceNoise
+from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
+from countless.privacy.noise import RandomSourceNoise
 from countless.privacy.pure import transfer_tight
 from countless.privacy.tails import laplace_sum_quantile
 from countless.privacy.theorems import Accuracy, GeneralisationBound, Sample, transfer_pure
@@ -62,7 +62,7 @@ class Service:
 
     def __init__(self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, rng: SeededRandom) -> None:
         self._features, self._labels = features, labels
-        self._scale, self._noise = scale, DiceNoise(rng)
+        self._scale, self._noise = scale, RandomSourceNoise(rng)
         self.opened: set[int] = set()
 
     def share(self, satisfied: Bits) -> float:
@@ -130,8 +130,8 @@ def bounds(setting: Setting) -> tuple[GeneralisationBound, GeneralisationBound, 
     # All answers are within this of the sample's, except with probability half: union over the questions.
     error = laplace_sum_quantile(float(setting.scale), 1, half / (setting.features + 1)) / setting.records
     accuracy = Accuracy(error, half)
-    partial = PartialDP(setting.epsilon, 0.0, setting.opened, OPENED)
-    ordinary = PartialDP(setting.epsilon)
+    partial = PartialDPGuarantee(setting.epsilon, 0.0, setting.opened, OPENED)
+    ordinary = PartialDPGuarantee(setting.epsilon)
     return (
         transfer_tight(partial, sample, accuracy, 0.5),
         transfer_pure(partial, sample, accuracy, half),

@@ -9,16 +9,10 @@ from math import exp, inf, isclose, log
 import pytest
 
 from countless.errors import InvalidParameter, PlanError
-from countless.planning.dithered import DitheredPlan, plan_dithered
+from countless.planning.dithered import plan_dithered
 from countless.planning.dithered_check import check_dithered
-from countless.planning.dithered_schedule import (
-    LaterThresholds,
-    Shape,
-    messages_per_efold,
-    settle,
-    settle_sure,
-    threshold_windows,
-)
+from countless.planning.dithered_plan import DitheredPlan, messages_per_efold, threshold_windows
+from countless.planning.dithered_schedule import LaterThresholds, Shape, solve, solve_certain
 
 # SPEC 3.4: messages per e-fold over those of `deterministic`, at eta = 1e-4; then what this planner reaches.
 TABLE = [
@@ -48,10 +42,12 @@ def test_costs_beat_the_table(sites: int, alpha: float, spec: float, reached: fl
 
 def test_the_cost_is_the_formula() -> None:
     plan = plan_dithered(64, 0.01, 1e-4)
-    reach = sum(phase.length for phase in plan.phases)
-    assert isclose(plan.messages_per_round, reach + 1.5 * len(plan.phases) + 2 * 64)
+    steps_per_round = sum(phase.length for phase in plan.phases)
+    assert isclose(plan.messages_per_round, steps_per_round + 1.5 * len(plan.phases) + 2 * 64)
     assert isclose(plan.messages_per_efold, plan.messages_per_round / plan.growth)
-    assert isclose(plan.messages_per_efold, messages_per_efold(64, 0.01, plan.allowance, reach, len(plan.phases)))
+    assert isclose(
+        plan.messages_per_efold, messages_per_efold(64, 0.01, plan.allowance, steps_per_round, len(plan.phases))
+    )
     assert (plan.scheme, plan.sites, plan.alpha, plan.eta, plan.least_step) == ("dithered", 64, 0.01, 1e-4, 2)
     assert {reason.number for reason in plan.reasons} >= {"allowance", "phases", "dither", "slack", "risk"}
 
@@ -88,7 +84,7 @@ def test_more_safety_costs_more() -> None:
 @pytest.mark.slow
 def test_never_dearer_than_certainty() -> None:
     for sites in (1, 5, 30, 100):
-        allowance, phases = settle_sure(sites, 0.02)
+        allowance, phases = solve_certain(sites, 0.02)
         sure = messages_per_efold(sites, 0.02, allowance, sum(p.length for p in phases), len(phases))
         assert plan_dithered(sites, 0.02, 1e-9).messages_per_efold <= sure
 
@@ -99,7 +95,7 @@ def test_any_shape_settles_into_a_round_that_holds() -> None:
         count = rng.randint(1, 25)
         dither = rng.uniform(3, 30)
         shape = Shape(tuple(rng.uniform(8, 20) for _ in range(count)), (dither,) * count)
-        allowance, phases = settle(200, 0.01, 1e-5, shape)
+        allowance, phases = solve(200, 0.01, 1e-5, shape)
         check_dithered(DitheredPlan(200, 0.01, 1e-5, allowance, phases, ()))
 
 
@@ -178,7 +174,7 @@ def test_thresholds_are_uniform_on_the_polytope() -> None:
     """
     rng = random.Random(34)  # noqa: S311
     shape = Shape((30.0, 2.0, 2.0), (9.0, 8.0, 7.0))
-    allowance, phases = settle(50, 0.1, 0.1, shape)
+    allowance, phases = solve(50, 0.1, 0.1, shape)
     plan = DitheredPlan(50, 0.1, 0.1, allowance, phases, ())
     ends = [phase.position + phase.length for phase in phases]
     count = 4000
@@ -232,7 +228,7 @@ def test_no_two_thresholds_crowd_into_a_grain(sites: int, alpha: float) -> None:
     later = LaterThresholds(windows)
     densities = [later.tangent(j, windows[j - 1][1])[1] for j in range(1, len(windows))]
     densities += [exp(later.log_share(j + 1) - later.log_share(j)) for j in range(1, len(windows))]
-    assert 2 * max(densities) * plan.grain < 0.004
+    assert 2 * max(densities) * plan.resolution < 0.004
 
 
 @pytest.mark.parametrize("rng", [[], [0.5] * 3, [1.0] * 64, [-0.1] * 64])

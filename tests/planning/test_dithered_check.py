@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from countless.errors import PlanError
-from countless.planning.dithered import DitheredPlan, plan_dithered
+from countless.planning.dithered import plan_dithered
 from countless.planning.dithered_check import check_dithered
-from countless.planning.dithered_schedule import Phase, rounds_for
+from countless.planning.dithered_plan import DitheredPlan, Phase
+from countless.planning.dithered_schedule import Round, candidate_rounds
 
 GOOD = plan_dithered(128, 0.01, 1e-4)
 SURE = plan_dithered(3, 0.01, 1e-4)
@@ -54,10 +55,10 @@ def refused(plan: DitheredPlan, condition: str, allowance: float = 1.0) -> None:
 
 
 def test_the_planner_refuses_what_it_has_made_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(*request: Any) -> list[tuple[float, tuple[Phase, ...]]]:
-        return [(allowance * 0.99, phases) for allowance, phases in rounds_for(*request)]
+    def wrong(*request: Any) -> list[Round]:
+        return [Round(allowance * 0.99, phases) for allowance, phases in candidate_rounds(*request)]
 
-    monkeypatch.setattr("countless.planning.dithered.rounds_for", wrong)
+    monkeypatch.setattr("countless.planning.dithered.candidate_rounds", wrong)
     with pytest.raises(PlanError, match="refused in phase"):
         plan_dithered(129, 0.01, 1e-4)
 
@@ -102,7 +103,7 @@ def test_all_slacks_smaller_are_refused() -> None:
 def test_slacks_without_their_grain_are_refused(name: str) -> None:
     without: list[Phase] = []
     for phase in GOOD.phases:
-        changes: dict[str, Any] = {name: getattr(phase, name) - 0.75 * GOOD.grain}
+        changes: dict[str, Any] = {name: getattr(phase, name) - 0.75 * GOOD.resolution}
         without.append(replace(phase, **changes))
     refused(rebuilt(GOOD, without), "transcripts x density x tails <= risk")
 

@@ -102,7 +102,7 @@ class Game:
         """Section 3.8, with exact tails, exact weights of the later thresholds, and transcripts counted one by one."""
         later = [OrderedVolume()]
         for low, high in reversed(self.windows):
-            later.append(later[-1].then(-high, -low))
+            later.append(later[-1].with_point(-high, -low))
         later.reverse()
         law = {Fraction(0): Fraction(1)}
         for _ in range(self.sites):

@@ -14,9 +14,8 @@ from math import ceil, exp, floor, inf
 
 import pytest
 
-from countless.planning.dithered import DitheredPlan
 from countless.planning.dithered_check import _log_volumes, _risks
-from countless.planning.dithered_schedule import Phase
+from countless.planning.dithered_plan import DitheredPlan, Phase
 
 Counts = tuple[int, ...]
 

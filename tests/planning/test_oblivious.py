@@ -85,8 +85,8 @@ def bound(plan: ObliviousPlan, error: SiteError, end: float, step: int) -> float
     """The bound of a finished plan up to time `end`, event by event for one step, with the best s and h."""
     last = ceil(end * step)
     least = inf
-    for s in np.geomspace(0.05, min(4.0, error.most_tilt), 60):
-        for h in {ceil(reach / s) for reach in (2.0, 2.5, 3.0)}:
+    for s in np.geomspace(0.05, min(4.0, error.max_tilt), 60):
+        for h in {ceil(horizon / s) for horizon in (2.0, 2.5, 3.0)}:
             after = np.arange(h * step) / step  # around a failure
             time = np.arange(1 - h * step, last + h * step) / step
             nats = plan.sites * error.log_moment(float(s)) - s * (plan.allowance + plan.alpha * time)
@@ -101,8 +101,8 @@ def bound_of_round(plan: ObliviousPlan, error: SiteError, step: int) -> float:
     if plan.scheme != "hyz":
         return bound(plan, error, (plan.reports - 1 + 2 * plan.allowance) / (1 - plan.alpha) + 1, step)
     nats = log(64 / plan.eta)
-    reach = plan.reports + nats + sqrt(nats**2 + 2 * plan.reports * nats)
-    return min(bound(plan, error, 3 * reach, step), plan.eta / 64 + bound(plan, error, reach, step))
+    horizon = plan.reports + nats + sqrt(nats**2 + 2 * plan.reports * nats)
+    return min(bound(plan, error, 3 * horizon, step), plan.eta / 64 + bound(plan, error, horizon, step))
 
 
 @pytest.mark.parametrize(("planner", "error"), SCHEMES)
@@ -244,7 +244,7 @@ def test_plans_behave_for_every_request(request: tuple[int, float, float], schem
     planner, error = scheme
     sites, alpha, eta = request
     plan = planner(sites, alpha, eta)
-    assert 0 < plan.allowance <= sites * error.largest
+    assert 0 < plan.allowance <= sites * error.max_error
     assert plan.reports >= 1
     assert {reason.number for reason in plan.reasons} >= {"allowance", "reports", "messages_per_efold"}
     more, surer = planner(sites + 1 + sites // 5, alpha, eta), planner(sites, alpha, eta / 8)
@@ -257,11 +257,11 @@ def test_plans_behave_for_every_request(request: tuple[int, float, float], schem
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(requests, st.floats(1, 1e7), st.sampled_from([LATTICE, BLOCKS, HYZ]))
 def test_a_longer_round_needs_a_larger_allowance(
-    request: tuple[int, float, float], reach: float, error: SiteError
+    request: tuple[int, float, float], horizon: float, error: SiteError
 ) -> None:
     sites, alpha, eta = request
-    short = allowance(error, sites, alpha, eta, Horizon(reach))
-    long = allowance(error, sites, alpha, eta, Horizon(2 * reach))
+    short = allowance(error, sites, alpha, eta, Horizon(horizon))
+    long = allowance(error, sites, alpha, eta, Horizon(2 * horizon))
     assert short <= long * 1.005 <= 1.005**2 * allowance(error, sites, alpha, eta, Horizon(inf))
 
 

@@ -18,7 +18,7 @@ Windows = list[tuple[float, float]]
 def planner_volume(windows: Windows) -> OrderedVolume:
     volume = OrderedVolume()
     for low, high in windows:
-        volume = volume.then(low, high)
+        volume = volume.with_point(low, high)
     return volume
 
 
@@ -51,9 +51,9 @@ def grid_bounds(windows: Windows, cells: int) -> tuple[float, float]:
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_equal_windows_are_a_simplex(count: int) -> None:
     windows = [(1.0, 3.5)] * count
-    simplex = 2.5**count / factorial(count)
-    assert isclose(exp(planner_volume(windows).log_total), simplex, rel_tol=1e-12)
-    assert isclose(checker_volume(windows), simplex, rel_tol=1e-12)
+    nelder_mead = 2.5**count / factorial(count)
+    assert isclose(exp(planner_volume(windows).log_total), nelder_mead, rel_tol=1e-12)
+    assert isclose(checker_volume(windows), nelder_mead, rel_tol=1e-12)
 
 
 def test_disjoint_windows_are_a_product() -> None:
@@ -90,7 +90,7 @@ def test_partial_volumes_agree_with_counting_cells() -> None:
         for (low, high), query, log_volume in zip(windows, queries, expected, strict=True):
             if query >= volume.edges[0]:  # below its last window the planner keeps nothing
                 assert isclose(exp(volume.log_below(query)), exp(log_volume), rel_tol=1e-9, abs_tol=1e-300)
-            volume = volume.then(low, high)
+            volume = volume.with_point(low, high)
 
 
 def test_a_window_that_starts_just_after_another_end_is_no_trouble() -> None:

@@ -7,7 +7,7 @@ from math import ceil, cosh, exp, inf, log, log2, sqrt, tanh
 import pytest
 
 from countless.errors import InvalidParameter, UnknownName
-from countless.lab.audit.inputs import FEEDERS
+from countless.lab.audit.inputs import INPUTS
 from countless.planning.partial_dp import (
     PartialDPPlan,
     paper_constant,
@@ -15,7 +15,7 @@ from countless.planning.partial_dp import (
     trivial_reports,
 )
 from countless.planning.partial_dp_proven import Noisy, bound, reports_quantile
-from countless.privacy.noise import DiceNoise
+from countless.privacy.noise import RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom
 
@@ -188,8 +188,8 @@ def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Ite
     """The error of the answer, over what the plan allows, after every event of one round."""
     rng = SeededRandom(seed)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
-    counter = PhasedCounter(shape, DiceNoise(rng.spawn("noise")))
-    feeder = FEEDERS[feeder_number](plan.sites, plan.phases, step, rng.spawn("feeder"))
+    counter = PhasedCounter(shape, RandomSourceNoise(rng.spawn("noise")))
+    feeder = INPUTS[feeder_number](plan.sites, plan.phases, step, rng.spawn("feeder"))
     places: dict[tuple[int, int], int] = {}
     seen: dict[int, int] = {}
     events, site = 0, next(feeder)
@@ -206,7 +206,7 @@ def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Ite
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feeder", range(len(FEEDERS)))
+@pytest.mark.parametrize("feeder", range(len(INPUTS)))
 def test_played_rounds_stay_within_the_allowance(feeder: int) -> None:
     """Two rounds each of about 25,000 events, eta = 1e-9: a false alarm has probability below 1e-8."""
     plan = plan_partial_dp(400, 0.05, 1e-9)

@@ -6,9 +6,9 @@ import pytest
 
 from countless.core.parameters import MIN_ALPHA, MIN_PROBABILITY
 from countless.errors import InvalidParameter
-from countless.planning.dithered import DitheredPlan
+from countless.planning.dithered_plan import DitheredPlan
 from countless.planning.dithered_check import check_dithered
-from countless.planning.plan import MOST_SITES, check_request
+from countless.planning.plan import MAX_SITES, check_request
 from countless.schemes.compare import CALIBRATIONS
 
 NEARLY_HALF, NEARLY_ONE = 0.49999999999999994, 0.9999999999999999
@@ -38,7 +38,7 @@ def test_a_small_alpha_costs_what_the_limit_says(name: str) -> None:
     ("request_", "named"),
     [
         ((0, 0.1, 0.1), "sites = 0"),
-        ((MOST_SITES + 1, 0.1, 0.1), "sites = 10000001"),
+        ((MAX_SITES + 1, 0.1, 0.1), "sites = 10000001"),
         ((1, MIN_ALPHA / 2, 0.1), "alpha = 5e-301"),
         ((1, 0.5, 0.1), "alpha = 0.5"),
         ((1, 0.1, MIN_PROBABILITY / 2), "at least 9.33e-302"),

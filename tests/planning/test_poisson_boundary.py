@@ -12,11 +12,11 @@ from scipy.stats import poisson
 from countless.planning.poisson_boundary import (
     at_least_bound,
     at_most_bound,
-    early,
-    early_slack_ville,
-    late,
-    late_start_ville,
+    p_too_few,
+    p_too_many,
     point_bound,
+    too_few_start_ville,
+    too_many_slack_ville,
 )
 
 
@@ -65,17 +65,17 @@ CASES = [
 def test_closed_forms_are_the_exact_probabilities_rounded_up(w: float, u: float, c: float, s: float, m: int) -> None:
     exact_late = left_the_strip((w, u), None, m)
     exact_early = left_the_strip(None, (c, s), m)
-    assert exact_late * (1 - 1e-9) <= late(w, u, m) <= 1.02 * exact_late
-    assert exact_early * (1 - 1e-9) <= early(c, s, m) <= 1.05 * exact_early
-    assert left_the_strip((w, u), (c, s), m) <= late(w, u, m) + early(c, s, m) + 1e-12
+    assert exact_late * (1 - 1e-9) <= p_too_few(w, u, m) <= 1.02 * exact_late
+    assert exact_early * (1 - 1e-9) <= p_too_many(c, s, m) <= 1.05 * exact_early
+    assert left_the_strip((w, u), (c, s), m) <= p_too_few(w, u, m) + p_too_many(c, s, m) + 1e-12
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.floats(0.5, 30), st.floats(0.9, 1.9), st.floats(0, 20), st.floats(0.9, 1.49), st.integers(1, 60))
 def test_bounds_hold_and_are_tight_everywhere(w: float, u: float, c: float, s: float, m: int) -> None:
     exact_late, exact_early = left_the_strip((w, u), None, m), left_the_strip(None, (c, s), m)
-    assert exact_late - 1e-12 <= late(w, u, m) <= 1.05 * exact_late + 1e-12
-    assert exact_early - 1e-12 <= early(c, s, m) <= 1.12 * exact_early + 1e-12
+    assert exact_late - 1e-12 <= p_too_few(w, u, m) <= 1.05 * exact_late + 1e-12
+    assert exact_early - 1e-12 <= p_too_many(c, s, m) <= 1.12 * exact_early + 1e-12
 
 
 def direct_late(w: float, u: float, m: int) -> float:
@@ -99,26 +99,26 @@ def direct_early(c: float, s: float, m: int) -> float:
 def test_blocks_of_terms_lie_just_above_the_sum(level: float, alpha: float, m: int) -> None:
     exact_late = direct_late(level / (1 - alpha), 1 / (1 - alpha), m)
     exact_early = direct_early(level, 1 + alpha, m)
-    assert exact_late * (1 - 1e-6) <= late(level / (1 - alpha), 1 / (1 - alpha), m) <= 1.03 * exact_late
-    assert exact_early * (1 - 1e-6) <= early(level, 1 + alpha, m) <= 1.03 * exact_early
+    assert exact_late * (1 - 1e-6) <= p_too_few(level / (1 - alpha), 1 / (1 - alpha), m) <= 1.03 * exact_late
+    assert exact_early * (1 - 1e-6) <= p_too_many(level, 1 + alpha, m) <= 1.03 * exact_early
 
 
 @pytest.mark.parametrize("nats", [0.5, 3.0, 10.0])
 @pytest.mark.parametrize(("alpha", "m"), [(0.01, 40), (0.2, 80), (0.001, 150), (0.4, 5)])
 def test_ville_is_safe_and_close(alpha: float, m: int, nats: float) -> None:
-    w = late_start_ville(1 / (1 - alpha), m, nats)
-    c = early_slack_ville(1 + alpha, m, nats)
+    w = too_few_start_ville(1 / (1 - alpha), m, nats)
+    c = too_many_slack_ville(1 + alpha, m, nats)
     exact = left_the_strip((w, 1 / (1 - alpha)), None, m)
     assert exact <= exp(-nats)
     assert left_the_strip(None, (c, 1 + alpha), m) <= exp(-nats)
-    assert late(0.75 * w, 1 / (1 - alpha), m) > exp(-nats) or nats < 1
+    assert p_too_few(0.75 * w, 1 / (1 - alpha), m) > exp(-nats) or nats < 1
 
 
 def test_ville_for_coins_of_every_bias() -> None:
     """The bound is for coins too: exact recursion over flips, t = flips * bias."""
     alpha, m, nats = 0.05, 30, 4.0
-    w = late_start_ville(1 / (1 - alpha), m, nats)
-    c = early_slack_ville(1 + alpha, m, nats)
+    w = too_few_start_ville(1 / (1 - alpha), m, nats)
+    c = too_many_slack_ville(1 + alpha, m, nats)
     for bias in (1.0, 0.5, 0.2, 0.03):
         law: npt.NDArray[np.float64] = np.zeros(m)
         law[0], too_late, too_early = 1.0, 0.0, 0.0
@@ -146,14 +146,14 @@ def test_poisson_bounds_are_above(count: int, mean: float) -> None:
 
 
 def test_edges() -> None:
-    assert late(0.0, 1.1, 5) == 1.0
-    assert late(3.0, 1.1, 1) == pytest.approx(exp(-3.0))
-    assert early(-0.1, 1.1, 5) == 1.0
-    assert early(4.0, 1.1, 5) == 0.0
-    assert early(0.0, 1.1, 1) == 0.0
-    assert early(0.0, 1.1, 2) == pytest.approx(1 - exp(-1 / 1.1), rel=0.01)
+    assert p_too_few(0.0, 1.1, 5) == 1.0
+    assert p_too_few(3.0, 1.1, 1) == pytest.approx(exp(-3.0))
+    assert p_too_many(-0.1, 1.1, 5) == 1.0
+    assert p_too_many(4.0, 1.1, 5) == 0.0
+    assert p_too_many(0.0, 1.1, 1) == 0.0
+    assert p_too_many(0.0, 1.1, 2) == pytest.approx(1 - exp(-1 / 1.1), rel=0.01)
 
 
 def test_far_tails_stay_finite() -> None:
-    assert -1000 < log(late(900.0, 1.01, 2000)) < -100
-    assert early(900.0, 1.01, 2000) < 1e-100
+    assert -1000 < log(p_too_few(900.0, 1.01, 2000)) < -100
+    assert p_too_many(900.0, 1.01, 2000) < 1e-100

@@ -18,8 +18,8 @@ from countless.planning.sampled import (
     LIMIT,
     TIERS,
     SampledPlan,
+    boundaries_for,
     failure_bound,
-    lines_for,
     plan_sampled,
     ville_sides,
 )
@@ -63,7 +63,7 @@ SMALL = [
 def test_lines_cover_every_step_from_the_least(
     least_step: int, alpha: float, allowance: float, shift: int, reports: int
 ) -> None:
-    bound = failure_bound(lines_for(alpha, least_step), allowance, shift, reports)
+    bound = failure_bound(boundaries_for(alpha, least_step), allowance, shift, reports)
     for step in (least_step, least_step + 1, 2 * least_step, 3 * least_step + 1):
         assert exact_failure(step, alpha, allowance, shift, reports) <= bound
 
@@ -72,12 +72,12 @@ def test_lines_cover_every_step_from_the_least(
 @pytest.mark.parametrize("least_step", [2, 3, 8, 64, 4096])
 def test_lines_are_the_worst_of_all_larger_steps(least_step: int, alpha: float) -> None:
     """With mu = -ln(1 - 1/step) the couplings give u = mu (step/(1-alpha) - 1), s = (1+alpha)/(mu step)."""
-    lines = lines_for(alpha, least_step)
+    boundaries = boundaries_for(alpha, least_step)
     for step in [least_step + n for n in range(30)] + [least_step * 2**n for n in range(1, 20)]:
         mu = -log1p(-1 / step)
-        assert mu * step / (1 - alpha) >= lines.late_scale * (1 - 1e-12)
-        assert mu * (step / (1 - alpha) - 1) >= lines.late_slope * (1 - 1e-12)
-        assert (1 + alpha) / (mu * step) >= lines.early_slope * (1 - 1e-12)
+        assert mu * step / (1 - alpha) >= boundaries.few_scale * (1 - 1e-12)
+        assert mu * (step / (1 - alpha) - 1) >= boundaries.few_slope * (1 - 1e-12)
+        assert (1 + alpha) / (mu * step) >= boundaries.many_slope * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
@@ -90,7 +90,7 @@ def test_coupling_path_by_path(
     No chance is involved in the claim: it holds on every path. The seed only chooses the paths.
     """
     allowance /= 3  # so that many paths do leave
-    rng, lines, seen = np.random.default_rng(7), lines_for(alpha, least_step), 0
+    rng, boundaries, seen = np.random.default_rng(7), boundaries_for(alpha, least_step), 0
     mu = -log1p(-1 / step)
     j = np.arange(reports)
     for _ in range(300):
@@ -99,9 +99,9 @@ def test_coupling_path_by_path(
         few = times - 1 > step * (allowance + shift + j) / (1 - alpha)  # the last silent event after j reports
         many = j[1:] + shift - times[:-1] / step > allowance + alpha * times[:-1] / step
         if few.any():
-            assert (points > lines.late_scale * (allowance + shift) + lines.late_slope * j).any()
+            assert (points > boundaries.few_scale * (allowance + shift) + boundaries.few_slope * j).any()
         if many.any():
-            assert (points[:-1] < (j[1:] - (allowance - shift)) / lines.early_slope).any()
+            assert (points[:-1] < (j[1:] - (allowance - shift)) / boundaries.many_slope).any()
         seen += bool(few.any() or many.any())
     assert seen > 30
 
@@ -109,10 +109,10 @@ def test_coupling_path_by_path(
 @pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
 def test_lines_tighten_to_the_truth_as_steps_grow(alpha: float, allowance: float, shift: int, reports: int) -> None:
-    limit = failure_bound(lines_for(alpha, LIMIT), allowance, shift, reports)
+    limit = failure_bound(boundaries_for(alpha, LIMIT), allowance, shift, reports)
     before = 2.0
     for least_step in TIERS:
-        bound = failure_bound(lines_for(alpha, least_step), allowance, shift, reports)
+        bound = failure_bound(boundaries_for(alpha, least_step), allowance, shift, reports)
         assert limit <= bound * (1 + 1e-9)
         assert bound <= before * 1.02  # blocks of terms may fall differently
         before = bound
@@ -174,7 +174,7 @@ def test_each_tier_is_cheaper_than_the_one_before() -> None:
     costs = [plan_sampled(1000, 0.01, 1e-4, tier).messages_per_efold for tier in TIERS]
     assert all(later <= earlier * 1.0005 for earlier, later in pairwise(costs))
     assert plan_sampled(1000, 0.01, 1e-4, 2).bound == "ville"
-    assert plan_sampled(1000, 0.01, 1e-4, 512).bound == "lines"
+    assert plan_sampled(1000, 0.01, 1e-4, 512).bound == "closed form"
 
 
 requests = st.tuples(
@@ -193,8 +193,8 @@ def test_plans_hold_for_every_request(request: tuple[int, float, float, int | No
     plan: SampledPlan = plan_sampled(sites, alpha, eta, least_step)
     few, many = ville_sides(alpha, eta, plan.reports)
     by_ville = plan.allowance + plan.shift >= few and plan.allowance - plan.shift >= many
-    lines = lines_for(alpha, plan.least_step)
-    assert by_ville or failure_bound(lines, plan.allowance, plan.shift, plan.reports) <= eta
+    boundaries = boundaries_for(alpha, plan.least_step)
+    assert by_ville or failure_bound(boundaries, plan.allowance, plan.shift, plan.reports) <= eta
     assert plan.allowance >= abs(plan.shift)
     assert {reason.number for reason in plan.reasons} == {
         "allowance", "shift", "least_step", "reports", "messages_per_efold",

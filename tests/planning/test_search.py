@@ -4,21 +4,21 @@ from math import exp
 
 import pytest
 
-from countless.planning.search import least_at, least_safe, round_up, simplex
+from countless.planning.search import golden_section_min, nelder_mead, round_up, safe_root
 
 
 def test_the_simplex_finds_a_minimum() -> None:
-    found = simplex(lambda point: (point[0] - 3) ** 2 + 10 * (point[1] + 1) ** 2, [0.0, 0.0], [0.5, 0.5], 100)
+    found = nelder_mead(lambda point: (point[0] - 3) ** 2 + 10 * (point[1] + 1) ** 2, [0.0, 0.0], [0.5, 0.5], 100)
     assert found == pytest.approx([3, -1], abs=1e-3)
 
 
 @pytest.mark.parametrize("precision", [1e-2, 1e-6])
 def test_the_golden_section_comes_as_near_as_it_is_told(precision: float) -> None:
-    assert least_at(lambda x: x + 9 / x, 0.1, 100, precision) == pytest.approx(3, rel=precision)
+    assert golden_section_min(lambda x: x + 9 / x, 0.1, 100, precision) == pytest.approx(3, rel=precision)
 
 
 def test_what_least_safe_returns_is_safe() -> None:
-    found = least_safe(lambda x: exp(-x * x), 1e-4, 10.0, 1e-3)
+    found = safe_root(lambda x: exp(-x * x), 1e-4, 10.0, 1e-3)
     assert exp(-found * found) <= 1e-4 < exp(-((found - 1e-3) ** 2))
 
 

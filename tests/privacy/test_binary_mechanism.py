@@ -13,7 +13,7 @@ from countless.privacy.binary_mechanism import (
     pair_sensitivity,
     tree_levels,
 )
-from countless.privacy.noise import DiceNoise
+from countless.privacy.noise import RandomSourceNoise
 from countless.randomness import SeededRandom
 
 
@@ -47,14 +47,14 @@ def test_against_a_reference() -> None:
 
 
 def test_memory_is_logarithmic() -> None:
-    mechanism = BinaryMechanism(10**9, 1.0, DiceNoise(SeededRandom(1)))
+    mechanism = BinaryMechanism(10**9, 1.0, RandomSourceNoise(SeededRandom(1)))
     for _ in range(1000):
         mechanism.add(1)
     assert len(mechanism._exact) == len(mechanism._noisy) == 30
 
 
 def test_no_noise_is_the_running_sum() -> None:
-    mechanism = BinaryMechanism.with_scale(100, Fraction(0), DiceNoise(SeededRandom(1)))
+    mechanism = BinaryMechanism.with_scale(100, Fraction(0), RandomSourceNoise(SeededRandom(1)))
     assert [mechanism.add(t) for t in range(100)] == [t * (t + 1) // 2 for t in range(100)]
 
 
@@ -79,7 +79,7 @@ def test_pair_sensitivity_bounds_what_two_inputs_touch(length: int) -> None:
 
 
 def test_adding_beyond_the_length_raises_and_changes_nothing() -> None:
-    mechanism = BinaryMechanism(2, 1.0, DiceNoise(SeededRandom(1)))
+    mechanism = BinaryMechanism(2, 1.0, RandomSourceNoise(SeededRandom(1)))
     mechanism.add(1)
     mechanism.add(1)
     with pytest.raises(InvalidParameter, match="at most 2"):
@@ -90,7 +90,7 @@ def test_adding_beyond_the_length_raises_and_changes_nothing() -> None:
 @pytest.mark.parametrize("length", [0, -1, True, 1.5])
 def test_bad_lengths(length: int) -> None:
     with pytest.raises(InvalidParameter, match="length"):
-        BinaryMechanism(length, 1.0, DiceNoise(SeededRandom(1)))
+        BinaryMechanism(length, 1.0, RandomSourceNoise(SeededRandom(1)))
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, float("inf"), float("nan")])
@@ -101,4 +101,4 @@ def test_bad_epsilons(epsilon: float) -> None:
 
 def test_only_integers_enter() -> None:
     with pytest.raises(InvalidParameter, match="value"):
-        BinaryMechanism(2, 1.0, DiceNoise(SeededRandom(1))).add(1.5)  # type: ignore[arg-type]
+        BinaryMechanism(2, 1.0, RandomSourceNoise(SeededRandom(1))).add(1.5)  # type: ignore[arg-type]

@@ -3,20 +3,20 @@
 import pytest
 
 from countless.errors import InvalidParameter, InvariantBroken
-from countless.privacy.guarantee import LeakMap, PartialDP
+from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
 
 VARYING = LeakMap("what it says", frozenset)
 
 
 def test_ordinary_privacy_leaks_nothing() -> None:
-    guarantee = PartialDP(0.5, 1e-6)
+    guarantee = PartialDPGuarantee(0.5, 1e-6)
     assert guarantee.leaked("any transcript") == frozenset()
     assert not guarantee.pure
-    assert PartialDP(0.5).pure
+    assert PartialDPGuarantee(0.5).pure
 
 
 def test_in_sequence_everything_adds_and_leaks_unite() -> None:
-    both = PartialDP(0.1, 1e-6, 3, VARYING).then(PartialDP(0.3, 1e-7, 2, VARYING))
+    both = PartialDPGuarantee(0.1, 1e-6, 3, VARYING).compose_sequential(PartialDPGuarantee(0.3, 1e-7, 2, VARYING))
     assert both.epsilon == pytest.approx(0.4)
     assert both.delta == pytest.approx(1.1e-6)
     assert both.kappa == 5
@@ -24,64 +24,64 @@ def test_in_sequence_everything_adds_and_leaks_unite() -> None:
 
 
 def test_fixed_leaks_that_overlap_are_counted_once() -> None:
-    one = PartialDP(0.1, 0.0, 3, LeakMap.always(frozenset({1, 2, 3})))
-    two = PartialDP(0.1, 0.0, 2, LeakMap.always(frozenset({3, 4})))
-    assert one.then(two).kappa == 4
-    assert one.repeated(5).kappa == 3
+    one = PartialDPGuarantee(0.1, 0.0, 3, LeakMap.always(frozenset({1, 2, 3})))
+    two = PartialDPGuarantee(0.1, 0.0, 2, LeakMap.always(frozenset({3, 4})))
+    assert one.compose_sequential(two).kappa == 4
+    assert one.compose_n(5).kappa == 3
 
 
 def test_interleaving_is_refused_unless_pure() -> None:
-    pure = PartialDP(0.1, 0.0, 1, VARYING)
-    assert pure.alongside(pure).kappa == 2
+    pure = PartialDPGuarantee(0.1, 0.0, 1, VARYING)
+    assert pure.compose_concurrent(pure).kappa == 2
     with pytest.raises(InvalidParameter, match="pure"):
-        pure.alongside(PartialDP(0.1, 1e-9))
+        pure.compose_concurrent(PartialDPGuarantee(0.1, 1e-9))
 
 
 def test_disjoint_data_pay_the_larger_epsilon_but_both_leaks() -> None:
-    both = PartialDP(0.1, 1e-6, 3, VARYING).beside(PartialDP(0.3, 1e-7, 2, VARYING))
+    both = PartialDPGuarantee(0.1, 1e-6, 3, VARYING).compose_parallel(PartialDPGuarantee(0.3, 1e-7, 2, VARYING))
     assert (both.epsilon, both.delta, both.kappa) == (0.3, 1e-6, 5)
 
 
 def test_repetition() -> None:
-    ten = PartialDP(0.1, 1e-6, 3, VARYING).repeated(10)
+    ten = PartialDPGuarantee(0.1, 1e-6, 3, VARYING).compose_n(10)
     assert ten.epsilon == pytest.approx(1.0)
     assert ten.kappa == 30
     assert ten.leaked([(1,), (2,), (1,)]) == {1, 2}
     with pytest.raises(InvalidParameter, match="method"):
-        PartialDP(0.1).repeated(10, method="advanced")
+        PartialDPGuarantee(0.1).compose_n(10, method="advanced")
     with pytest.raises(InvalidParameter, match="times"):
-        PartialDP(0.1, 0.2).repeated(5)
+        PartialDPGuarantee(0.1, 0.2).compose_n(5)
     with pytest.raises(InvalidParameter, match="times"):
-        PartialDP(0.1).repeated(0)
+        PartialDPGuarantee(0.1).compose_n(0)
 
 
 def test_composition_that_promises_nothing_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="delta"):
-        PartialDP(0.1, 0.5).then(PartialDP(0.1, 0.5))
+        PartialDPGuarantee(0.1, 0.5).compose_sequential(PartialDPGuarantee(0.1, 0.5))
 
 
 def test_groups() -> None:
-    assert PartialDP(0.5).group(3) == (1.5, 0.0)
-    epsilon, delta = PartialDP(0.0, 0.01).group(4)
+    assert PartialDPGuarantee(0.5).group(3) == (1.5, 0.0)
+    epsilon, delta = PartialDPGuarantee(0.0, 0.01).group(4)
     assert epsilon == 0.0
     assert delta == pytest.approx(0.04)
-    assert PartialDP(1.0, 0.01).group(2)[1] == pytest.approx(0.01 * (1 + 2.718281828))
+    assert PartialDPGuarantee(1.0, 0.01).group(2)[1] == pytest.approx(0.01 * (1 + 2.718281828))
     with pytest.raises(InvalidParameter, match="size"):
-        PartialDP(1.0).group(0)
+        PartialDPGuarantee(1.0).group(0)
 
 
 def test_more_leaks_than_kappa_break_the_guarantee() -> None:
     with pytest.raises(InvariantBroken, match="kappa is 2"):
-        PartialDP(0.1, 0.0, 2, VARYING).leaked((1, 2, 3))
+        PartialDPGuarantee(0.1, 0.0, 2, VARYING).leaked((1, 2, 3))
 
 
 def test_publishing_must_not_forget_a_leak() -> None:
-    source = PartialDP(0.1, 0.0, 2, VARYING)
-    honest = source.published(len, LeakMap("all", lambda _: frozenset(range(10))), 10)
+    source = PartialDPGuarantee(0.1, 0.0, 2, VARYING)
+    honest = source.postprocess(len, LeakMap("all", lambda _: frozenset(range(10))), 10)
     honest.check((3, 4))
-    forgetful = source.published(len, LeakMap("none", lambda _: frozenset()), 0)
+    without_latest_leak = source.postprocess(len, LeakMap("none", lambda _: frozenset()), 0)
     with pytest.raises(InvariantBroken, match="forgets 2"):
-        forgetful.check((3, 4))
+        without_latest_leak.check((3, 4))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_publishing_must_not_forget_a_leak() -> None:
 )
 def test_bad_values(field: str, values: tuple[float, float, int]) -> None:
     with pytest.raises(InvalidParameter, match=field):
-        PartialDP(*values)
+        PartialDPGuarantee(*values)
 
 
 def test_kappa_must_cover_a_fixed_leak() -> None:
     with pytest.raises(InvalidParameter, match="kappa"):
-        PartialDP(0.1, 0.0, 1, LeakMap.always(frozenset({1, 2})))
+        PartialDPGuarantee(0.1, 0.0, 1, LeakMap.always(frozenset({1, 2})))

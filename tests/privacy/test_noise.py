@@ -16,9 +16,9 @@ from countless.errors import InvalidParameter, MissingExtra
 from countless.lab.audit.transcripts import log_pmf
 from countless.privacy import noise as noise_module
 from countless.privacy.noise import (
-    DiceNoise,
     Noise,
     OpenDPNoise,
+    RandomSourceNoise,
     bernoulli_exp,
     discrete_laplace,
     system_noise,
@@ -45,7 +45,7 @@ def chi_square(draws: list[int], scale: Fraction) -> float:
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(5, 2), Fraction(10)])
 def test_seeded_noise_has_the_exact_law(scale: Fraction) -> None:
-    source = DiceNoise(SeededRandom(11))
+    source = RandomSourceNoise(SeededRandom(11))
     assert chi_square([source.laplace(scale) for _ in range(DRAWS)], scale) > 1e-9
 
 
@@ -58,7 +58,7 @@ def test_opendp_has_the_same_law(scale: Fraction) -> None:
 
 def test_a_wrong_scale_is_told_apart() -> None:
     """The comparison has teeth: noise of scale 2.5 is not taken for noise of scale 2.8."""
-    source = DiceNoise(SeededRandom(11))
+    source = RandomSourceNoise(SeededRandom(11))
     assert chi_square([source.laplace(Fraction(5, 2)) for _ in range(DRAWS)], Fraction(14, 5)) < 1e-9
 
 
@@ -71,13 +71,13 @@ def test_bernoulli_exp(numerator: int, denominator: int) -> None:
     assert abs(heads - 20_000 * p) <= 6 * (20_000 * p * (1 - p)) ** 0.5
 
 
-@pytest.mark.parametrize("source", [DiceNoise(SeededRandom(1)), OpenDPNoise()], ids=["rng", "opendp"])
+@pytest.mark.parametrize("source", [RandomSourceNoise(SeededRandom(1)), OpenDPNoise()], ids=["rng", "opendp"])
 def test_scale_zero_is_no_noise(source: Noise) -> None:
     assert [source.laplace(Fraction(0)) for _ in range(5)] == [0] * 5
 
 
 @pytest.mark.parametrize("scale", [Fraction(-1), Fraction(2**41), 0.5, "1"])
-@pytest.mark.parametrize("source", [DiceNoise(SeededRandom(1)), OpenDPNoise()], ids=["rng", "opendp"])
+@pytest.mark.parametrize("source", [RandomSourceNoise(SeededRandom(1)), OpenDPNoise()], ids=["rng", "opendp"])
 def test_bad_scales_are_refused(source: Noise, scale: Fraction) -> None:
     with pytest.raises(InvalidParameter, match="scale"):
         source.laplace(scale)
@@ -109,7 +109,7 @@ def test_seeded_noise_replays() -> None:
 def test_without_opendp(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(system_noise(), OpenDPNoise)
     monkeypatch.setattr(noise_module, "find_spec", lambda _: None)
-    assert isinstance(system_noise(), DiceNoise)
+    assert isinstance(system_noise(), RandomSourceNoise)
     with pytest.raises(MissingExtra, match=r"countless\[lab\]"):
         OpenDPNoise()
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from countless.core.ledger import Entry
-from countless.lab.audit.exact_audit import audit_tapes
-from countless.lab.audit.mechanisms import Subject, right
+from countless.lab.audit.exact_audit import audit_exactly
+from countless.lab.audit.mechanisms import Mechanism, right
 from countless.lab.audit.run import TINY
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
-from countless.privacy.noise import DiceNoise, Noise
+from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom
 from countless.schemes.partial_dp import NoisyPhaseEstimator
@@ -65,8 +65,8 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_publisher_is_the_phased_counter(shape: PhasedShape, seed: int) -> None:
-    counter = PhasedCounter(shape, DiceNoise(SeededRandom(seed)))
-    production = Production(shape, DiceNoise(SeededRandom(seed)))
+    counter = PhasedCounter(shape, RandomSourceNoise(SeededRandom(seed)))
+    production = Production(shape, RandomSourceNoise(SeededRandom(seed)))
     assert (production.ended, production.finished) == (counter.ended, counter.finished)
     while not counter.finished:
         assert production.crossing() == counter.crossing()
@@ -78,8 +78,8 @@ def test_the_publisher_is_the_phased_counter(shape: PhasedShape, seed: int) -> N
 @pytest.mark.parametrize("seed", range(20))
 def test_a_batch_is_its_crossings_one_by_one(seed: int) -> None:
     shape = SHAPES[0]
-    counter = PhasedCounter(shape, DiceNoise(SeededRandom(seed)))
-    production = Production(shape, DiceNoise(SeededRandom(seed)))
+    counter = PhasedCounter(shape, RandomSourceNoise(SeededRandom(seed)))
+    production = Production(shape, RandomSourceNoise(SeededRandom(seed)))
     sizes = SeededRandom(seed).spawn("sizes")
     while not production.finished:
         size = 1 + sizes.randbelow(9)
@@ -94,5 +94,5 @@ def test_a_batch_is_its_crossings_one_by_one(seed: int) -> None:
 
 @pytest.mark.slow
 def test_the_audit_finds_nothing_in_the_publisher() -> None:
-    subject = Subject("production", right(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
-    assert not audit_tapes(subject, window=6).violated
+    mechanism = Mechanism("production", right(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
+    assert not audit_exactly(mechanism, window=6).violated

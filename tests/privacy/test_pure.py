@@ -5,9 +5,9 @@ from math import exp, log, sqrt, tanh
 import pytest
 
 from countless.errors import InvalidParameter
-from countless.privacy.guarantee import LeakMap, PartialDP
+from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
 from countless.privacy.pure import (
-    moved,
+    posterior,
     posterior_shift,
     posterior_tight,
     transfer_exponential,
@@ -15,12 +15,12 @@ from countless.privacy.pure import (
 )
 from countless.privacy.theorems import Accuracy, Sample, transfer_pure
 
-LEAKY = PartialDP(0.4, 0.0, 30, LeakMap("leaks", frozenset))
+LEAKY = PartialDPGuarantee(0.4, 0.0, 30, LeakMap("leaks", frozenset))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.4, 1.0, 5.0])
 def test_the_shift_is_the_largest_move_of_a_probability(epsilon: float) -> None:
-    moves = [abs(moved(p / 2000, sign * epsilon) - p / 2000) for p in range(2001) for sign in (-1, 1)]
+    moves = [abs(posterior(p / 2000, sign * epsilon) - p / 2000) for p in range(2001) for sign in (-1, 1)]
     assert max(moves) <= posterior_shift(epsilon) + 1e-15
     assert max(moves) == pytest.approx(posterior_shift(epsilon), rel=1e-4)
 
@@ -28,7 +28,7 @@ def test_the_shift_is_the_largest_move_of_a_probability(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.4, 3.0])
 def test_the_shift_is_attained(epsilon: float) -> None:
     prior = 1 / (1 + exp(epsilon / 2))
-    assert moved(prior, epsilon) - prior == pytest.approx(tanh(epsilon / 4), rel=1e-12)
+    assert posterior(prior, epsilon) - prior == pytest.approx(tanh(epsilon / 4), rel=1e-12)
 
 
 def test_the_shift_is_a_quarter_of_the_papers() -> None:
@@ -40,8 +40,8 @@ def test_posterior_means_of_randomised_response() -> None:
     """A uniform bit that answers truly with odds e^epsilon: its posterior obeys the lemma."""
     epsilon = 0.8
     keep = exp(epsilon) / (1 + exp(epsilon))
-    assert keep == pytest.approx(moved(0.5, epsilon))
-    assert keep - 0.5 <= posterior_tight(PartialDP(epsilon), Sample(3)).error
+    assert keep == pytest.approx(posterior(0.5, epsilon))
+    assert keep - 0.5 <= posterior_tight(PartialDPGuarantee(epsilon), Sample(3)).error
 
 
 def test_posterior_tight_by_hand() -> None:
@@ -73,7 +73,7 @@ def test_transfer_exponential_by_hand() -> None:
 
 def test_refusals() -> None:
     with pytest.raises(InvalidParameter, match="delta"):
-        posterior_tight(PartialDP(0.1, 1e-9), Sample(10))
+        posterior_tight(PartialDPGuarantee(0.1, 1e-9), Sample(10))
     with pytest.raises(InvalidParameter, match="eta"):
         transfer_tight(LEAKY, Sample(10), Accuracy(0.1, 0.1), 1.0)
     with pytest.raises(InvalidParameter, match="s = "):
@@ -81,4 +81,4 @@ def test_refusals() -> None:
     with pytest.raises(InvalidParameter, match="epsilon"):
         posterior_shift(-1.0)
     with pytest.raises(InvalidParameter, match="prior"):
-        moved(1.5, 0.1)
+        posterior(1.5, 0.1)

@@ -5,7 +5,7 @@ from math import e, exp, log, sqrt
 import pytest
 
 from countless.errors import InvalidParameter
-from countless.privacy.guarantee import LeakMap, PartialDP
+from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
 from countless.privacy.theorems import (
     IN_RANGE,
     Accuracy,
@@ -20,8 +20,8 @@ from countless.privacy.theorems import (
 )
 
 LEAKS = LeakMap("leaks", frozenset)
-ONE = PartialDP(1.0, 1e-8, 30, LEAKS)
-PURE = PartialDP(1.0, 0.0, 30, LEAKS)
+ONE = PartialDPGuarantee(1.0, 1e-8, 30, LEAKS)
+PURE = PartialDPGuarantee(1.0, 0.0, 30, LEAKS)
 ACCURATE = Accuracy(0.02, 1e-6)
 
 
@@ -138,6 +138,6 @@ def test_bad_sensitivity_and_range() -> None:
 
 def test_small_epsilon() -> None:
     """e^epsilon - 1 without cancellation: the naive difference is off by one part in 10,000 here."""
-    error = posterior_linear(PartialDP(1e-12), Sample(10)).error
+    error = posterior_linear(PartialDPGuarantee(1e-12), Sample(10)).error
     assert abs(error / 1e-12 - 1) < 1e-11
     assert abs((exp(1e-12) - 1) / 1e-12 - 1) > 1e-5

@@ -6,7 +6,7 @@ import pytest
 
 from countless.errors import InvalidParameter
 from countless.lab.audit.exact_audit import TapeNoise
-from countless.privacy.noise import DiceNoise
+from countless.privacy.noise import RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
 from countless.randomness import SeededRandom
 
@@ -42,7 +42,7 @@ def test_a_finished_counter_takes_no_more() -> None:
 
 
 def test_without_noise_it_counts() -> None:
-    counter = PhasedCounter(PhasedShape(100, 1, Fraction(0), 99, Fraction(0)), DiceNoise(SeededRandom(1)))
+    counter = PhasedCounter(PhasedShape(100, 1, Fraction(0), 99, Fraction(0)), RandomSourceNoise(SeededRandom(1)))
     values = []
     for _ in range(50):
         counter.crossing()

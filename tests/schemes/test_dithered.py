@@ -12,7 +12,7 @@ from countless import Tracker
 from countless.core.ledger import Entry
 from countless.core.messages import Report, SetTrigger, SiteId
 from countless.core.site import Site
-from countless.planning.dithered import DitheredPlan
+from countless.planning.dithered_plan import DitheredPlan
 from countless.randomness import SeededRandom
 from countless.schemes.dithered import DitheredEstimator, _fraction
 from support.plans import dithered_plan
@@ -39,7 +39,7 @@ class Reference:
 
     def with_fresh_digits(self, drawn: list[Fraction], rng: SeededRandom) -> list[Fraction]:
         """Where a grain has several values of B, another one of the same block of them."""
-        grain = int(self.step * self.plan.grain)
+        grain = int(self.step * self.plan.resolution)
         if grain < 2:
             return drawn
         lowest = Fraction(self.plan.sites * (self.step - 1), 2)  # B in events, when all last points add up to 0
@@ -276,9 +276,9 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
     exact = [Fraction(theta) * step - Fraction(SLOTS * (step - 1), 2) for theta in thresholds]
     moves = [goal - place for goal, place in zip(goals, exact, strict=True)]
     assert goals == sorted(goals)
-    assert all(abs(move) <= plan.grain * step for move in moves)
-    assert min(moves) < -plan.grain * step / 4
-    assert max(moves) > plan.grain * step / 4
+    assert all(abs(move) <= plan.resolution * step for move in moves)
+    assert min(moves) < -plan.resolution * step / 4
+    assert max(moves) > plan.resolution * step / 4
 
 
 def test_a_small_die_has_as_many_digits_as_a_large_one() -> None:

@@ -20,7 +20,7 @@ from countless.errors import UnknownName
 from countless.planning.failure_budget import round_eta
 from countless.planning.partial_dp import PartialDPPlan, paper_constant, plan_partial_dp
 from countless.privacy import theorems
-from countless.privacy.guarantee import PartialDP as Guarantee
+from countless.privacy.guarantee import PartialDPGuarantee
 from countless.privacy.tails import laplace_sum_quantile
 from countless.randomness import SeededRandom
 from countless.schemes.crossing_estimator import CrossingEstimator
@@ -140,8 +140,8 @@ def test_row_even_the_first_phase_may_end_before_its_first_crossing() -> None:
 
 def test_row_the_proofs_give_kappa_over_m() -> None:
     sample = theorems.Sample(m=1000)
-    with_leaks = theorems.posterior_linear(Guarantee(0.1, 0.0, 30), sample).error
-    without = theorems.posterior_linear(Guarantee(0.1, 0.0, 0), sample).error
+    with_leaks = theorems.posterior_linear(PartialDPGuarantee(0.1, 0.0, 30), sample).error
+    without = theorems.posterior_linear(PartialDPGuarantee(0.1, 0.0, 0), sample).error
     assert with_leaks - without == pytest.approx(30 / 1000)
 
 

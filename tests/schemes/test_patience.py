@@ -6,7 +6,7 @@ from countless import Tracker
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import RoundContext, Scheme
 from countless.core.messages import Report, SiteId
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.oblivious import ObliviousPlan
 from countless.randomness import SeededRandom
 from countless.schemes.auto import Auto
@@ -31,10 +31,10 @@ def feed(tracked: Coordinator, count: int) -> None:
 
 @pytest.mark.parametrize("scheme", [Dithered(may_block=False), Sampled(may_block=False), Auto(may_block=False)])
 def test_without_a_plan_the_sites_go_on_deterministically(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: PlanBook[ObliviousPlan], sites: int, alpha: float, eta: float) -> ObliviousPlan:
+    def refuse(self: PlanCache[ObliviousPlan], sites: int, alpha: float, eta: float) -> ObliviousPlan:
         raise AssertionError("a plan was worked out while messages waited")
 
-    monkeypatch.setattr(PlanBook, "plan", refuse)
+    monkeypatch.setattr(PlanCache, "plan", refuse)
     tracked = coordinator(scheme, sites=123)  # a number nobody else plans for
     feed(tracked, 2_000)
     assert tracked.round == 0
@@ -44,7 +44,7 @@ def test_without_a_plan_the_sites_go_on_deterministically(scheme: Scheme, monkey
 def test_a_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     tracked = coordinator(Dithered(may_block=False), sites=3)
     tracked.prepare()
-    monkeypatch.setattr(PlanBook, "plan", lambda *_: pytest.fail("a plan was worked out while messages waited"))
+    monkeypatch.setattr(PlanCache, "plan", lambda *_: pytest.fail("a plan was worked out while messages waited"))
     feed(tracked, 2_000)
     assert tracked.round == 1
     assert tracked.answer.scheme == "dithered"
@@ -72,15 +72,15 @@ def test_the_book_offers_only_what_is_safe_instead() -> None:
         made.append((sites, alpha, eta))
         return ObliviousPlan("lattice", sites, alpha, eta, 1.0, 1, sites - eta, ())
 
-    book = PlanBook(calibrate)
+    book = PlanCache(calibrate)
     for sites, alpha, eta in ((10, 0.1, 1e-3), (20, 0.1, 1e-3), (20, 0.1, 1e-6), (20, 0.2, 1e-6)):
         book._plans[sites, alpha, eta] = calibrate(sites, alpha, eta)
-    assert book.ready(10, 0.1, 1e-3) is book._plans[10, 0.1, 1e-3]
-    assert book.ready(5, 0.3, 1e-3) is None
-    assert book.ready(21, 0.1, 1e-3) is None
-    assert book.ready(10, 0.1, 1e-7) is None
+    assert book.cached(10, 0.1, 1e-3) is book._plans[10, 0.1, 1e-3]
+    assert book.cached(5, 0.3, 1e-3) is None
+    assert book.cached(21, 0.1, 1e-3) is None
+    assert book.cached(10, 0.1, 1e-7) is None
     for sites, eta in ((11, 1e-3), (20, 1e-4), (7, 1e-5)):
-        found = book.ready(sites, 0.1, eta)
+        found = book.cached(sites, 0.1, eta)
         assert found is not None
         assert found.sites >= sites
         assert found.eta <= eta

@@ -1,7 +1,6 @@
 """Plans written by hand: no proof behind them, but rounds so short that a test meets every corner."""
 
-from countless.planning.dithered import DitheredPlan
-from countless.planning.dithered_schedule import Phase
+from countless.planning.dithered_plan import DitheredPlan, Phase
 
 
 def dithered_plan(

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from countless.errors import InvalidParameter
-from countless.lab.audit.likelihood_audit import Finding
-from countless.lab.audit.mechanisms import SUBJECTS
-from countless.lab.audit.run import Effort, audit_mechanism, in_json
+from countless.lab.audit.likelihood_audit import AuditFinding
+from countless.lab.audit.mechanisms import MECHANISMS
+from countless.lab.audit.run import AuditConfig, audit_mechanism, to_json
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.privacy.thresholds import PhasedShape
 from countless.randomness import SeededRandom
@@ -28,7 +28,7 @@ def audit(
     alpha: Annotated[float, typer.Option(help="Relative error of the plan.")] = 0.01,
     eta: Annotated[float, typer.Option(help="Failure probability of one round.")] = 1e-4,
     calibration: Annotated[str, typer.Option(help="Calibration: paper or proven.")] = "proven",
-    mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(SUBJECTS) + ".")] = "right",
+    mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(MECHANISMS) + ".")] = "right",
     events: Annotated[int, typer.Option(help="Events of the exhaustive audit, 1 to 7.")] = 5,
     window: Annotated[int, typer.Option(help="Noise up to this is enumerated on tiny rounds, 1 to 40.")] = 12,
     transcripts: Annotated[int, typer.Option(help="Random rounds at the size of the plan.")] = 8,
@@ -39,11 +39,11 @@ def audit(
 ) -> None:
     """Try to catch partial_dp leaking more than it claims. Never proves anything; can say no."""
     plan = _noisy_plan(sites, alpha, eta, calibration)
-    effort = Effort(events, window, transcripts, plays, confidence)
+    config = AuditConfig(events, window, transcripts, plays, confidence)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
-    findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededRandom(seed), effort)
+    findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededRandom(seed), config)
     if as_json:
-        print(json.dumps({"seed": seed, **in_json(findings)}, indent=2))
+        print(json.dumps({"seed": seed, **to_json(findings)}, indent=2))
     else:
         _print(Console(), findings)
     if any(finding.violated for finding in findings):
@@ -62,7 +62,7 @@ def _noisy_plan(sites: int, alpha: float, eta: float, calibration: str) -> Parti
     return plan
 
 
-def _print(console: Console, findings: tuple[Finding, ...]) -> None:
+def _print(console: Console, findings: tuple[AuditFinding, ...]) -> None:
     table = Table("audit", "claimed epsilon", "worst seen", "tried", "verdict", title="partial_dp under audit")
     for finding in findings:
         worst = f"{finding.worst:.4f}" if isfinite(finding.worst) else "unbounded"

@@ -1,8 +1,8 @@
-"""The calibration of `deterministic`: nothing to choose, only a price. SPEC 3.0.
+"""The calibration of `deterministic`: nothing to choose, only a price.
 
-After a report at count n a site is silent while its count is in [n, floor(n rho)], rho = (1+alpha)/(1-alpha),
+After a report at count n a site sends nothing while its count is in [n, floor(n rho)], rho = (1+alpha)/(1-alpha),
 and (1+alpha) n is within 1 ± alpha of all of it: (1-alpha) n rho = (1+alpha) n. Sums of such estimates are
-within 1 ± alpha of sums of counts. No dice, no rounds, no failure. Standard library only.
+within 1 ± alpha of sums of counts. There is no randomness, no round and no failure.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from countless.planning.plan import Reason, check_request
 
 @dataclass(frozen=True, slots=True)
 class DeterministicPlan:
-    """The price of deterministic reporting. `eta` is 0, it cannot fail; its pace needs no step."""
+    """The price of deterministic reporting."""
 
     sites: int
     alpha: float
@@ -24,7 +24,7 @@ class DeterministicPlan:
     scheme: str = "deterministic"
 
     def step(self, total: int) -> int:
-        """1: the pace is `GeometricGrowth`, which has no step."""
+        """1: the trigger is `GeometricGrowth`, which has no step."""
         return 1
 
 

@@ -1,25 +1,25 @@
 """An independent check of a finished `dithered` plan (docs/theory/dithered.md, theorem and conditions 1-6).
 
-Shares with the planner the dataclass and nothing else. Where the planner integrates polynomials phase after
-phase, the check walks along the axis cell by cell and counts how many points fall into each; where the
-planner solves for the best tilt of a tail, the check takes any tilt, which can only make its bound larger;
-the allowance is compared in exact arithmetic. A plan that is refused raises PlanError with the condition, the
-phase and the numbers.
+It shares with the planner the data of the plan and nothing else:
+
+    what            planner                                   check
+    volumes         integrates polynomials phase by phase     goes along the axis cell by cell, points per cell
+    tails           solves for the best tilt                  takes some tilt, which only makes the bound larger
+    allowance       floats, inflated                          exact fractions
+
+A refused plan raises PlanError with the condition, the phase and the numbers.
 """
 
 from fractions import Fraction
 from itertools import pairwise
 from math import exp, factorial, inf, isfinite, log, pi, sinh, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from countless.errors import PlanError
-from countless.planning.dithered_schedule import Phase
+from countless.planning.dithered_plan import DitheredPlan, Phase
 
-if TYPE_CHECKING:  # the planner checks what it has made, so it imports this file
-    from countless.planning.dithered import DitheredPlan
-
-# What our own rounding may have lost, and the drawing of thresholds added: a part of every recomputed probability; see
-# "Rounding" in the docs.
+# What our own rounding may have lost, and what the drawing of thresholds may have added, as a part of every recomputed
+# probability; see "Rounding" in the docs.
 _ROUNDING = 0.01005
 # Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
 _SAME = 1e-9
@@ -27,7 +27,7 @@ _SAME = 1e-9
 Window = tuple[float, float]
 
 
-def check_dithered(plan: "DitheredPlan") -> None:
+def check_dithered(plan: DitheredPlan) -> None:
     """Recompute every inequality of the theorem from the plan; raise PlanError at the first that fails."""
     _check_numbers(plan)
     _check_geometry(plan.phases)
@@ -41,7 +41,7 @@ def _refuse(condition: str, phase: int | None, numbers: str) -> PlanError:
     return PlanError(f"dithered plan refused{where}: {condition} does not hold: {numbers}")
 
 
-def _check_numbers(plan: "DitheredPlan") -> None:
+def _check_numbers(plan: DitheredPlan) -> None:
     if plan.sites < 1 or not 0 < plan.alpha < 0.5 or not 0 < plan.eta < 1:
         request = f"sites={plan.sites}, alpha={plan.alpha}, eta={plan.eta}"
         raise _refuse("sites >= 1, 0 < alpha < 1/2, 0 < eta < 1", None, request)
@@ -93,7 +93,7 @@ def _latest(phases: tuple[Phase, ...]) -> list[float]:
     return [phase.position + phase.length + phase.dither / 2 + phase.slack_late for phase in phases]
 
 
-def _check_bounds(plan: "DitheredPlan") -> None:
+def _check_bounds(plan: DitheredPlan) -> None:
     """Condition 4: the total is where the plan says it is while a phase's answer is public."""
     lows = [0.0, *_earliest(plan.phases)]
     highs = _latest(plan.phases)
@@ -104,7 +104,7 @@ def _check_bounds(plan: "DitheredPlan") -> None:
             raise _refuse("high >= b_j", index, f"{phase.high} < {highs[index]}")
 
 
-def _check_accuracy(plan: "DitheredPlan") -> None:
+def _check_accuracy(plan: DitheredPlan) -> None:
     """Condition 5, exactly: one answer is within 1 ± alpha of both ends."""
     alpha = Fraction(repr(float(plan.alpha)))
     start = Fraction(plan.allowance) / alpha
@@ -116,12 +116,11 @@ def _check_accuracy(plan: "DitheredPlan") -> None:
             raise _refuse("(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)", index, numbers)
 
 
-def _check_risk(plan: "DitheredPlan") -> None:
+def _check_risk(plan: DitheredPlan) -> None:
     """Condition 6: the chances that phase j is the first to end outside its window sum to at most eta."""
     phases = plan.phases
-    certain = plan.sites / 2 + plan.grain
-    sure = all(min(phase.slack_early, phase.slack_late) >= certain for phase in phases)
-    if not sure:
+    certain = plan.sites / 2 + plan.resolution
+    if not all(min(phase.slack_early, phase.slack_late) >= certain for phase in phases):
         for index, phase in enumerate(phases):
             if phase.dither <= 0:
                 raise _refuse("dither > 0 where the slack is not certain", index, f"dither={phase.dither}")
@@ -134,7 +133,7 @@ def _check_risk(plan: "DitheredPlan") -> None:
         raise _refuse("sum of the risks <= eta", None, f"{float(total):.17g} > {plan.eta:.17g}")
 
 
-def _risks(plan: "DitheredPlan") -> list[float]:
+def _risks(plan: DitheredPlan) -> list[float]:
     """For each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
     phases, k = plan.phases, plan.sites
     whole = 1 / plan.least_step  # an update happens at a whole event: windows are wider by one event at both ends
@@ -143,8 +142,8 @@ def _risks(plan: "DitheredPlan") -> list[float]:
     all_before, below, _ = _log_volumes(windows, early_ends)
     risks = []
     for j, (phase, weights) in enumerate(zip(phases, _log_weights(phases), strict=True)):
-        late = all_before[j] + weights.top + _log_tail(k, phase.slack_late - plan.grain, weights.slope)
-        early = below[j] + weights.most + _log_tail(k, phase.slack_early - plan.grain, 0.0)
+        late = all_before[j] + weights.top + _log_tail(k, phase.slack_late - plan.resolution, weights.slope)
+        early = below[j] + weights.most + _log_tail(k, phase.slack_early - plan.resolution, 0.0)
         risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * (1 + _ROUNDING))
     return risks
 
@@ -166,7 +165,7 @@ def _log_weights(phases: tuple[Phase, ...]) -> list[_Weights]:
     for phase in reversed(phases):
         middle = phase.position + phase.length
         mirrored.append((-middle - phase.dither / 2, -middle + phase.dither / 2))
-    # rounding may push two equal ends past each other by an ulp: put them back
+    # rounding may push two equal ends past each other by an ulp: restore their order
     for index in range(1, len(mirrored)):
         before, here = mirrored[index - 1], mirrored[index]
         mirrored[index] = (max(before[0], here[0]), max(before[1], here[1]))
@@ -184,11 +183,9 @@ def _log_weights(phases: tuple[Phase, ...]) -> list[_Weights]:
 def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float], list[float], list[float]]:
     """ln V_j for j = 0 .. len(windows), ln Phi_j(queries[j]) and ln Phi_(j-1)(queries[j]).
 
-    Points in order, x_i in windows[i].
-
-    Between two neighbouring marks every window is either open or shut, so m points that share a cell of width
-    d have volume d^m/m!: exact, and every term is positive. `held[j]` is the volume with the first j points
-    placed so far, divided by units[j] and by exp(scale), so that it stays a sensible float.
+    The points are in order, x_i in windows[i]. Between two neighbouring marks every window is either open or shut, so m
+    points that share a cell of width d have volume d^m/m!: exact, and every term is positive. `held[j]` is the volume
+    with the first j points placed so far, divided by units[j] and by exp(scale) to stay in the range of floats.
     """
     count = len(windows)
     units = [0.0]
@@ -200,7 +197,7 @@ def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[floa
     totals, below, fewer = [0.0] * (count + 1), [-inf] * len(queries), [-inf] * len(queries)
     if queries:
         below[0] = 0.0  # no point is placed before phase 0, and Phi_0 = 1 everywhere
-    first = last = asked = 0
+    first = last = query = 0
     for left, right in pairwise(marks):
         while last < count and windows[last][0] <= left:
             last += 1
@@ -208,12 +205,12 @@ def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[floa
         while first < count and windows[first][1] <= right:
             first += 1
             totals[first] = log(held[first]) + units[first] + scale
-        while asked < len(queries) and queries[asked] <= right:
-            if queries[asked] == right and asked and held[asked] > 0:
-                below[asked] = log(held[asked]) + units[asked] + scale
-                done = asked - 1 <= first
-                fewer[asked] = totals[asked - 1] if done else log(held[asked - 1]) + units[asked - 1] + scale
-            asked += 1
+        while query < len(queries) and queries[query] <= right:
+            if queries[query] == right and query and held[query] > 0:
+                below[query] = log(held[query]) + units[query] + scale
+                done = query - 1 <= first
+                fewer[query] = totals[query - 1] if done else log(held[query - 1]) + units[query - 1] + scale
+            query += 1
         top = max(held[first : last + 1])
         if not 1e-30 < top < 1e30:
             held[first : last + 1] = [value / top for value in held[first : last + 1]]

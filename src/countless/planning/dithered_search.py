@@ -1,25 +1,25 @@
-"""Which shape a `dithered` round should have (SPEC 3.3, "Schedule"): a quick model, and a search over it.
+"""Which shape a `dithered` round should have: a quick model of the cost, and a search over it.
 
-Nothing here has to be exact: `dithered_schedule.settle` turns whatever shape comes out into a round with a
-proof, so a poor model costs messages, never safety. The model replaces the exact volumes by their growth per
-phase. For points at distance T in windows of width x T the volume grows per phase by the factor T exp(g(x));
-g and the end effects were fitted to exact volumes (largest error 0.006 nats for g, 0.15 for the rest, 1 <= x
-<= 32).
+Nothing here has to be exact: `dithered_schedule.solve` turns every shape into a round with a proof, so a poor model
+costs messages, never safety. The model replaces the exact volumes by their growth per phase. For points at distance T
+in windows of width x T the volume grows per phase by the factor T exp(g(x)); g and the end effects were fitted to exact
+volumes (largest error 0.006 nats for g, 0.15 for the rest, 1 <= x <= 32).
 """
 
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
-from countless.planning.dithered_schedule import MOST_PHASES, Shape, messages_per_efold
-from countless.planning.search import simplex
+from countless.planning.dithered_plan import messages_per_efold
+from countless.planning.dithered_schedule import MAX_PHASES, Shape
+from countless.planning.search import nelder_mead
 from countless.planning.tails import quick_slack
 
 _BLOCKS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
-    """What is searched over: E, the dither as a multiple of the length, its taper, the number of phases."""
+class SearchPoint:
+    """E, the dither as a multiple of the length, its taper, the number of phases."""
 
     allowance: float
     dither: float
@@ -29,7 +29,7 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Equal phases in a row, as the model sees them."""
+    """Equal phases in a row."""
 
     length: float
     dither: float
@@ -47,10 +47,10 @@ class _Block:
         return log(self.length) + _growth(self.dither / self.length)
 
     @property
-    def top_nats(self) -> float:
+    def window_end_nats(self) -> float:
         """ln of the volume of all later thresholds over that of those above the end of a window.
 
-        That is 1.1 less than the quotient. Counting it in full makes the model too fond of wide dithers.
+        That is dither/length - 1.1. Only 0.4 of it counts: with all of it the model prefers too wide dithers.
         """
         return 0.4 * max(0.0, self.dither / self.length - 1.1)
 
@@ -65,42 +65,42 @@ def _growth(x: float) -> float:
 
 
 def _end_effect(x: float) -> float:
-    """ln of the volume over its growth: transcripts that end late are the many."""
+    """ln of the volume over its growth: most transcripts end late."""
     return max(0.0, x + 2.62 - 3 * log(x + 2.5))
 
 
-def sketch(sites: int, alpha: float, eta: float, guess: Guess) -> tuple[float, list[tuple[float, float]]]:
+def model_cost(sites: int, alpha: float, eta: float, at: SearchPoint) -> tuple[float, list[tuple[float, float]]]:
     """Messages per e-fold by the model, and the (length, dither) of each phase up to the cheapest end."""
-    start = guess.allowance / alpha
+    start = at.allowance / alpha
     span = 2 * alpha / (1 - alpha)
-    share = log(2 * guess.phases / eta)
+    share = log(2 * at.phases / eta)
     position = price = 0.0
     tilts = (1.0, 1.0)
-    block = _Block(max(0.3 * guess.allowance / guess.dither, 1.5), 0.3 * guess.allowance, 0.0, 0.0)
+    block = _Block(max(0.3 * at.allowance / at.dither, 1.5), 0.3 * at.allowance, 0.0, 0.0)
     best = (inf, 0)
     shape: list[tuple[float, float]] = []
-    while len(shape) < guess.phases:
+    while len(shape) < at.phases:
         done = len(shape)
-        settled = min(1.0, done / block.overlap)
-        nats = share + price - block.threshold_nats + settled * _end_effect(block.overlap)
-        late, tilt = quick_slack(sites, nats - min(block.top_nats, guess.phases - done), tilts[0])
-        early, tilt_early = quick_slack(sites, nats - settled * (block.overlap - 1), tilts[1])
+        saturation = min(1.0, done / block.overlap)
+        nats = share + price - block.threshold_nats + saturation * _end_effect(block.overlap)
+        late, tilt = quick_slack(sites, nats - min(block.window_end_nats, at.phases - done), tilts[0])
+        early, tilt_early = quick_slack(sites, nats - saturation * (block.overlap - 1), tilts[1])
         tilts = (tilt, tilt_early)
         behind = block.dither / 2 + early if done else 0.0
         room = span * (start + position - behind) - late - early
-        times = max(guess.dither * (1 + guess.taper * (1 - 2 * done / guess.phases)), 0.02)
+        times = max(at.dither * (1 + at.taper * (1 - 2 * done / at.phases)), 0.02)
         length = max(room / (1 + times), 1.1)
         dither = room - length
         if dither < 1:
             break
         if not done:
-            length += early + dither / 2  # the round starts exact: nothing is lost behind
+            length += early + dither / 2  # the round starts at an exact total: `behind` is 0
         block = _Block(length, dither, late, early)
-        count = min(1 + done // 8, max(1, guess.phases // _BLOCKS), guess.phases - done)
+        count = min(1 + done // 8, max(1, at.phases // _BLOCKS), at.phases - done)
         shape.extend([(length, dither)] * count)
         price += count * block.price
         position += count * length
-        cost = messages_per_efold(sites, alpha, guess.allowance, position, len(shape))
+        cost = messages_per_efold(sites, alpha, at.allowance, position, len(shape))
         if cost < best[0]:
             best = (cost, len(shape))
         elif cost > 1.05 * best[0]:
@@ -109,14 +109,14 @@ def sketch(sites: int, alpha: float, eta: float, guess: Guess) -> tuple[float, l
 
 
 def find_shape(sites: int, alpha: float, eta: float) -> Shape | None:
-    """The best shape the model knows, or None where it knows none (then certainty is as cheap)."""
+    """The best shape by the model, or None if it finds none (a certain round is then as cheap)."""
 
-    def guess_at(point: list[float]) -> Guess:
-        phases = max(1, min(MOST_PHASES, round(exp(min(point[2], 20.0)))))
-        return Guess(exp(point[0]), exp(max(point[1], -5.0)), max(-3.0, min(3.0, point[3])), phases)
+    def search_point(point: list[float]) -> SearchPoint:
+        phases = max(1, min(MAX_PHASES, round(exp(min(point[2], 20.0)))))
+        return SearchPoint(exp(point[0]), exp(max(point[1], -5.0)), max(-3.0, min(3.0, point[3])), phases)
 
     def cost(point: list[float]) -> float:
-        return sketch(sites, alpha, eta, guess_at(point))[0]
+        return model_cost(sites, alpha, eta, search_point(point))[0]
 
     scale = sqrt(sites * (1 + log(1 / eta) / 9) / 2)
     first = min(
@@ -130,13 +130,13 @@ def find_shape(sites: int, alpha: float, eta: float) -> Shape | None:
     )
     if cost(first) == inf:
         return None
-    best = simplex(cost, first, [0.1, 0.3, 0.3, 0.3], 60)
-    shape = sketch(sites, alpha, eta, guess_at(best))[1]
+    best = nelder_mead(cost, first, [0.1, 0.3, 0.3, 0.3], 60)
+    shape = model_cost(sites, alpha, eta, search_point(best))[1]
     return _smooth(shape)
 
 
 def _smooth(shape: list[tuple[float, float]]) -> Shape:
-    """The model's staircase as lines between the middles of its blocks; the first phase stays apart."""
+    """The model's piecewise constant shape, interpolated between the middles of its blocks; except the first phase."""
     middles: list[tuple[float, tuple[float, float]]] = []
     index = 1
     while index < len(shape):

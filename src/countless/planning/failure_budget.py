@@ -1,8 +1,8 @@
-"""How the failure probability of a counter's whole life is shared out among its rounds. SPEC 3.
+"""How the failure probability of a counter is divided among its rounds (docs/explanation/guarantee.md).
 
 Round r = 1, 2, ... may fail with probability delta/(r (r+1)): these sum to delta over infinitely many rounds,
 so no horizon has to be known. Rounding each down to a power of two keeps the sum below delta and lets many
-rounds share one plan; it costs less than ln 2 in a logarithm. Standard library only.
+rounds share one plan; it costs less than ln 2 in a logarithm.
 """
 
 from fractions import Fraction
@@ -13,7 +13,7 @@ from countless.core.parameters import require_probability
 from countless.errors import InvalidParameter
 
 # Doubles end near 2^-1022. With delta = 2^-30 this is reached after 2^485 rounds.
-_LEAST_EXPONENT = -1000
+_MIN_EXPONENT = -1000
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -27,19 +27,19 @@ def round_eta(delta: float, round: int) -> float:
     if isinstance(round, bool) or not isinstance(round, int) or round < 1:
         raise InvalidParameter("round", round, "an integer of at least 1")
     share = Fraction(delta) / (round * (round + 1))
-    # With n and d the bit lengths of its two halves, a fraction is above 2^(n-d-1) and below 2^(n-d+1).
+    # With n and d the bit lengths of numerator and denominator, a fraction is above 2^(n-d-1) and below 2^(n-d+1).
     exponent = share.numerator.bit_length() - share.denominator.bit_length()
     if Fraction(2) ** exponent > share:
         exponent -= 1
-    if exponent < _LEAST_EXPONENT:
-        raise InvalidParameter("delta", delta, f"large enough for 2^{_LEAST_EXPONENT} or more in round {round:,}")
+    if exponent < _MIN_EXPONENT:
+        raise InvalidParameter("delta", delta, f"large enough for 2^{_MIN_EXPONENT} or more in round {round:,}")
     return ldexp(1.0, exponent)
 
 
-def coarser(eta: float) -> float:
-    """`eta` rounded down to a power of 16, where plans take long to work out and depend on eta but little.
+def round_down_pow16(eta: float) -> float:
+    """`eta` rounded down to a power of 16, for plans that take long to compute and depend on eta only a little.
 
-    >>> coarser(2.0**-6) == 2.0**-8 == coarser(2.0**-8)
+    >>> round_down_pow16(2.0**-6) == 2.0**-8 == round_down_pow16(2.0**-8)
     True
     """
     exponent = frexp(eta)[1] - 1

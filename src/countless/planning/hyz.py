@@ -1,6 +1,6 @@
-"""The calibration of `hyz`: sampled reports, each site estimated by its last one. SPEC 3.0.
+"""The calibration of `hyz`: sampled reports, each site estimated by its last one.
 
-After Huang, Yi and Zhang (2012), one copy. Proofs in docs/theory/oblivious.md. Let a site have seen n events
+After Huang, Yi and Zhang (2012), one copy. Proofs: docs/theory/oblivious.md. Let a site have seen n events
 since its base, each reported with probability p = 1/step, and let G be the number of events since the last
 report; P(G >= l) = (1-p)^l, and G >= n means that there was none. The estimate is base + (gap - 1 + step)
 after the first report, `base` before, so the error is step - 1 - G if G < n, and -n otherwise: mean 0,
@@ -16,8 +16,7 @@ The upper tail has s - ln(1+s), the lower one, at -s, has -s - ln(1-s), 0 < s < 
 In Bernstein's form: P(±X > x) <= exp(-k (u - ln(1+u))) <= exp(-x^2 / (2k + 4x/3)), u = x/k.
 
 Reports are not steps of the estimate here, so the round's length is bounded by Chernoff: except with
-probability eta/64 the m-th report has come by t = m + A + sqrt(A^2 + 2 m A), A = ln(64/eta). Standard library
-only.
+probability eta/64 the m-th report has come by t = m + A + sqrt(A^2 + 2 m A), A = ln(64/eta).
 """
 
 from math import inf, log, log1p, sqrt
@@ -29,7 +28,7 @@ HYZ = SiteError(
     scheme="hyz",
     log_moment=lambda tilt: -tilt - log1p(-tilt),
     because="k geometric errors of mean 0: Chernoff, summed over both sides and all events, <= eta",
-    most_tilt=0.999,
+    max_tilt=0.999,
 )
 
 

@@ -1,23 +1,14 @@
-"""The calibration of `lattice`: each site speaks on its own randomly shifted lattice. SPEC 3.0.
+"""The calibration of `lattice`: each site reports on its own randomly shifted lattice.
 
 A site's error is uniform on the `step` points from -(step-1)/2 to (step-1)/2, whatever its count. In steps,
 its moment generating function is at most that of the uniform law on [-1/2, 1/2]:
 
     psi(s) = ln( sinh(s/2) / (s/2) )  <=  s^2/24.
-
-Standard library only.
 """
 
 from math import exp, log, log1p
 
-from countless.planning.oblivious import (
-    ObliviousPlan,
-    SiteError,
-    allowance,
-    horizon_by_answer,
-    plan_oblivious,
-)
-from countless.planning.plan import check_request
+from countless.planning.oblivious import ObliviousPlan, SiteError, plan_step_per_report
 
 
 def log_moment(tilt: float) -> float:
@@ -31,7 +22,7 @@ LATTICE = SiteError(
     scheme="lattice",
     log_moment=log_moment,
     because="k errors uniform on ±1/2: Chernoff, summed over both sides and all events, <= eta; at most k/2",
-    largest=0.5,
+    max_error=0.5,
 )
 
 
@@ -41,9 +32,4 @@ def plan_lattice(sites: int, alpha: float, eta: float) -> ObliviousPlan:
     >>> plan_lattice(1000, 0.01, 1e-4).step(10**6) > 100
     True
     """
-    check_request(sites, alpha, eta)
-
-    def solve(reports: int) -> float:
-        return allowance(LATTICE, sites, alpha, eta, horizon_by_answer(alpha, reports))
-
-    return plan_oblivious(LATTICE, sites, alpha, eta, solve)
+    return plan_step_per_report(LATTICE, sites, alpha, eta)

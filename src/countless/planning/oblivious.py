@@ -1,36 +1,36 @@
 """What `lattice`, `blocks` and `hyz` share: the allowance when the error is a sum of independent site errors.
 
-SPEC 3.0; proofs in docs/theory/oblivious.md. These schemes are safe when the input does not react to the
-answers: at every moment fixed in advance the error X_t, in steps, t = (N - N0)/step, is then a sum of k
-independent mean-zero terms. Let psi(s) bound ln E exp(±s term). By Chernoff, for every s > 0,
+Proofs: docs/theory/oblivious.md. These schemes are safe when the input does not react to the answers: at every moment
+fixed in advance the error X_t, in steps, t = (N - N0)/step, is then a sum of k independent mean-zero terms. Let psi(s)
+bound ln E exp(±s term). By Chernoff, for every s > 0,
 
     P(X_t > x), P(X_t < -x)  <=  exp(k psi(s) - s x).
 
-Truth and estimate only grow, so a failure lasts: u steps after the error exceeds its room E + alpha t by nothing,
-it falls short of it by at most (1+alpha) u; before a failure from below it is the same with (1-alpha) u. So around
-the first failure the sum over all events of exp(s (±X_t - alpha t - E)) has a known least value, and by Markov a
-failure has at most the probability (expected sum)/(that value). Both are geometric series. If the round does not get
-beyond t_max, looking h steps beyond it on either side is enough, and the probability is at most eta when
+The total and the estimate only grow, so a failure lasts: u steps after the error has exceeded E + alpha t, it falls
+short of that limit by at most (1+alpha) u; u steps before a failure from below, by at most (1-alpha) u. So around the
+first failure the sum over all events of exp(s (±X_t - alpha t - E)) has a known least value, and by Markov a failure
+has at most the probability (expected sum)/(that value). Both are geometric series. If the round does not get beyond
+t_max, h further steps on either side are enough, and the probability is at most eta when
 
     E  =  ( k psi(s) + ln( (1 - e^(-s alpha (t_max+h))) / (alpha eta) * F ) ) / s,
     F  =  (1+alpha) / (1 - e^(-s (1+alpha) h))  +  (1-alpha) e^(s alpha h) / (1 - e^(-s (1-alpha) h)).
 
 Every s > 0 and every integer h >= 1 is valid; we take the best s, and h = ln(1/alpha)/s rounded up. F is little more
-than 2. Standard library only.
+than 2.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, exp, expm1, inf, log
 
-from countless.planning.plan import Reason, step_within
+from countless.planning.plan import Reason, check_request, step_within
 from countless.planning.round_length import best_reports, messages_per_efold, reasons_for_length
-from countless.planning.search import least_at, round_up
+from countless.planning.search import golden_section_min, round_up
 
 # Covers the rounding of doubles in E, whose share is below 1e-12.
 _ROUNDING = 1 + 1e-10
-# Where the best s is looked for. It is near sqrt(2 ln(1/eta) / (k psi'')): this is k = 1 to 1e13.
-_LEAST_TILT, _MOST_TILT = 1e-7, 60.0
+# Where the best s is searched. It is near sqrt(2 ln(1/eta) / (k psi'')): this is k = 1 to 1e13.
+_MIN_TILT, _MAX_TILT = 1e-7, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,10 @@ class ObliviousPlan:
     least_step: int = 2
 
     @property
-    def reach(self) -> int:
-        """About how many steps the total grows by in a round: one for each report."""
+    def steps_per_round(self) -> int:
         return self.reports
 
     def step(self, total: int) -> int:
-        """floor(alpha N0 / E)."""
         return step_within(self.alpha, self.allowance, total)
 
 
@@ -64,8 +62,8 @@ class SiteError:
     scheme: str
     log_moment: Callable[[float], float]
     because: str
-    most_tilt: float = _MOST_TILT
-    largest: float = inf
+    max_tilt: float = _MAX_TILT
+    max_error: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +89,9 @@ def allowance(error: SiteError, sites: int, alpha: float, eta: float, horizon: H
     def at(tilt: float) -> float:
         return _allowance_at(tilt, sites * error.log_moment(tilt), alpha, eta, horizon)
 
-    found = at(least_at(at, _LEAST_TILT, error.most_tilt)) * _ROUNDING
-    never_exceeded = sites * error.largest  # whatever the dice
-    return never_exceeded if never_exceeded <= found else round_up(found)
+    found = at(golden_section_min(at, _MIN_TILT, error.max_tilt)) * _ROUNDING
+    certain = sites * error.max_error
+    return certain if certain <= found else round_up(found)
 
 
 def plan_oblivious(
@@ -111,8 +109,16 @@ def plan_oblivious(
     return ObliviousPlan(error.scheme, sites, alpha, eta, found, reports, cost, reasons)
 
 
+def plan_step_per_report(error: SiteError, sites: int, alpha: float, eta: float) -> ObliviousPlan:
+    """The cheapest round of a scheme whose estimate moves by one step per report."""
+    check_request(sites, alpha, eta)
+    return plan_oblivious(
+        error, sites, alpha, eta, lambda m: allowance(error, sites, alpha, eta, horizon_by_answer(alpha, m))
+    )
+
+
 def _allowance_at(tilt: float, log_moment: float, alpha: float, eta: float, horizon: Horizon) -> float:
-    """E for one s. E is in its own horizon: start with no horizon at all and walk down.
+    """E for one s. The horizon depends on E: start without a horizon and iterate downwards.
 
     The map from E to the allowance with E's horizon rises. From a point that it lowers, every further point
     is lowered too, and each of them is a valid allowance: there is no need to converge.
@@ -125,6 +131,6 @@ def _allowance_at(tilt: float, log_moment: float, alpha: float, eta: float, hori
         return endless
     found = endless
     for _ in range(4):
-        reach = horizon.fixed + horizon.per_allowance * found + beyond
-        found = endless + log(-expm1(-tilt * alpha * reach)) / tilt
+        last = horizon.fixed + horizon.per_allowance * found + beyond
+        found = endless + log(-expm1(-tilt * alpha * last)) / tilt
     return found

@@ -1,4 +1,4 @@
-"""Volumes of ordered lists of points, each in its own window (SPEC 3.3): how many transcripts there are.
+"""Volumes of ordered lists of points, each in its own window: how many transcripts there are.
 
     Phi_n(x) = volume of { x_0 < x_1 < .. < x_(n-1) <= x,  low_i < x_i <= high_i },   V_n = Phi_n(high_(n-1))
 
@@ -50,8 +50,8 @@ class OrderedVolume:
     def quantile(self, fraction: float) -> float:
         """The x with Phi_n(x) = fraction * V_n.
 
-        By Newton's steps from where the chord of the cell's polynomial has that value. Its coefficients are
-        positive, so it is convex: the first step leads to the right of the root, and no later one leads beyond it.
+        By Newton's method, from where the chord of the cell's polynomial has that value. The coefficients are
+        positive, so it is convex: the first step leads to the right of the root, and no later one passes it.
         """
         cells = self.cells
         cell = max(0, bisect_left(cells, fraction, key=itemgetter(0)) - 1)
@@ -73,10 +73,10 @@ class OrderedVolume:
                 break
         return self.edges[cell] + t * (self.edges[cell + 1] - self.edges[cell])
 
-    def then(self, low: float, high: float) -> "OrderedVolume":
-        """Phi_(n+1): one more point, in the window (low, high]. Windows must not step back."""
+    def with_point(self, low: float, high: float) -> "OrderedVolume":
+        """Phi_(n+1): one more point, in the window (low, high]. Windows must be in order."""
         if self.cells and not (low >= self.edges[0] and high >= self.edges[-1]):
-            raise PlanError(f"the window ({low}, {high}] steps back behind ({self.edges[0]}, {self.edges[-1]}]")
+            raise PlanError(f"the window ({low}, {high}] starts or ends before ({self.edges[0]}, {self.edges[-1]}]")
         edges, cells = self._above(low)
         if high > edges[-1]:
             edges.append(high)

@@ -1,13 +1,13 @@
-"""Plans for `partial_dp`, the paper's Algorithms 1 and 2, in two calibrations (SPEC 3.1).
+"""Plans for `partial_dp`, the paper's Algorithms 1 and 2, in two calibrations.
 
-`paper` is faithful: the constants of the paper with its open points settled as in SPEC's table. `proven`
-has constants that prove the error and is the cheaper of two rounds: a noisy one (`partial_dp_proven`), and
+`paper` has the constants of the paper; what the paper leaves open is decided in docs/theory/partial-dp.md.
+`proven` has constants that prove the error and is the cheaper of two rounds: a noisy one (`partial_dp_proven`), and
 the trivial one below.
 
 The trivial round has no noise: every report ends a phase (threshold 1) and the exact number of crossings is
 published. In one block a site's crossing differs from its share of the block by less than 1, whatever the
-threshold is, so the error is below `sites` steps *surely*: nothing is left for an adaptive adversary to
-learn. It wins for few sites.
+threshold is, so the error is below `sites` steps with certainty, against every adversary. For few sites the trivial
+round is the cheaper one.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _CAP_SHARE = 1e-3  # share of eta for the event that some site runs into the cap
 
 @dataclass(frozen=True, slots=True)
 class PartialDPPlan:
-    """One round of `partial_dp`. The publisher needs, in order of use:
+    """One round of `partial_dp`. The estimator needs, in order of use:
 
     - `threshold`, `threshold_scale`: a phase ends when its crossings reach `threshold + noise` of this
       scale; test at the start of the phase too, since the noise may be below `-threshold`;
@@ -70,8 +70,7 @@ class PartialDPPlan:
         return max(1, step) if self.calibration == "paper" else step
 
     @property
-    def reach(self) -> float:
-        """About how many steps the total grows by in a round: one for each report."""
+    def steps_per_round(self) -> float:
         return self.reports
 
     @property
@@ -86,7 +85,7 @@ class PartialDPPlan:
 
     @property
     def paper_messages_per_efold(self) -> float:
-        """With the paper's synchronisation of three messages for each site, for comparing with its table."""
+        """With the paper's synchronisation of three messages for each site, to compare with its table."""
         return messages_per_efold(self.sites, self.alpha, self.allowance, self.reports, sync=3)
 
 
@@ -152,7 +151,7 @@ def _paper(sites: int, alpha: float, eta: float) -> PartialDPPlan:
 
 def _noisy(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     round_, found = best_noisy(sites, alpha, eta * (1 - _CAP_SHARE))
-    # Reaching the cap counts as a failure: so much of eta is spent on it, and no more.
+    # Reaching the cap counts as a failure, which this share of eta covers.
     cap = ceil(reports_quantile(round_, eta * _CAP_SHARE))
     return PartialDPPlan(
         calibration="proven",
@@ -185,7 +184,7 @@ def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[R
         Reason("threshold_scale", round_.threshold_scale, "a block changes the counts of two phases by one each"),
         Reason("tree_scale", round_.tree_scale, "those two counts change at most 2 log2(K) - 1 nodes of the tree"),
         Reason("epsilon", round_.epsilon, "2 / threshold_scale + (2 log2(K) - 1) / tree_scale"),
-        Reason("bias", found.bias, f"{sites} tanh(epsilon/4): what the answers can teach about the active blocks"),
+        Reason("bias", found.bias, f"{sites} tanh(epsilon/4): what the answers can reveal about the active blocks"),
         Reason("allowance", found.allowance, "the Chernoff sum over phases and both sides is at most eta"),
         Reason("offset", found.offset, "balances staleness (answers too low) against leaked blocks (too high)"),
         Reason("cap", cap, "a round has this many reports with probability below eta/1000"),
@@ -195,7 +194,7 @@ def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[R
 def _trivial(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     reports = trivial_reports(sites, alpha)
     reasons = (
-        Reason("allowance", sites, "each site's crossings differ from its count by less than one step, surely"),
+        Reason("allowance", sites, "each site's crossings differ from its count by less than one step, with certainty"),
         Reason("threshold", 1, "no noise, so every report may be published at once"),
         Reason("phases", reports, "reports in a round: the cheapest, given that synchronising costs 2 k"),
     )

@@ -1,4 +1,4 @@
-"""The `proven` calibration of `partial_dp`: constants that really prove it, optimised (SPEC 3.1).
+"""The `proven` calibration of `partial_dp`: constants that prove its error, optimised.
 
 A round has K = 2^p phases of threshold T; phase counts enter a binary mechanism with 2^p - 1 inputs. With
 noise of scale b1 on the thresholds and b2 on the nodes, transcripts with at most K - 1 updates have
@@ -17,7 +17,7 @@ E` and
 
 with M1, M2 the moment generating functions of the noise. There is no Hoeffding term and no union over
 times: a failing transcript fixes its input, so its posterior mean can be put under the exponential of the
-noise bound (Jensen). Pure standard library; draws nothing.
+noise bound (Jensen).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from math import ceil, exp, inf, isfinite, log, sqrt, tanh
 
 from countless.planning.round_length import messages_per_efold
-from countless.planning.search import least_at, simplex
+from countless.planning.search import golden_section_min, nelder_mead
 from countless.privacy.binary_mechanism import pair_sensitivity
 from countless.privacy.tails import log_mgf, log_phase_sum, softplus
 
 _SAFETY = 1.0 + 1e-9  # far above the rounding of the few hundred operations behind each number
-_COARSE, _FINE = 1e-2, 1e-5  # how precisely the best s is looked for while the search is far from its end, and near
+_COARSE, _FINE = 1e-2, 1e-5  # precision of the best s while the search is far from its end, and near
 _GRID = 2.0**-12  # noise scales are multiples of this: exact as doubles and as fractions
 
 
@@ -58,7 +58,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a round can promise: `allowance` steps of error, with the answer shifted by `offset`."""
+    """What is proved of a round: at most `allowance` steps of error, with the answer shifted by `offset`."""
 
     allowance: float
     offset: int
@@ -101,7 +101,7 @@ def bound(sites: int, alpha: float, eta: float, round_: Noisy, precision: float 
 
 def _least(function: Callable[[float], float], scale: float, precision: float = 1e-6) -> float:
     """The least value found for an s up to 1/scale, where moments end. Every s is valid: no need to be exact."""
-    return function(least_at(function, 1e-3 / scale, 1 / scale, precision))
+    return function(golden_section_min(function, 1e-3 / scale, 1 / scale, precision))
 
 
 def reports_per_round(round_: Noisy) -> float:
@@ -126,8 +126,7 @@ def reports_quantile(round_: Noisy, failure: float) -> float:
 def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
     """The cheapest noisy round found: a search over p, and for each p a simplex search over T, b1, b2.
 
-    The search is a heuristic; whatever it returns has been bounded by `bound`, so only the price depends on
-    it.
+    The search is a heuristic: only the price depends on it, because `bound` has bounded the round it returns.
     """
 
     def round_at(levels: int, point: Sequence[float]) -> Noisy:
@@ -149,14 +148,14 @@ def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:
     best: tuple[float, int, list[float]] = (inf, 1, point)
     worse = 0
     for levels in range(2, 15):
-        point = simplex(lambda at, p=levels: price(p, at, _COARSE), point, [0.4] * 3, 20)  # type: ignore[misc]
+        point = nelder_mead(lambda at, p=levels: price(p, at, _COARSE), point, [0.4] * 3, 20)  # type: ignore[misc]
         value = price(levels, point, _COARSE)
         worse = 0 if value < best[0] else worse + 1
         best = min(best, (value, levels, list(point)))
         if worse == 2:
             break
     levels = best[1]
-    point = simplex(lambda at: price(levels, at, _FINE), best[2], [0.15] * 3, 40)
+    point = nelder_mead(lambda at: price(levels, at, _FINE), best[2], [0.15] * 3, 40)
     chosen = round_at(levels, point)
     return chosen, bound(sites, alpha, eta, chosen)
 

@@ -1,8 +1,8 @@
-"""What every plan has in common. A plan is numbers only: it draws nothing and knows no clock.
+"""What every plan has in common. A plan holds numbers only: it draws nothing and reads no clock.
 
-A plan is a pure function of (sites, alpha, eta) - plus, where the proof needs it, a least step - and fixes a whole
-round: from one exact synchronisation to the next. `step` is the only number that also depends on the total, through
-the plan's `allowance`: the error, in steps, that the proof lets the round have.
+A plan is a pure function of (sites, alpha, eta), plus a least step where the proof needs one. It fixes a whole round:
+from one exact synchronisation to the next. Only `step` also depends on the total, through the plan's `allowance`: the
+error, in steps, that the proof lets the round have.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from typing import Protocol
 from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
 
-MOST_SITES = 10_000_000  # beyond, a plan takes long to work out
+MAX_SITES = 10_000_000  # beyond, planning takes too long
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The inequality that fixed one number of a plan, in words a reviewer can check."""
+    """The inequality that fixed one number of a plan."""
 
     number: str
     value: float
@@ -29,46 +29,43 @@ class Plan(Protocol):
     """A round whose guarantee is proved: with probability 1 - eta the answer stays within 1 ± alpha."""
 
     @property
-    def scheme(self) -> str:
-        """Name of the scheme this plan is for."""
+    def scheme(self) -> str: ...
 
     @property
     def sites(self) -> int:
         """How many sites (slots) the round may have."""
 
     @property
-    def alpha(self) -> float:
-        """Relative error allowed."""
+    def alpha(self) -> float: ...
 
     @property
     def eta(self) -> float:
-        """Failure probability allowed to the round."""
+        """Failure probability of the round."""
 
     @property
     def least_step(self) -> int:
-        """Smallest step the proof covers; below it the plan must not be used."""
+        """Smallest step that the proof covers."""
 
     @property
     def messages_per_efold(self) -> float:
         """Expected messages while the total grows by a factor e, synchronisation included."""
 
     @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """Why each number is what it is."""
+    def reasons(self) -> tuple[Reason, ...]: ...
 
     def step(self, total: int) -> int:
         """Largest step allowed when the round starts at `total` (a lower bound is safe); may be below `least_step`."""
 
 
 class RoundPlan(Plan, Protocol):
-    """A plan with rounds."""
+    """A plan for a scheme that has rounds."""
 
     @property
     def allowance(self) -> float:
         """The error, in steps, that the proof lets the round have: alpha N0/step must be at least this."""
 
     @property
-    def reach(self) -> float:
+    def steps_per_round(self) -> float:
         """About how many steps the total grows by in a round."""
 
 
@@ -79,14 +76,14 @@ def exact_fraction(alpha: float) -> Fraction:
 
 
 def step_within(alpha: float, allowance: float, total: int) -> int:
-    """floor(alpha * total / allowance), in whole numbers so that rounding can only be downwards."""
+    """floor(alpha * total / allowance), in integers so that rounding can only be downwards."""
     part, whole = exact_fraction(alpha).as_integer_ratio()
     steps, unit = allowance.as_integer_ratio()
     return part * total * unit // (whole * steps)
 
 
 def least_total(plan: RoundPlan, least_step: int) -> int:
-    """The first total at which the plan's step is at least this: the inverse of `step_within`, exactly.
+    """The first total at which the plan's step is at least `least_step`: the exact inverse of `step_within`.
 
     >>> from countless.planning.lattice import plan_lattice
     >>> plan = plan_lattice(100, 0.01, 1e-4)
@@ -99,8 +96,7 @@ def least_total(plan: RoundPlan, least_step: int) -> int:
 
 
 def check_request(sites: int, alpha: float, eta: float) -> None:
-    """Refuse what no calibration can plan for."""
-    if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MOST_SITES:
-        raise InvalidParameter("sites", sites, f"an integer of at least 1 and at most {MOST_SITES:,}")
+    if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MAX_SITES:
+        raise InvalidParameter("sites", sites, f"an integer of at least 1 and at most {MAX_SITES:,}")
     require_alpha(alpha)
     require_probability("eta", eta)

@@ -1,19 +1,19 @@
-"""How likely a Poisson process is to leave the strip between two straight lines. SPEC 3.2.
+"""How likely a Poisson process is to leave the strip between two straight lines.
 
-Proofs in docs/theory/sampled.md. N is a Poisson process of rate 1, tau_j the time of its j-th point.
-Two events:
+Proofs: docs/theory/sampled.md. N is a Poisson process of rate 1, tau_j the time of its j-th point. Two events before
+the m-th point:
 
-    late(w, u, m)    tau_(j+1) > w + u j   for some j = 0 .. m-1      too few points, before the m-th
-    early(c, s, m)   tau_j < (j - c) / s   for some j = 1 .. m-1      too many points, before the m-th
+    too few    tau_(j+1) > w + u j   for some j = 0 .. m-1
+    too many   tau_j < (j - c) / s   for some j = 1 .. m-1
 
 Each has two bounds. The closed form is the exact probability, evaluated with every rounding upwards: the sum
 runs over blocks of terms, each replaced by a geometric progression that lies above it. Ville's bound is
-weaker, simpler, and holds for coin flips of any bias as well. Standard library only.
+weaker, simpler, and holds for coin flips of any bias as well.
 """
 
 from math import erfc, exp, inf, log, log1p, pi, sqrt
 
-from countless.planning.search import least_at
+from countless.planning.search import golden_section_min
 
 # Block lengths such that all blocks together add about 1 % to the sum: in units of h''^(-1/2), as a fraction
 # of j, and as a fraction of i while q_i still falls.
@@ -22,14 +22,14 @@ _PER_CURVATURE, _PER_COUNT, _PER_UNIT = 0.4, 0.25, 0.04
 _NEGLIGIBLE = 1e-5
 # Terms of a Poisson tail summed one by one before a cruder bound takes over.
 _SERIES = 4000
-# Where Ville's theta is looked for: it is near sqrt(2 ln(1/eta) / m).
-_LEAST_TILT, _MOST_TILT = 1e-8, 20.0
+# Where Ville's theta is searched: it is near sqrt(2 ln(1/eta) / m).
+_MIN_TILT, _MAX_TILT = 1e-8, 20.0
 # Covers the rounding of doubles, whose share is below 1e-9 for up to 1e8 reports.
 _ROUNDING = 1 + 1e-7
 
 
-def late(start: float, slope: float, reports: int) -> float:
-    """P(late(w = start, u = slope, m = reports)), rounded up.
+def p_too_few(start: float, slope: float, reports: int) -> float:
+    """P(too few) with w = start, u = slope, m = reports, rounded up.
 
     Ballot theorem: the line is first met at t_j = w + u j, with exactly j points before, with probability
     (w / t_j) Poisson(j; t_j). The sum over j = 0 .. m-1 is exact.
@@ -48,8 +48,8 @@ def late(start: float, slope: float, reports: int) -> float:
     return _up(total)
 
 
-def early(slack: float, slope: float, reports: int) -> float:
-    """P(early(c = slack, s = slope, m = reports)), rounded up.
+def p_too_many(slack: float, slope: float, reports: int) -> float:
+    """P(too many) with c = slack, s = slope, m = reports, rounded up.
 
     Last-exit decomposition at the times t_j = (j - c)/s when the line passes an integer: either N is last
     above the line just before t_j and then stays below it for the i = m-1-j units that are left, probability
@@ -75,8 +75,8 @@ def early(slack: float, slope: float, reports: int) -> float:
     return _up(total)
 
 
-def late_start_ville(slope: float, reports: int, nats: float) -> float:
-    """A `start` w with P(late) <= exp(-nats), for Poisson points and for coins (t = flips * bias) alike.
+def too_few_start_ville(slope: float, reports: int, nats: float) -> float:
+    """A `start` w with P(too few) <= exp(-nats), for Poisson points and for coins (t = flips * bias) alike.
 
     exp(-theta R + t (1 - e^-theta)) is a supermartingale. When the line is met, t >= w + u R with R <= m-1,
     so its exponent is at least w y - (m-1) (theta - u y)^+, y = 1 - e^-theta. Every theta > 0 is valid.
@@ -86,11 +86,11 @@ def late_start_ville(slope: float, reports: int, nats: float) -> float:
         y = 1 - exp(-theta)
         return (nats + (reports - 1) * max(0.0, theta - slope * y)) / y
 
-    return start(least_at(start, _LEAST_TILT, _MOST_TILT))
+    return start(golden_section_min(start, _MIN_TILT, _MAX_TILT))
 
 
-def early_slack_ville(slope: float, reports: int, nats: float) -> float:
-    """A `slack` c with P(early) <= exp(-nats), for Poisson points and for coins (t = flips * bias) alike.
+def too_many_slack_ville(slope: float, reports: int, nats: float) -> float:
+    """A `slack` c with P(too many) <= exp(-nats), for Poisson points and for coins (t = flips * bias) alike.
 
     exp(theta R - t (e^theta - 1)) is a supermartingale. When R > c + s t with R <= m-1, its exponent is at
     least c max(x, theta) - (m-1) (x - theta)^+, x = (e^theta - 1)/s. And c = m-1 is never exceeded.
@@ -100,7 +100,7 @@ def early_slack_ville(slope: float, reports: int, nats: float) -> float:
         x = (exp(theta) - 1) / slope
         return (nats + (reports - 1) * max(0.0, x - theta)) / max(x, theta)
 
-    return min(slack(least_at(slack, _LEAST_TILT, _MOST_TILT)), float(reports - 1))
+    return min(slack(golden_section_min(slack, _MIN_TILT, _MAX_TILT)), float(reports - 1))
 
 
 def divergence(count: float, mean: float) -> float:

@@ -1,7 +1,7 @@
-"""How long a round should be: the number of reports with the fewest messages per e-fold. SPEC 3.0, 3.2.
+"""How long a round should be: the number of reports with the fewest messages per e-fold.
 
 A round of `m` reports and one synchronisation costs `m + 2k` messages and lets the total grow by the factor
-`1 + alpha m / E`, `E` the allowance in steps. Standard library only.
+`1 + alpha m / E`, `E` the allowance in steps.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ def messages_per_efold(sites: int, alpha: float, allowance: float, reports: floa
 
 
 def reasons_for_length(reports: int, cost: float) -> tuple[Reason, Reason]:
-    """Why a round has as many reports as it has, and what it costs."""
     return (
         Reason("reports", reports, "least (m + 2k) / ln(1 + alpha m/E) among m = floor(2^(i/8))"),
         Reason("messages_per_efold", cost, "(m + 2k) / ln(1 + alpha m/E)"),

@@ -1,14 +1,14 @@
-"""The calibration of `sampled`: how large a step fresh coins allow, and when to synchronise. SPEC 3.2.
+"""The calibration of `sampled`: how large a step fresh coins allow, and when to synchronise.
 
-Proofs in docs/theory/sampled.md. With time in steps since the round start, t = n/step, and R reports so far,
-the answer is N0 + step (R + b), and the promise is |R + b - t| <= E + alpha t until the m-th report, where
-E = alpha N0/step. Both edges are straight lines:
+Proofs: docs/theory/sampled.md. With time in steps since the round start, t = n/step, and R reports so far,
+the answer is N0 + step (R + b), and the guarantee is |R + b - t| <= E + alpha t until the m-th report, where
+E = alpha N0/step. Both boundaries are straight lines:
 
-    too few reports    t > (E + b + R) / (1 - alpha)     `late` in poisson_lines
-    too many           R > E - b + (1 + alpha) t         `early` in poisson_lines
+    too few reports    t > (E + b + R) / (1 - alpha)     `p_too_few` in poisson_boundary
+    too many           R > E - b + (1 + alpha) t         `p_too_many` in poisson_boundary
 
 The error is a walk of fresh coins: its law is the same under every adversary, even one that sees every
-message, and the number of sites enters the price of a synchronisation only. Standard library only.
+message, and the number of sites enters the price of a synchronisation only.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from math import log, log1p
 
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.plan import Reason, check_request, step_within
-from countless.planning.poisson_boundary import early, early_slack_ville, late, late_start_ville
+from countless.planning.poisson_boundary import p_too_few, p_too_many, too_few_start_ville, too_many_slack_ville
 from countless.planning.round_length import best_reports, messages_per_efold, reasons_for_length
-from countless.planning.search import about_safe, least_safe, round_up
+from countless.planning.search import approx_root, round_up, safe_root
 
 # The least steps to make plans for. A larger one allows a cheaper plan; beyond the last there is no gain.
 TIERS = (2, 8, 64, 512, 4096, 2**16, 2**24)
@@ -30,7 +30,7 @@ LIMIT = 2**63
 class SampledPlan:
     """A round of `sampled`: publish N0 + step (reports + shift), synchronise at the `reports`-th report.
 
-    `bound` says which proof is the cheaper one: "lines" or "ville".
+    `bound` names the proof that gave the cheaper round: "closed form" or "ville".
     """
 
     sites: int
@@ -46,44 +46,42 @@ class SampledPlan:
     scheme: str = "sampled"
 
     @property
-    def reach(self) -> int:
-        """About how many steps the total grows by in a round: one for each report."""
+    def steps_per_round(self) -> int:
         return self.reports
 
     def step(self, total: int) -> int:
-        """floor(alpha N0 / E)."""
         return step_within(self.alpha, self.allowance, total)
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """The two edges, for a Poisson process of rate 1 that stands for coins of every bias <= 1/least_step.
+class Boundaries:
+    """Both boundaries, for a Poisson process of rate 1 that stands for coins of every bias <= 1/least_step.
 
-    Too few: late(w = late_scale (E + b), u = late_slope, m). Too many: early(c = E - b, s = early_slope, m).
+    p_too_few(w = few_scale (E + b), u = few_slope, m) and p_too_many(c = E - b, s = many_slope, m).
     """
 
-    late_scale: float
-    late_slope: float
-    early_slope: float
+    few_scale: float
+    few_slope: float
+    many_slope: float
 
 
-def lines_for(alpha: float, least_step: int) -> Lines:
-    """Edges that hold for every step >= least_step, by coupling the coins to a Poisson process.
+def boundaries_for(alpha: float, least_step: int) -> Boundaries:
+    """Boundaries that hold for every step >= least_step, by coupling the coins to a Poisson process.
 
     With p = 1/least_step and a = -ln(1-p)/p: u = alpha/(1-alpha) + a (1-p) and s = (1+alpha)/a. In the limit
-    p -> 0 these are u = 1/(1-alpha) and s = 1+alpha; a larger step moves both lines away from the walk.
+    p -> 0 these are u = 1/(1-alpha) and s = 1+alpha; a larger step moves both boundaries away from the walk.
     """
     if least_step >= LIMIT:
-        return Lines(1 / (1 - alpha), 1 / (1 - alpha), 1 + alpha)
+        return Boundaries(1 / (1 - alpha), 1 / (1 - alpha), 1 + alpha)
     p = 1 / least_step
     stretch = -log1p(-p) / p
-    return Lines(1 / (1 - alpha), alpha / (1 - alpha) + stretch * (1 - p), (1 + alpha) / stretch)
+    return Boundaries(1 / (1 - alpha), alpha / (1 - alpha) + stretch * (1 - p), (1 + alpha) / stretch)
 
 
-def failure_bound(lines: Lines, allowance: float, shift: float, reports: int) -> float:
+def failure_bound(boundaries: Boundaries, allowance: float, shift: float, reports: int) -> float:
     """Upper bound on the probability that the answer leaves 1 ± alpha before the m-th report."""
-    few = late(lines.late_scale * (allowance + shift), lines.late_slope, reports)
-    return few + early(allowance - shift, lines.early_slope, reports)
+    few = p_too_few(boundaries.few_scale * (allowance + shift), boundaries.few_slope, reports)
+    return few + p_too_many(allowance - shift, boundaries.many_slope, reports)
 
 
 def plan_sampled(sites: int, alpha: float, eta: float, least_step: int | None = None) -> SampledPlan:
@@ -100,15 +98,15 @@ def plan_sampled(sites: int, alpha: float, eta: float, least_step: int | None = 
     if isinstance(least, bool) or not isinstance(least, int) or least < 2:
         raise InvalidParameter("least_step", least_step, "an integer of at least 2, or None for the limit")
     by_ville = _plan_by_ville(sites, alpha, eta, least)
-    by_lines = _plan_by_lines(sites, alpha, eta, least)
-    return min(by_lines, by_ville, key=lambda plan: plan.messages_per_efold)
+    by_boundaries = _plan_by_boundaries(sites, alpha, eta, least)
+    return min(by_boundaries, by_ville, key=lambda plan: plan.messages_per_efold)
 
 
 def ville_sides(alpha: float, eta: float, reports: int) -> tuple[float, float]:
     """E + b and E - b by Ville's inequality, eta/2 for each side, for any step."""
     nats = log(2 / eta)
-    few = (1 - alpha) * late_start_ville(1 / (1 - alpha), reports, nats)
-    return few, early_slack_ville(1 + alpha, reports, nats)
+    few = (1 - alpha) * too_few_start_ville(1 / (1 - alpha), reports, nats)
+    return few, too_many_slack_ville(1 + alpha, reports, nats)
 
 
 def _plan_by_ville(sites: int, alpha: float, eta: float, least_step: int) -> SampledPlan:
@@ -119,38 +117,40 @@ def _plan_by_ville(sites: int, alpha: float, eta: float, least_step: int) -> Sam
     few, many = ville_sides(alpha, eta, reports)
     shift = round((few - many) / 2)
     allowance = round_up((1 + 1e-9) * max(few - shift, many + shift))
-    because = "Ville's inequality: each edge is met with probability at most eta/2, at any step"
+    because = "Ville's inequality: each boundary is met with probability at most eta/2, at any step"
     return _plan(sites, alpha, eta, least_step, (allowance, reports, shift), "ville", because)
 
 
-def _line_sides(lines: Lines, eta: float, reports: int) -> tuple[float, float]:
+def _boundary_sides(boundaries: Boundaries, eta: float, reports: int) -> tuple[float, float]:
     """E + b and E - b with eta/2 for each side, to about a part in 1000: enough to choose m and b."""
     nats = log(2 / eta)
-    start = late_start_ville(lines.late_slope, reports, nats)
-    few = about_safe(lambda w: late(w, lines.late_slope, reports), eta / 2, start)
-    slack = early_slack_ville(lines.early_slope, reports, nats)
-    many = about_safe(lambda c: early(c, lines.early_slope, reports), eta / 2, slack)
-    return few / lines.late_scale, many
+    start = too_few_start_ville(boundaries.few_slope, reports, nats)
+    few = approx_root(lambda w: p_too_few(w, boundaries.few_slope, reports), eta / 2, start)
+    slack = too_many_slack_ville(boundaries.many_slope, reports, nats)
+    many = approx_root(lambda c: p_too_many(c, boundaries.many_slope, reports), eta / 2, slack)
+    return few / boundaries.few_scale, many
 
 
-def _plan_by_lines(sites: int, alpha: float, eta: float, least_step: int) -> SampledPlan:
-    lines = lines_for(alpha, least_step)
+def _plan_by_boundaries(sites: int, alpha: float, eta: float, least_step: int) -> SampledPlan:
+    boundaries = boundaries_for(alpha, least_step)
 
     def cost(reports: int) -> float:
-        return messages_per_efold(sites, alpha, sum(_line_sides(lines, eta, reports)) / 2, reports)
+        return messages_per_efold(sites, alpha, sum(_boundary_sides(boundaries, eta, reports)) / 2, reports)
 
     reports = best_reports(sites, cost)
-    few, many = _line_sides(lines, eta, reports)
+    few, many = _boundary_sides(boundaries, eta, reports)
     shift = round((few - many) / 2)
     least = abs(shift)  # the answer must be right at t = 0 too, when R = 0
     ample = 1.02 * max(few - shift, many + shift)  # more than eta/2 for each side needs
-    extra = least_safe(lambda x: failure_bound(lines, least + x, shift, reports), eta, ample - least, 2.0**-13 * ample)
+    extra = safe_root(
+        lambda x: failure_bound(boundaries, least + x, shift, reports), eta, ample - least, 2.0**-13 * ample
+    )
     allowance = round_up(least + extra)
-    value = failure_bound(lines, allowance, shift, reports)
+    value = failure_bound(boundaries, allowance, shift, reports)
     if value > eta:
         raise PlanError(f"sampled: failure bound {value} above eta = {eta}, E = {allowance}, m = {reports}")
     because = f"P(too few) + P(too many) = {value:.4g} <= eta for every step >= {least_step}"
-    return _plan(sites, alpha, eta, least_step, (allowance, reports, shift), "lines", because)
+    return _plan(sites, alpha, eta, least_step, (allowance, reports, shift), "closed form", because)
 
 
 def _plan(
@@ -167,7 +167,7 @@ def _plan(
     reasons = (
         Reason("allowance", allowance, because),
         Reason("shift", shift, "the integer nearest to where too few and too many are equally likely"),
-        Reason("least_step", least_step, "1/step enters the lines as p = 1/least_step; larger steps only help"),
+        Reason("least_step", least_step, "1/step enters the boundaries as p = 1/least_step; larger steps only help"),
         *reasons_for_length(reports, cost),
     )
     return SampledPlan(sites, alpha, eta, least_step, allowance, reports, shift, cost, bound, reasons)

@@ -1,7 +1,7 @@
-"""Searches for the calibrations. Standard library only.
+"""Searches for the calibrations. Written here because planning imports the standard library only.
 
-No guarantee rests on how well they search: what they find is either valid for every argument (`least_at`),
-evaluated before it is returned (`least_safe`), or used only to compare and to choose (`about_safe`, `simplex`).
+No guarantee rests on how well they search: what they find is either valid for every argument (`golden_section_min`),
+evaluated before it is returned (`safe_root`), or used only to compare and to choose (`approx_root`, `nelder_mead`).
 """
 
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from math import ceil, exp, frexp, inf, ldexp, log, sqrt
 
 
 def round_up(value: float) -> float:
-    """Up to 16 significant bits: what is printed is what is used."""
+    """Up to 16 significant bits, so that the printed value is the value used."""
     shift = 16 - frexp(value)[1]
     return ldexp(ceil(ldexp(value, shift)), -shift)
 
 
-def least_at(function: Callable[[float], float], low: float, high: float, precision: float = 1e-4) -> float:
+def golden_section_min(function: Callable[[float], float], low: float, high: float, precision: float = 1e-4) -> float:
     """About where a function that falls and then rises is least: golden section on a logarithmic scale."""
     ratio = (sqrt(5) - 1) / 2
     a, b = log(low), log(high)
@@ -32,8 +32,8 @@ def least_at(function: Callable[[float], float], low: float, high: float, precis
     return exp((a + b) / 2)
 
 
-def simplex(cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int) -> list[float]:
-    """Nelder and Mead's downhill simplex, with a fixed number of steps so that planning time is bounded."""
+def nelder_mead(cost: Callable[[list[float]], float], first: list[float], size: list[float], steps: int) -> list[float]:
+    """Nelder and Mead's downhill simplex with a fixed number of steps, which bounds the planning time."""
     corners = [(cost(first), first)]
     for axis, shift in enumerate(size):
         corner = [x + shift * (axis == other) for other, x in enumerate(first)]
@@ -63,39 +63,39 @@ def simplex(cost: Callable[[list[float]], float], first: list[float], size: list
     return min(corners)[1]
 
 
-def about_safe(probability: Callable[[float], float], budget: float, safe: float) -> float:
-    """About the least x in [0, safe] with probability(x) <= budget: to compare, not to promise.
+def approx_root(probability: Callable[[float], float], budget: float, safe: float) -> float:
+    """About the least x in [0, safe] with probability(x) <= budget: for comparisons, not for a guarantee.
 
     sqrt(-ln P) is almost a straight line in x, so two evaluations and a secant come within a part in 1000.
     """
-    aim = sqrt(-log(budget))
+    target = sqrt(-log(budget))
     first = 0.95 * safe
     at_first = _root(probability(first))
-    if 0.8 * aim < at_first < 1.25 * aim:
-        second = first * (aim / at_first if abs(aim / at_first - 1) > 0.01 else 0.99)
+    if 0.8 * target < at_first < 1.25 * target:
+        second = first * (target / at_first if abs(target / at_first - 1) > 0.01 else 0.99)
         at_second = _root(probability(second))
         if at_first != at_second < inf:
-            third = first + (aim - at_first) * (second - first) / (at_second - at_first)
+            third = first + (target - at_first) * (second - first) / (at_second - at_first)
             if abs(third - second) < 0.03 * safe:
                 return min(third, safe)
-    return least_safe(probability, budget, safe, 1e-3 * safe)  # not so straight: short rounds, tiny steps
+    return safe_root(probability, budget, safe, 1e-3 * safe)  # not a straight line: short rounds, tiny steps
 
 
-def least_safe(probability: Callable[[float], float], budget: float, safe: float, precision: float) -> float:
+def safe_root(probability: Callable[[float], float], budget: float, safe: float, precision: float) -> float:
     """A value within `precision` of the least x in [0, safe] with probability(x) <= budget.
 
-    `probability` must fall. The caller vouches for `safe`; every other value returned has been evaluated.
+    `probability` must fall. The caller guarantees that `safe` is safe; every other value returned was evaluated.
     """
-    aim = sqrt(-log(budget))
-    unsafe, at_unsafe, at_safe, side = 0.0, 0.0, 1.05 * aim, 0.4
+    target = sqrt(-log(budget))
+    unsafe, at_unsafe, at_safe, side = 0.0, 0.0, 1.05 * target, 0.4
     while safe - unsafe > precision:
-        share = (aim - at_unsafe) / (at_safe - at_unsafe) if at_safe > at_unsafe else 0.5
-        # Aim a little to the side of the root where the bracket is still wide, so that both its ends move.
+        share = (target - at_unsafe) / (at_safe - at_unsafe) if at_safe > at_unsafe else 0.5
+        # Guess a little to the side of the root where the bracket is still wide, so that both its ends move.
         guess = unsafe + (safe - unsafe) * min(max(share, 0.0), 1.0) + side * precision
         guess = min(max(guess, unsafe + 0.3 * precision), safe - 0.3 * precision)
         value = probability(guess)
         if value <= budget:
-            safe, at_safe, side = guess, min(_root(value), 2 * aim), -0.4
+            safe, at_safe, side = guess, min(_root(value), 2 * target), -0.4
         else:
             unsafe, at_unsafe, side = guess, _root(value), 0.4
     return safe

@@ -1,4 +1,4 @@
-"""Tails of a sum of `sites` independent uniforms on ±1/2 (SPEC 3.3): how far the lattice estimate can be off.
+"""Tails of a sum of `sites` independent uniforms on ±1/2: how far the lattice estimate can be off.
 
 A site's lattice error, in steps, is uniform on `step` points of (-1/2, 1/2): the mean of a continuous uniform over each
 of `step` cells. So a convex function of the sum has at most the mean it has for continuous uniforms. For those, with
@@ -8,8 +8,7 @@ K(s) = ln( sinh(s/2) / (s/2) ) and any s > c >= 0,
 
 with D = K''(s) (sites - 3/2): the first factor is Chernoff's, the second says that the tilted sum has no density above
 a normal one's (docs/theory/dithered.md, section 3.7). The best s is near the one with sites K'(s) = x. Everything here
-is parametrised by that s (the *tilt*), because then the exponent, the slack x and the slope all come without solving
-anything.
+is parametrised by that s (the *tilt*), because the exponent, the slack x and the slope are explicit functions of it.
 
 Rounding: the slack returned is inflated, so that it is never below the true root.
 """
@@ -19,10 +18,9 @@ from math import exp, inf, isfinite, log, log1p, pi, sinh, tanh
 
 # Relative inflation of every slack: far above the rounding of the sums here, far below what costs a message.
 _SAFETY = 1e-9
-# Slacks within this fraction of sites/2 are taken to be sites/2, which X cannot reach: certainty is then
-# free.
-_NEARLY_SURE = 0.995
-_LARGEST_TILT = 1e6
+# Slacks above this fraction of sites/2 are taken to be sites/2, which X cannot reach: the bound is then certain.
+_NEARLY_CERTAIN = 0.995
+_MAX_TILT = 1e6
 
 
 def cumulant(tilt: float) -> tuple[float, float]:
@@ -52,15 +50,15 @@ def exponent(sites: int, tilt: float, slope: float = 0.0) -> float:
 
 
 def _density_gain(sites: int, tilt: float) -> float:
-    """Nats that Chernoff gives away by not knowing that the tilted sum is spread out."""
+    """Nats by which the density of the tilted sum improves on Chernoff."""
     return max(0.0, log(tilt) + 0.5 * log(2 * pi * variance(tilt) * (sites - 1.5))) if sites > 1 else 0.0
 
 
 def slack(sites: int, slope: float, nats: Callable[[float], float], start: float = 1.0) -> tuple[float, float]:
     """Smallest x with exponent(x) >= nats(x), and its tilt, to start the next search from.
 
-    `nats` must not increase with x: it is what a union bound over transcripts asks for. Where the answer
-    comes close to sites/2 it is sites/2 itself, which the sum never reaches.
+    `nats` must not increase with x: it is what a union bound over transcripts needs. Where the result comes close to
+    sites/2 it is sites/2 itself, which the sum never reaches.
     """
 
     def missing(tilt: float) -> float:
@@ -73,15 +71,15 @@ def slack(sites: int, slope: float, nats: Callable[[float], float], start: float
     factor = 1.1
     while missing(high) > 0:
         low, high, factor = high, factor * high, 2.0
-        if high > _LARGEST_TILT or sites * cumulant(low)[1] > _NEARLY_SURE * certain:
+        if high > _MAX_TILT or sites * cumulant(low)[1] > _NEARLY_CERTAIN * certain:
             return certain, start
     low, high = _shrink(missing, low, high)
     reached = sites * cumulant(high)[1] * (1 + _SAFETY)
-    return (certain, start) if reached > _NEARLY_SURE * certain else (reached, high)
+    return (certain, start) if reached > _NEARLY_CERTAIN * certain else (reached, high)
 
 
 def _shrink(missing: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Close in on the root of a decreasing function, positive at low, not positive at high (Illinois)."""
+    """A bracket of the root of a decreasing function, positive at low, not positive at high (Illinois method)."""
     at_low = missing(low) if low > 0 else inf
     at_high = missing(high)
     for _ in range(60):
@@ -101,13 +99,13 @@ def _shrink(missing: Callable[[float], float], low: float, high: float) -> tuple
 
 
 def quick_slack(sites: int, nats: float, tilt: float) -> tuple[float, float]:
-    """About the x whose exponent is `nats`, and its tilt: for searching, nothing rests on it."""
+    """About the x whose exponent is `nats`, and its tilt: for the search only."""
     nats = max(nats, 0.5)
     for _ in range(40):
         over = exponent(sites, tilt) - nats
         if abs(over) < 1e-3:
             break
         tilt = max(tilt / 3, min(3 * tilt, tilt - over / (sites * tilt * variance(tilt) + 2 / tilt)))
-        if tilt > _LARGEST_TILT:
+        if tilt > _MAX_TILT:
             return sites / 2, 1.0
     return sites * cumulant(tilt)[1], tilt

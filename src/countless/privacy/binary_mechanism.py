@@ -66,9 +66,9 @@ class BinaryMechanism:
     by at most 1 in one input. The answer after t inputs is the true prefix sum plus popcount(t) independent
     integer Laplace variables of scale `scale`.
 
-    >>> from countless.privacy.noise import DiceNoise
+    >>> from countless.privacy.noise import RandomSourceNoise
     >>> from countless.randomness import SeededRandom
-    >>> mechanism = BinaryMechanism(8, Fraction(2), DiceNoise(SeededRandom(3)))
+    >>> mechanism = BinaryMechanism(8, Fraction(2), RandomSourceNoise(SeededRandom(3)))
     >>> [mechanism.add(10) for _ in range(4)]
     [11, 27, 35, 40]
     """

@@ -55,11 +55,11 @@ def _both(first: LeakMap, second: LeakMap) -> LeakMap:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialDP:
+class PartialDPGuarantee:
     """The guarantee of one mechanism.
 
-    >>> tracker = PartialDP(0.1, 0.0, 32, LeakMap("the block that ended each phase", lambda t: frozenset(t)))
-    >>> twice = tracker.then(tracker)
+    >>> tracker = PartialDPGuarantee(0.1, 0.0, 32, LeakMap("the block that ended each phase", lambda t: frozenset(t)))
+    >>> twice = tracker.compose_sequential(tracker)
     >>> twice.epsilon, twice.kappa, sorted(twice.leak_map(([1, 2], [2, 3])))
     (0.2, 64, [1, 2, 3])
     """
@@ -91,7 +91,7 @@ class PartialDP:
             raise InvariantBroken(f"a transcript leaks {len(positions)} positions, but kappa is {self.kappa}")
         return positions
 
-    def then(self, later: "PartialDP") -> "PartialDP":
+    def compose_sequential(self, later: "PartialDPGuarantee") -> "PartialDPGuarantee":
         """Both mechanisms on the same data, `later` chosen in the light of the first one's whole transcript.
 
         Formal guarantees: epsilons, deltas and kappas add; the leak map of the pair is the union. Proof:
@@ -102,7 +102,7 @@ class PartialDP:
         """
         return self._sum(later)
 
-    def alongside(self, other: "PartialDP") -> "PartialDP":
+    def compose_concurrent(self, other: "PartialDPGuarantee") -> "PartialDPGuarantee":
         """Both on the same data, questions interleaved: proved for delta = 0, where likelihoods multiply."""
         for guarantee in (self, other):
             if not guarantee.pure:
@@ -111,15 +111,15 @@ class PartialDP:
                 )
         return self._sum(other)
 
-    def _sum(self, other: "PartialDP") -> "PartialDP":
+    def _sum(self, other: "PartialDPGuarantee") -> "PartialDPGuarantee":
         leak_map = _both(self.leak_map, other.leak_map)
         kappa = self.kappa + other.kappa if leak_map.fixed is None else len(leak_map.fixed)
         delta = self.delta + other.delta
         if delta >= 1:
             raise InvalidParameter("delta", delta, "below 1 after composition: nothing would be promised")
-        return PartialDP(self.epsilon + other.epsilon, delta, kappa, leak_map)
+        return PartialDPGuarantee(self.epsilon + other.epsilon, delta, kappa, leak_map)
 
-    def beside(self, other: "PartialDP") -> "PartialDP":
+    def compose_parallel(self, other: "PartialDPGuarantee") -> "PartialDPGuarantee":
         """Mechanisms on *disjoint* parts of the data: a change touches one of them, so the larger epsilon
         counts.
 
@@ -127,9 +127,9 @@ class PartialDP:
         """
         together = self._sum(other)
         delta = max(self.delta, other.delta)
-        return PartialDP(max(self.epsilon, other.epsilon), delta, together.kappa, together.leak_map)
+        return PartialDPGuarantee(max(self.epsilon, other.epsilon), delta, together.kappa, together.leak_map)
 
-    def repeated(self, times: int, method: str = "basic") -> "PartialDP":
+    def compose_n(self, times: int, method: str = "basic") -> "PartialDPGuarantee":
         """The same kind of mechanism `times` times, each chosen adaptively; the transcript is their tuple.
 
         Only basic composition is known. Advanced composition bounds the *expected* privacy loss over all
@@ -147,7 +147,7 @@ class PartialDP:
             name = f"{self.leak_map.name}, {times} times"
             leak_map = LeakMap(name, lambda runs: frozenset().union(*(self.leak_map(run) for run in runs)))
             kappa = self.kappa * times
-        return PartialDP(self.epsilon * times, self.delta * times, kappa, leak_map)
+        return PartialDPGuarantee(self.epsilon * times, self.delta * times, kappa, leak_map)
 
     def group(self, size: int) -> tuple[float, float]:
         """(epsilon, delta) when `size` positions change at once and the transcripts leak none of them."""
@@ -156,23 +156,23 @@ class PartialDP:
         growth = size if self.epsilon == 0 else expm1(size * self.epsilon) / expm1(self.epsilon)
         return size * self.epsilon, self.delta * growth
 
-    def published(self, outputs: Callable[[Any], Any], leak_map: LeakMap, kappa: int) -> "PublishedGuarantee":
+    def postprocess(self, outputs: Callable[[Any], Any], leak_map: LeakMap, kappa: int) -> "PostprocessedGuarantee":
         """The guarantee of `outputs(transcript)` under a leak map for outputs.
 
         Post-processing is *not* free here: an output hides which transcript it came from, so it must be
-        charged with the leaks of all of them. `PublishedGuarantee.check` tests that on transcripts; nothing
+        charged with the leaks of all of them. `PostprocessedGuarantee.check` tests that on transcripts; nothing
         proves it.
         """
-        return PublishedGuarantee(self, outputs, PartialDP(self.epsilon, self.delta, kappa, leak_map))
+        return PostprocessedGuarantee(self, outputs, PartialDPGuarantee(self.epsilon, self.delta, kappa, leak_map))
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedGuarantee:
+class PostprocessedGuarantee:
     """A post-processed mechanism: its guarantee holds if `check` holds on every transcript."""
 
-    source: PartialDP
+    source: PartialDPGuarantee
     outputs: Callable[[Any], Any]
-    guarantee: PartialDP
+    guarantee: PartialDPGuarantee
 
     def check(self, transcript: Any) -> None:
         """Raise if the output's leak map forgets something the transcript leaked."""

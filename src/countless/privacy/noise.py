@@ -18,7 +18,7 @@ from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter, MissingExtra
 from countless.randomness import SystemRandom
 
-LARGEST_SCALE = 2**40
+MAX_SCALE = 2**40
 """OpenDP saturates at 64 bits; at this scale a draw reaches them with probability below exp(-2^22)."""
 
 
@@ -33,8 +33,8 @@ def check_scale(scale: Fraction) -> Fraction:
     """Refuse a scale that no source can draw; return it as an exact fraction."""
     if not isinstance(scale, Fraction | int):
         raise InvalidParameter("scale", scale, "a Fraction or an integer, so that the noise is exact")
-    if not 0 <= scale <= LARGEST_SCALE:
-        raise InvalidParameter("scale", scale, f"between 0 and {LARGEST_SCALE}")
+    if not 0 <= scale <= MAX_SCALE:
+        raise InvalidParameter("scale", scale, f"between 0 and {MAX_SCALE}")
     return Fraction(scale)
 
 
@@ -80,7 +80,7 @@ def discrete_laplace(scale: Fraction, rng: RandomSource) -> int:
         return -size if negative else size
 
 
-class DiceNoise:
+class RandomSourceNoise:
     """The exact sampler over given dice: seeded ones, or the system's where OpenDP is not installed."""
 
     __slots__ = ("_rng",)
@@ -135,4 +135,4 @@ def system_noise() -> Noise:
 
     Both draw from the same law, exactly; OpenDP is preferred because others review and maintain it.
     """
-    return OpenDPNoise() if find_spec("opendp") is not None else DiceNoise(SystemRandom())
+    return OpenDPNoise() if find_spec("opendp") is not None else RandomSourceNoise(SystemRandom())

@@ -10,7 +10,7 @@ not add up.
 from math import exp, log, sqrt, tanh
 
 from countless.errors import InvalidParameter
-from countless.privacy.guarantee import PartialDP
+from countless.privacy.guarantee import PartialDPGuarantee
 from countless.privacy.theorems import (
     ANSWER_PRIOR,
     LINEAR,
@@ -21,7 +21,7 @@ from countless.privacy.theorems import (
     Sample,
     bound,
     check_failure,
-    demand_pure,
+    require_pure,
 )
 
 
@@ -38,14 +38,14 @@ def posterior_shift(epsilon: float) -> float:
     return tanh(epsilon / 4)
 
 
-def moved(prior: float, log_odds: float) -> float:
+def posterior(prior: float, log_odds: float) -> float:
     """The posterior probability of an event of probability `prior` if its odds grow by `e^log_odds`."""
     if not 0 <= prior <= 1:
         raise InvalidParameter("prior", prior, "between 0 and 1")
     return prior * exp(log_odds) / (prior * exp(log_odds) + 1 - prior)
 
 
-def _privacy_and_leak(guarantee: PartialDP, sample: Sample) -> dict[str, float]:
+def _privacy_and_leak(guarantee: PartialDPGuarantee, sample: Sample) -> dict[str, float]:
     leaked = min(guarantee.kappa, sample.active)
     return {
         "privacy": (sample.active - leaked) * posterior_shift(guarantee.epsilon) / sample.m,
@@ -53,18 +53,20 @@ def _privacy_and_leak(guarantee: PartialDP, sample: Sample) -> dict[str, float]:
     }
 
 
-def posterior_tight(guarantee: PartialDP, sample: Sample) -> GeneralisationBound:
+def posterior_tight(guarantee: PartialDPGuarantee, sample: Sample) -> GeneralisationBound:
     """The tight posterior lemma: for every transcript and every query, with probability 1.
 
     The error is `((m_hat - kappa) tanh(epsilon/4) + kappa)/m`: a leaked point may move by 1, the others by
     the shift. The failure is 0.
     """
-    demand_pure(guarantee, "posterior_tight")
+    require_pure(guarantee, "posterior_tight")
     terms = _privacy_and_leak(guarantee, sample)
     return bound("posterior, tight and pure", POSTERIOR_PRIOR, terms, 0.0, LINEAR, PRODUCT)
 
 
-def transfer_tight(guarantee: PartialDP, sample: Sample, accuracy: Accuracy, eta: float) -> GeneralisationBound:
+def transfer_tight(
+    guarantee: PartialDPGuarantee, sample: Sample, accuracy: Accuracy, eta: float
+) -> GeneralisationBound:
     """The tight transfer theorem for pure partial privacy.
 
     The error is `alpha` plus that of `posterior_tight` plus `sqrt(m_hat ln(1/eta)/2)/m`, the failure
@@ -76,19 +78,19 @@ def transfer_tight(guarantee: PartialDP, sample: Sample, accuracy: Accuracy, eta
     answer is off by more than alpha on that sample. So failing transcripts have (1 - eta) of their weight
     in beta.
 
-    >>> from countless.privacy.guarantee import PartialDP
-    >>> promise = transfer_tight(PartialDP(0.4), Sample(10_000), Accuracy(0.02, 0.01), 0.5)
+    >>> from countless.privacy.guarantee import PartialDPGuarantee
+    >>> promise = transfer_tight(PartialDPGuarantee(0.4), Sample(10_000), Accuracy(0.02, 0.01), 0.5)
     >>> round(promise.error, 4), round(promise.failure, 4)
     (0.1256, 0.02)
     """
-    demand_pure(guarantee, "transfer_tight")
+    require_pure(guarantee, "transfer_tight")
     sampling = sqrt(sample.active * log(1 / check_failure("eta", eta)) / 2) / sample.m
     terms = {"sample error": accuracy.error, **_privacy_and_leak(guarantee, sample), "sampling": sampling}
     return bound("transfer, tight and pure", ANSWER_PRIOR, terms, accuracy.failure / (1 - eta), LINEAR, PRODUCT)
 
 
 def transfer_exponential(
-    guarantee: PartialDP, sample: Sample, s: float, log_moment: float, failure: float
+    guarantee: PartialDPGuarantee, sample: Sample, s: float, log_moment: float, failure: float
 ) -> GeneralisationBound:
     """The same for a mechanism whose noise has exponential moments, without any sampling term.
 
@@ -99,7 +101,7 @@ def transfer_exponential(
     by Jensen `exp(s mean error) <= mean exp(s error)`, and Markov's inequality over transcripts does the
     rest.
     """
-    demand_pure(guarantee, "transfer_exponential")
+    require_pure(guarantee, "transfer_exponential")
     if not s > 0:
         raise InvalidParameter("s", s, "above 0")
     noise = (log_moment + log(1 / check_failure("failure", failure))) / s

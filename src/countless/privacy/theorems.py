@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import expm1, isfinite, log, sqrt
 
 from countless.errors import InvalidParameter
-from countless.privacy.guarantee import PartialDP
+from countless.privacy.guarantee import PartialDPGuarantee
 
 IN_RANGE = "every answer lies in the range of its query, given the points the query does not depend on"
 PRODUCT = "the m points are independent; the analyst may be any adaptive one"
@@ -90,7 +90,7 @@ POSTERIOR_PRIOR = "query under the posterior - query under the distribution"
 ANSWER_PRIOR = "answer - query under the distribution"
 
 
-def over(probability: float, slack: float, name: str) -> float:
+def ratio_or_zero(probability: float, slack: float, name: str) -> float:
     """probability/slack, where a probability of 0 allows a slack of 0."""
     if not (isfinite(slack) and slack >= 0) or (slack == 0 and probability > 0):
         raise InvalidParameter(name, slack, "above 0 (0 only where the probability it divides is 0)")
@@ -107,11 +107,13 @@ def resampling(sample: Sample, accuracy: Accuracy, sample_slack: float) -> Gener
     """
     share = sample.active / sample.m
     terms = {"sample error": accuracy.error, "sample slack": share * sample_slack}
-    failure = over(accuracy.failure, sample_slack, "sample_slack")
+    failure = ratio_or_zero(accuracy.failure, sample_slack, "sample_slack")
     return bound("resampling (lemma sample_acc)", ANSWER_POSTERIOR, terms, failure, LINEAR, IN_RANGE, PRODUCT)
 
 
-def posterior_linear(guarantee: PartialDP, sample: Sample, posterior_slack: float = 0.0) -> GeneralisationBound:
+def posterior_linear(
+    guarantee: PartialDPGuarantee, sample: Sample, posterior_slack: float = 0.0
+) -> GeneralisationBound:
     """Lemma "trans_linear", and "rdp_post_sim_m_hat" if m_hat is given.
 
     The error is `(m_hat/m)(e^epsilon - 1) + kappa/m + 2 posterior_slack`, the failure
@@ -123,12 +125,12 @@ def posterior_linear(guarantee: PartialDP, sample: Sample, posterior_slack: floa
         "leak": min(guarantee.kappa, sample.active) / sample.m,
         "posterior slack": 2 * posterior_slack,
     }
-    failure = over(guarantee.delta, posterior_slack, "posterior_slack")
+    failure = ratio_or_zero(guarantee.delta, posterior_slack, "posterior_slack")
     return bound("posterior, linear (lemma trans_linear)", POSTERIOR_PRIOR, terms, failure, LINEAR, PRODUCT)
 
 
 def transfer_linear(
-    guarantee: PartialDP,
+    guarantee: PartialDPGuarantee,
     sample: Sample,
     accuracy: Accuracy,
     sample_slack: float,
@@ -139,8 +141,8 @@ def transfer_linear(
     The error is `alpha + (m_hat/m)(e^epsilon - 1 + sample_slack) + kappa/m + 2 posterior_slack`, the failure
     `delta/posterior_slack + beta/sample_slack`.
 
-    >>> from countless.privacy.guarantee import PartialDP, LeakMap
-    >>> tracker = PartialDP(0.1, 0.0, 32, LeakMap("blocks that ended a phase", frozenset))
+    >>> from countless.privacy.guarantee import PartialDPGuarantee, LeakMap
+    >>> tracker = PartialDPGuarantee(0.1, 0.0, 32, LeakMap("blocks that ended a phase", frozenset))
     >>> promise = transfer_linear(tracker, Sample(1_000_000, 1000), Accuracy(0.001, 1e-8), 1e-3)
     >>> round(promise.error, 6), promise.failure
     (0.001138, 1e-05)
@@ -164,7 +166,7 @@ def low_sensitivity(sensitivity: float) -> str:
 
 
 def posterior_low_sensitivity(
-    guarantee: PartialDP, sample: Sample, sensitivity: float, posterior_slack: float = 0.0
+    guarantee: PartialDPGuarantee, sample: Sample, sensitivity: float, posterior_slack: float = 0.0
 ) -> GeneralisationBound:
     """Lemma "cond_low_sensitivity".
 
@@ -178,13 +180,13 @@ def posterior_low_sensitivity(
         "leak": min(guarantee.kappa, sample.active) * sensitivity,
         "posterior slack": 4 * posterior_slack * sample.active * sensitivity,
     }
-    failure = sample.m / sample.active * over(guarantee.delta, posterior_slack, "posterior_slack")
+    failure = sample.m / sample.active * ratio_or_zero(guarantee.delta, posterior_slack, "posterior_slack")
     name = "posterior, low sensitivity (lemma cond_low_sensitivity)"
     return bound(name, POSTERIOR_PRIOR, terms, failure, low_sensitivity(sensitivity), PRODUCT)
 
 
 def transfer_low_sensitivity(
-    guarantee: PartialDP,
+    guarantee: PartialDPGuarantee,
     sample: Sample,
     sensitivity: float,
     accuracy: Accuracy,
@@ -201,14 +203,14 @@ def transfer_low_sensitivity(
     if not (isfinite(query_range) and query_range > 0):
         raise InvalidParameter("query_range", query_range, "finite and above 0")
     posterior = posterior_low_sensitivity(guarantee, sample, sensitivity, posterior_slack)
-    failure = query_range * over(accuracy.failure, sample_slack, "sample_slack")
+    failure = query_range * ratio_or_zero(accuracy.failure, sample_slack, "sample_slack")
     terms = {"sample error": accuracy.error, "sample slack": sample_slack}
     within = f"no answer is further than {query_range:g} from its query on any sample"
     resampled = bound("resampling, bounded range", ANSWER_POSTERIOR, terms, failure, within, PRODUCT)
     return _chain("transfer, low sensitivity (theorem transfer_low_sensitivity)", resampled, posterior)
 
 
-def demand_pure(guarantee: PartialDP, theorem: str) -> None:
+def require_pure(guarantee: PartialDPGuarantee, theorem: str) -> None:
     """Refuse a delta above 0 where a theorem needs likelihood ratios of single transcripts."""
     if not guarantee.pure:
         raise InvalidParameter("delta", guarantee.delta, f"0 for {theorem}")
@@ -221,12 +223,12 @@ def check_failure(name: str, value: float) -> float:
     return value
 
 
-def posterior_pure(guarantee: PartialDP, sample: Sample, eta: float) -> GeneralisationBound:
+def posterior_pure(guarantee: PartialDPGuarantee, sample: Sample, eta: float) -> GeneralisationBound:
     """Lemma "cond_pure_dp" as the paper proves it: for *every* transcript, under the posterior of the sample.
 
     The error is `(m_hat/m)(e^epsilon - 1) + kappa/m + sqrt(2 m_hat ln(2/eta))/m`, the failure eta.
     """
-    demand_pure(guarantee, "posterior_pure")
+    require_pure(guarantee, "posterior_pure")
     terms = {
         "privacy": sample.active / sample.m * expm1(guarantee.epsilon),
         "leak": min(guarantee.kappa, sample.active) / sample.m,
@@ -236,7 +238,7 @@ def posterior_pure(guarantee: PartialDP, sample: Sample, eta: float) -> Generali
     return bound(name, "query on a sample from the posterior - under the distribution", terms, eta, LINEAR, PRODUCT)
 
 
-def transfer_pure(guarantee: PartialDP, sample: Sample, accuracy: Accuracy, eta: float) -> GeneralisationBound:
+def transfer_pure(guarantee: PartialDPGuarantee, sample: Sample, accuracy: Accuracy, eta: float) -> GeneralisationBound:
     """Theorem "transfer_pure_dp", and "transfer_pure_dp_mhat" if m_hat is given.
 
     The error is `alpha` plus that of `posterior_pure`, the failure `beta + eta`. The constants c and d in the

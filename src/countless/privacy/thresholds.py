@@ -73,10 +73,10 @@ class PhasedCounter:
     Formal guarantees: with respect to the secret positions of the crossings, `(epsilon, 0, phases)` partially
     private with `shape.epsilon`; what leaks is the crossing that ended each phase.
 
-    >>> from countless.privacy.noise import DiceNoise
+    >>> from countless.privacy.noise import RandomSourceNoise
     >>> from countless.randomness import SeededRandom
     >>> shape = PhasedShape(4, 10, Fraction(1), 3, Fraction(2))
-    >>> counter = PhasedCounter(shape, DiceNoise(SeededRandom(5)))
+    >>> counter = PhasedCounter(shape, RandomSourceNoise(SeededRandom(5)))
     >>> [counter.value for _ in range(30) if counter.crossing()]
     [9, 16, 27]
     """

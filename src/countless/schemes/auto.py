@@ -91,10 +91,10 @@ def plan_is_usable(context: RoundContext, plan: Any) -> bool:
 
 def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[Any], plan: Any) -> PricedRound:
     step = plan.step(context.total)
-    events = step * plan.reach
+    events = step * plan.steps_per_round
     exact = len(context.counts) - context.inexact
     active = min(exact, sum(sites * min(1, share * events) for _, sites, share in _shares(counts)))
-    return PricedRound(2 * context.inexact + active + plan.reach, events, scheme, plan, step)
+    return PricedRound(2 * context.inexact + active + plan.steps_per_round, events, scheme, plan, step)
 
 
 def _shares(counts: Counter[int]) -> Iterable[tuple[int, int, float]]:

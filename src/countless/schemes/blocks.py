@@ -4,7 +4,7 @@ from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
 from countless.core.triggers import OncePerBlock
 from countless.planning.blocks import plan_blocks
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.planned import PlannedScheme
@@ -28,7 +28,7 @@ class Blocks(PlannedScheme[ObliviousPlan]):
     name = "blocks"
     safe_against = "oblivious"
 
-    def plan_caches(self) -> list[PlanBook[ObliviousPlan]]:
+    def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
@@ -37,4 +37,4 @@ class Blocks(PlannedScheme[ObliviousPlan]):
         return CrossingEstimator(OncePerBlock(step), plan.reports)
 
 
-BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_blocks)
+BOOK: PlanCache[ObliviousPlan] = PlanCache(plan_blocks)

@@ -6,9 +6,10 @@ from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import Trigger
-from countless.planning.cache import PlanBook
-from countless.planning.dithered import DitheredPlan, plan_dithered
-from countless.planning.failure_budget import coarser
+from countless.planning.cache import PlanCache
+from countless.planning.dithered import plan_dithered
+from countless.planning.dithered_plan import DitheredPlan
+from countless.planning.failure_budget import round_down_pow16
 from countless.schemes.offsets import OffsetTable
 from countless.schemes.planned import PlannedScheme
 
@@ -114,7 +115,7 @@ def _goals(plan: DitheredPlan, step: int, rng: RandomSource) -> list[int]:
     the rest are drawn afresh.
     """
     goals = []
-    below, grain = plan.sites * (step - 1), max(1, int(step * plan.grain))
+    below, grain = plan.sites * (step - 1), max(1, int(step * plan.resolution))
     thresholds = plan.thresholds(_fractions(rng, len(plan.phases)))
     for threshold, digits in zip(thresholds, rng.randbelow_many(grain, len(thresholds)), strict=True):
         over, unit = threshold.as_integer_ratio()
@@ -161,17 +162,17 @@ class Dithered(PlannedScheme[DitheredPlan]):
     name = "dithered"
     safe_against = "adaptive"
 
-    def plan_caches(self) -> list[PlanBook[DitheredPlan]]:
+    def plan_caches(self) -> list[PlanCache[DitheredPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
     def eta(self, context: RoundContext) -> float:
         """A second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
-        return coarser(super().eta(context))
+        return round_down_pow16(super().eta(context))
 
     def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Draw the secrets."""
         return DitheredEstimator(plan, step, rng)
 
 
-BOOK: PlanBook[DitheredPlan] = PlanBook(plan_dithered)
+BOOK: PlanCache[DitheredPlan] = PlanCache(plan_dithered)

@@ -6,7 +6,7 @@ from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling, Trigger
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.hyz import plan_hyz
 from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.planned import PlannedScheme
@@ -66,7 +66,7 @@ class Hyz(PlannedScheme[ObliviousPlan]):
     name = "hyz"
     safe_against = "oblivious"
 
-    def plan_caches(self) -> list[PlanBook[ObliviousPlan]]:
+    def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
@@ -75,4 +75,4 @@ class Hyz(PlannedScheme[ObliviousPlan]):
         return LastReportEstimator(step, plan.reports)
 
 
-BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_hyz)
+BOOK: PlanCache[ObliviousPlan] = PlanCache(plan_hyz)

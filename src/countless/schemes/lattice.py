@@ -6,7 +6,7 @@ from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import Trigger
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.lattice import plan_lattice
 from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.offsets import OffsetTable
@@ -75,7 +75,7 @@ class Lattice(PlannedScheme[ObliviousPlan]):
     name = "lattice"
     safe_against = "oblivious"
 
-    def plan_caches(self) -> list[PlanBook[ObliviousPlan]]:
+    def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
         """One plan for a number of sites."""
         return [BOOK]
 
@@ -84,4 +84,4 @@ class Lattice(PlannedScheme[ObliviousPlan]):
         return LatticeEstimator(OffsetTable(step, plan.sites, rng), plan.reports)
 
 
-BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_lattice)
+BOOK: PlanCache[ObliviousPlan] = PlanCache(plan_lattice)

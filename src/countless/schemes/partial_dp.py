@@ -7,9 +7,9 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import OncePerBlock, Trigger
 from countless.errors import UnknownName
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
-from countless.privacy.noise import DiceNoise, Noise
+from countless.privacy.noise import RandomSourceNoise, Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.schemes.planned import PlannedScheme
 
@@ -99,17 +99,17 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
         self._calibration = calibration
         self._noise = noise  # None: exact noise from the coordinator's own dice
 
-    def plan_caches(self) -> list[PlanBook[PartialDPPlan]]:
+    def plan_caches(self) -> list[PlanCache[PartialDPPlan]]:
         """One plan for a number of sites."""
         return [BOOKS[self._calibration]]
 
     def estimator(self, plan: PartialDPPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Start the phases."""
-        return NoisyPhaseEstimator(plan, step, self._noise or DiceNoise(rng.spawn("noise")))
+        return NoisyPhaseEstimator(plan, step, self._noise or RandomSourceNoise(rng.spawn("noise")))
 
 
-def _book(calibration: str) -> PlanBook[PartialDPPlan]:
-    return PlanBook(lambda sites, alpha, eta: plan_partial_dp(sites, alpha, eta, calibration))
+def _book(calibration: str) -> PlanCache[PartialDPPlan]:
+    return PlanCache(lambda sites, alpha, eta: plan_partial_dp(sites, alpha, eta, calibration))
 
 
 BOOKS = {calibration: _book(calibration) for calibration in CALIBRATIONS}

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from countless.core.estimator import Estimator, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.random_source import RandomSource
 from countless.errors import PlanError
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.failure_budget import round_eta
 from countless.planning.plan import RoundPlan, exact_fraction, least_total
 from countless.schemes.deterministic import DeterministicEstimator
@@ -36,7 +36,7 @@ class PlannedScheme(Scheme, Generic[P]):
         self._may_block = may_block  # may `open` work out a plan while messages wait?
 
     @abstractmethod
-    def plan_caches(self) -> list[PlanBook[P]]:
+    def plan_caches(self) -> list[PlanCache[P]]:
         """Where this scheme's plans are; where there are several for one round, the best is in the last."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class PlannedScheme(Scheme, Generic[P]):
             return [self._checked(self._given, context)]
         eta = self.eta(context)
         found = [
-            (book.plan if may_block else book.ready)(context.sites, context.alpha, eta) for book in self.plan_caches()
+            (book.plan if may_block else book.cached)(context.sites, context.alpha, eta) for book in self.plan_caches()
         ]
         return [plan for plan in found if plan is not None]
 

@@ -3,7 +3,7 @@
 from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.sampled import TIERS, SampledPlan, plan_sampled
 from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.planned import PlannedScheme
@@ -35,7 +35,7 @@ class Sampled(PlannedScheme[SampledPlan]):
         """Any number of sites may share the coins."""
         return None
 
-    def plan_caches(self) -> list[PlanBook[SampledPlan]]:
+    def plan_caches(self) -> list[PlanCache[SampledPlan]]:
         """A larger least step allows a cheaper plan: the largest one that the total affords is used."""
         return BOOKS
 
@@ -44,8 +44,8 @@ class Sampled(PlannedScheme[SampledPlan]):
         return CrossingEstimator(BernoulliSampling(step), plan.reports, plan.shift)
 
 
-def _book(tier: int) -> PlanBook[SampledPlan]:
-    return PlanBook(lambda sites, alpha, eta: plan_sampled(sites, alpha, eta, tier))
+def _book(tier: int) -> PlanCache[SampledPlan]:
+    return PlanCache(lambda sites, alpha, eta: plan_sampled(sites, alpha, eta, tier))
 
 
 BOOKS = [_book(tier) for tier in TIERS]

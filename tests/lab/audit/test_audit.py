@@ -11,12 +11,12 @@ import pytest
 
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.audit import exact_audit as tape
-from countless.lab.audit.empirical_audit import audit_played
-from countless.lab.audit.exact_audit import audit_tapes, distribution, scenarios
-from countless.lab.audit.likelihood_audit import Finding, audit_exhaustively, audit_randomly
-from countless.lab.audit.mechanisms import SUBJECTS, Subject, right, subject
-from countless.lab.audit.run import SMALL, TINY, Effort, audit_mechanism, in_json
-from countless.lab.audit.transcripts import Law
+from countless.lab.audit.empirical_audit import audit_empirically
+from countless.lab.audit.exact_audit import audit_exactly, distribution, scenarios
+from countless.lab.audit.likelihood_audit import AuditFinding, audit_exhaustively, audit_randomly
+from countless.lab.audit.mechanisms import MECHANISMS, Mechanism, get_mechanism, right
+from countless.lab.audit.run import SMALL, TINY, AuditConfig, audit_mechanism, to_json
+from countless.lab.audit.transcripts import NoiseLaw
 from countless.planning.partial_dp import plan_partial_dp
 from countless.privacy.noise import Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
@@ -50,7 +50,7 @@ def test_exhaustive_the_right_mechanism_attains_its_epsilon() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STRAWMEN_WITH_A_LAW)
 def test_exhaustive_rejects(name: str) -> None:
-    finding = audit_exhaustively(subject(name, SMALL), events=4)
+    finding = audit_exhaustively(get_mechanism(name, SMALL), events=4)
     assert finding.violated
     assert finding.verdict == "rejected"
     assert finding.witness
@@ -62,7 +62,7 @@ def test_exhaustive_passes_the_right_mechanism_on_four_events() -> None:
 
 @pytest.mark.slow
 def test_tapes_pass_the_right_mechanism() -> None:
-    finding = audit_tapes(right(TINY), window=8)
+    finding = audit_exactly(right(TINY), window=8)
     assert not finding.violated
     assert finding.worst > 0.5  # it does see most of what there is
 
@@ -70,7 +70,7 @@ def test_tapes_pass_the_right_mechanism() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN_STRAWMEN)
 def test_tapes_reject(name: str) -> None:
-    assert audit_tapes(subject(name, TINY), window=8).violated
+    assert audit_exactly(get_mechanism(name, TINY), window=8).violated
 
 
 class EvenNoise(PhasedCounter):
@@ -99,8 +99,8 @@ class SmallerNoise(PhasedCounter):
 @pytest.mark.parametrize("broken", [EvenNoise, SmallerNoise])
 def test_tapes_reject_code_that_lies_about_its_law(broken: type[PhasedCounter]) -> None:
     """The law it states is the right one, so only running the code can tell."""
-    liar = Subject("liar", right(TINY).claim, TINY, lambda noise: broken(TINY, noise), Law(TINY))
-    assert audit_tapes(liar, window=8).violated
+    liar = Mechanism("liar", right(TINY).claim, TINY, lambda noise: broken(TINY, noise), NoiseLaw(TINY))
+    assert audit_exactly(liar, window=8).violated
 
 
 @pytest.mark.slow
@@ -125,7 +125,7 @@ def test_random_passes_the_right_mechanism() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["noise-off", "one-level-too-few", "wrong-threshold-scale", "forgets-a-leak"])
 def test_random_rejects(name: str) -> None:
-    assert audit_randomly(subject(name, LARGE), 100, 8, 4, SeededRandom(1), blocks_each=40).violated
+    assert audit_randomly(get_mechanism(name, LARGE), 100, 8, 4, SeededRandom(1), blocks_each=40).violated
 
 
 @pytest.mark.slow
@@ -134,13 +134,13 @@ def test_random_at_the_size_of_a_plan(calibration: str) -> None:
     plan = plan_partial_dp(1000, 0.01, 1e-4, calibration)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
     assert float(shape.epsilon) <= plan.epsilon
-    finding = audit_randomly(subject("right", shape, plan.epsilon), 1000, 8, 2, SeededRandom(2))
+    finding = audit_randomly(get_mechanism("right", shape, plan.epsilon), 1000, 8, 2, SeededRandom(2))
     assert not finding.violated
 
 
 @pytest.mark.slow
 def test_played_does_not_reject_the_right_mechanism() -> None:
-    finding = audit_played(right(TINY), 1000, SeededRandom(1))
+    finding = audit_empirically(right(TINY), 1000, SeededRandom(1))
     assert not finding.violated
     assert 0 < finding.worst < finding.claimed
 
@@ -149,14 +149,14 @@ def test_played_does_not_reject_the_right_mechanism() -> None:
 @pytest.mark.parametrize("name", PLAIN_STRAWMEN)
 def test_played_rejects(name: str) -> None:
     plays = 4000 if name == "forgets-a-leak" else 1500
-    finding = audit_played(subject(name, TINY), plays, SeededRandom(1))
+    finding = audit_empirically(get_mechanism(name, TINY), plays, SeededRandom(1))
     assert finding.violated
     assert finding.worst > finding.claimed
 
 
-def all_findings() -> tuple[Finding, ...]:
-    effort = Effort(events=3, window=4, transcripts=1, plays=200)
-    return audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), effort)
+def all_findings() -> tuple[AuditFinding, ...]:
+    config = AuditConfig(events=3, window=4, transcripts=1, plays=200)
+    return audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), config)
 
 
 @pytest.mark.slow
@@ -171,33 +171,33 @@ def test_an_audit_never_says_proved() -> None:
 
 @pytest.mark.slow
 def test_findings_in_json() -> None:
-    report = in_json(all_findings())
+    report = to_json(all_findings())
     assert report["rejected"] is False
     assert {"claimed_epsilon", "worst_seen", "tried", "power"} <= set(report["findings"][0])
-    unbounded = in_json((audit_exhaustively(subject("noise-off", SMALL), events=4),))
+    unbounded = to_json((audit_exhaustively(get_mechanism("noise-off", SMALL), events=4),))
     assert unbounded["rejected"] is True
     assert unbounded["findings"][0]["worst_seen"] is None
 
 
 def test_a_subject_without_a_law_is_played_only() -> None:
-    lawless = subject("one-noise-for-all", SMALL)
+    lawless = get_mechanism("one-noise-for-all", SMALL)
     with pytest.raises(InvalidParameter, match="law"):
         audit_exhaustively(lawless, events=3)
     with pytest.raises(InvalidParameter, match="law"):
         audit_randomly(lawless, 10, 4, 1, SeededRandom(1))
-    effort = Effort(events=3, window=4, transcripts=1, plays=200)
-    findings = audit_mechanism("one-noise-for-all", LARGE, 1.0, 50, SeededRandom(1), effort)
+    config = AuditConfig(events=3, window=4, transcripts=1, plays=200)
+    findings = audit_mechanism("one-noise-for-all", LARGE, 1.0, 50, SeededRandom(1), config)
     assert [finding.audit for finding in findings] == ["noise tapes", "played"]
 
 
 def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="mechanism"):
-        subject("nonsense", SMALL)
+        get_mechanism("nonsense", SMALL)
     with pytest.raises(InvalidParameter, match="plays"):
-        audit_played(right(TINY), 10, SeededRandom(1))
+        audit_empirically(right(TINY), 10, SeededRandom(1))
     with pytest.raises(InvalidParameter, match="confidence"):
-        audit_played(right(TINY), 100, SeededRandom(1), 1.0)
-    monkeypatch.setattr(tape, "LARGEST", 1000)
+        audit_empirically(right(TINY), 100, SeededRandom(1), 1.0)
+    monkeypatch.setattr(tape, "MAX_TAPES", 1000)
     with pytest.raises(InvalidParameter, match="window"):
         distribution(right(SMALL), scenarios()[0], 1, 40)
 
@@ -205,8 +205,8 @@ def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("field", ["events", "window", "transcripts", "plays", "confidence"])
 def test_bad_efforts(field: str) -> None:
     with pytest.raises(InvalidParameter, match=field):
-        Effort(**{field: 0})
+        AuditConfig(**{field: 0})
 
 
 def test_every_listed_strawman_is_rejected_somewhere() -> None:
-    assert set(SUBJECTS) == {"right", *STRAWMEN_WITH_A_LAW, *PLAIN_STRAWMEN}
+    assert set(MECHANISMS) == {"right", *STRAWMEN_WITH_A_LAW, *PLAIN_STRAWMEN}

@@ -7,12 +7,12 @@ import pytest
 
 from countless.errors import InvalidParameter
 from countless.lab.audit.exact_audit import distribution, scenarios
-from countless.lab.audit.inputs import FEEDERS, play
+from countless.lab.audit.inputs import INPUTS, play
 from countless.lab.audit.likelihood_audit import event_orders
-from countless.lab.audit.mechanisms import SUBJECTS, subject
+from countless.lab.audit.mechanisms import MECHANISMS, get_mechanism
 from countless.lab.audit.run import TINY
-from countless.lab.audit.transcripts import Evidence, Law, Transcript, leaked_blocks, log_at_most, log_pmf
-from countless.privacy.noise import DiceNoise
+from countless.lab.audit.transcripts import LikelihoodRatios, NoiseLaw, Transcript, leaked_blocks, log_at_most, log_pmf
+from countless.privacy.noise import RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom
 
@@ -33,19 +33,19 @@ def test_no_noise() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in ("noise-off", "one-noise-for-all")])
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in ("noise-off", "one-noise-for-all")])
 def test_the_stated_law_is_that_of_the_code(name: str) -> None:
     """Every transcript's probability, by enumeration of noise tapes, equals its stated likelihood.
 
     The enumeration cuts off noise beyond 10; no cell may differ by more than what was cut off.
     """
-    examined = subject(name, TINY)
+    examined = get_mechanism(name, TINY)
     assert examined.law is not None
     for scenario in scenarios()[:2]:
         found = distribution(examined, scenario, scenario.place, 10)
         total = 0.0
         for transcript, weight in found.weights.items():
-            evidence = Evidence(examined.law, transcript, scenario.thresholds(scenario.place))
+            evidence = LikelihoodRatios(examined.law, transcript, scenario.thresholds(scenario.place))
             stated = exp(evidence.log_likelihood())
             assert weight <= stated * (1 + 1e-9)
             assert stated - weight <= found.missing + 1e-12
@@ -56,16 +56,16 @@ def test_the_stated_law_is_that_of_the_code(name: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_ratios_are_differences_of_likelihoods(seed: int) -> None:
     rng = SeededRandom(seed)
-    counter = PhasedCounter(SHAPE, DiceNoise(rng.spawn("noise")))
-    feeder = FEEDERS[seed % len(FEEDERS)](7, SHAPE.phases, 5, rng.spawn("feeder"))
-    transcript, thresholds = play(counter, feeder, 5, rng.spawn("thresholds"))
-    law = Law(SHAPE)
-    evidence = Evidence(law, transcript, thresholds)
+    counter = PhasedCounter(SHAPE, RandomSourceNoise(rng.spawn("noise")))
+    source = INPUTS[seed % len(INPUTS)](7, SHAPE.phases, 5, rng.spawn("feeder"))
+    transcript, thresholds = play(counter, source, 5, rng.spawn("thresholds"))
+    law = NoiseLaw(SHAPE)
+    evidence = LikelihoodRatios(law, transcript, thresholds)
     assert evidence.log_likelihood() > -inf
     leaked = leaked_blocks(transcript)
     for block in evidence.places:
         for other in range(1, 6):
-            neighbour = Evidence(law, transcript, thresholds | {block: other})
+            neighbour = LikelihoodRatios(law, transcript, thresholds | {block: other})
             ratio = evidence.log_ratio(block, other)
             assert ratio == pytest.approx(evidence.log_likelihood() - neighbour.log_likelihood(), abs=1e-9)
             assert ratio <= evidence.log_ratio(block, other, worst_nodes=True) + 1e-12
@@ -79,13 +79,13 @@ def test_the_leak_map_names_the_blocks_that_ended_phases() -> None:
 
 def test_moving_a_leaked_crossing_is_impossible() -> None:
     transcript = Transcript(2, (0, 1), (1,), (3,))
-    evidence = Evidence(Law(SHAPE), transcript, {(0, 1): 1, (1, 1): 2})
+    evidence = LikelihoodRatios(NoiseLaw(SHAPE), transcript, {(0, 1): 1, (1, 1): 2})
     assert evidence.log_ratio((0, 1), 2) == inf
-    assert not Evidence(Law(SHAPE), transcript, {(0, 1): 2, (1, 1): 2}).possible()
+    assert not LikelihoodRatios(NoiseLaw(SHAPE), transcript, {(0, 1): 2, (1, 1): 2}).possible()
 
 
 def test_a_place_outside_the_block_is_refused() -> None:
-    evidence = Evidence(Law(SHAPE), Transcript(2, (0,), (), ()), {(0, 1): 1})
+    evidence = LikelihoodRatios(NoiseLaw(SHAPE), Transcript(2, (0,), (), ()), {(0, 1): 1})
     with pytest.raises(InvalidParameter, match="other"):
         evidence.log_ratio((0, 1), 3)
 

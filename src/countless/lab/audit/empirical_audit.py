@@ -14,15 +14,15 @@ from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.exact_audit import Scenario, scenarios
 from countless.lab.audit.inputs import replay
-from countless.lab.audit.likelihood_audit import Finding
-from countless.lab.audit.mechanisms import Subject
+from countless.lab.audit.likelihood_audit import AuditFinding
+from countless.lab.audit.mechanisms import Mechanism
 from countless.lab.audit.transcripts import Transcript
 from countless.lab.confidence import log_ratio_limit, quantile
-from countless.privacy.noise import DiceNoise
+from countless.privacy.noise import RandomSourceNoise
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedBound:
+class EmpiricalBound:
     """The outcome on one scenario: counts of the chosen event in the second half, and the limit they give."""
 
     scenario: str
@@ -32,7 +32,7 @@ class PlayedBound:
     limit: float
 
 
-def audit_played(subject: Subject, plays: int, rng: RandomSource, confidence: float = 0.999) -> Finding:
+def audit_empirically(mechanism: Mechanism, plays: int, rng: RandomSource, confidence: float = 0.999) -> AuditFinding:
     """The best lower bound on epsilon over all scenarios. The confidence is for all of them together.
 
     Formal guarantees: if the claim is true, the probability of rejecting it is at most `1 - confidence`.
@@ -42,13 +42,13 @@ def audit_played(subject: Subject, plays: int, rng: RandomSource, confidence: fl
     if not 0.5 <= confidence < 1:
         raise InvalidParameter("confidence", confidence, "at least 1/2 and below 1")
     each = 1 - (1 - confidence) / len(scenarios())
-    found = [_bound(subject, scenario, plays, rng.spawn(scenario.name), each) for scenario in scenarios()]
+    found = [_bound(mechanism, scenario, plays, rng.spawn(scenario.name), each) for scenario in scenarios()]
     best = max(found, key=lambda outcome: outcome.limit)
-    claimed = subject.claim.epsilon
+    claimed = mechanism.claim.epsilon
     witness = f"{best.scenario}: the event came up {best.mine} and {best.theirs} times in {best.trials} plays each"
-    return Finding(
+    return AuditFinding(
         audit="played",
-        subject=subject.name,
+        mechanism=mechanism.name,
         claimed=claimed,
         worst=max(0.0, best.limit),
         tried=2 * plays * len(found),
@@ -59,25 +59,29 @@ def audit_played(subject: Subject, plays: int, rng: RandomSource, confidence: fl
     )
 
 
-def _bound(subject: Subject, scenario: Scenario, plays: int, rng: RandomSource, confidence: float) -> PlayedBound:
+def _bound(
+    mechanism: Mechanism, scenario: Scenario, plays: int, rng: RandomSource, confidence: float
+) -> EmpiricalBound:
     half = plays // 2
-    mine = _play(subject, scenario, scenario.place, plays, rng.spawn("mine"))
-    theirs = _play(subject, scenario, scenario.other, plays, rng.spawn("theirs"))
-    event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), subject.claim.epsilon)
+    mine = _play(mechanism, scenario, scenario.place, plays, rng.spawn("mine"))
+    theirs = _play(mechanism, scenario, scenario.other, plays, rng.spawn("theirs"))
+    event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), mechanism.claim.epsilon)
     hits = sum(play in event for play in mine[half:])
     misses = sum(play in event for play in theirs[half:])
     trials = plays - half
-    return PlayedBound(scenario.name, hits, misses, trials, log_ratio_limit(hits, misses, trials, confidence))
+    return EmpiricalBound(scenario.name, hits, misses, trials, log_ratio_limit(hits, misses, trials, confidence))
 
 
-def _play(subject: Subject, scenario: Scenario, place: int, plays: int, rng: RandomSource) -> list[Transcript | None]:
+def _play(
+    mechanism: Mechanism, scenario: Scenario, place: int, plays: int, rng: RandomSource
+) -> list[Transcript | None]:
     """Transcripts; None for those that leak the block, which no event may contain."""
     thresholds = scenario.thresholds(place)
-    noise = DiceNoise(rng)
+    noise = RandomSourceNoise(rng)
     seen: list[Transcript | None] = []
     for _ in range(plays):
-        transcript = replay(subject.build(noise), scenario.events, thresholds, scenario.step)
-        seen.append(None if scenario.block in subject.claim.leaked(transcript) else transcript)
+        transcript = replay(mechanism.build(noise), scenario.events, thresholds, scenario.step)
+        seen.append(None if scenario.block in mechanism.claim.leaked(transcript) else transcript)
     return seen
 
 
@@ -102,7 +106,7 @@ def _best_event(
     return set(ranked[:length])
 
 
-def _power(best: PlayedBound, claimed: float, each: float, confidence: float) -> str:
+def _power(best: EmpiricalBound, claimed: float, each: float, confidence: float) -> str:
     """The excess over the claim that so many plays see with probability 90 %, for an event like this one."""
     q = max(best.theirs, 1) / best.trials
     risk = f"a true claim is rejected with probability at most {1 - confidence:.2g}"

@@ -13,11 +13,11 @@ from math import exp, inf, log
 
 from countless.errors import InvalidParameter
 from countless.lab.audit.inputs import replay
-from countless.lab.audit.likelihood_audit import Finding, Worst
-from countless.lab.audit.mechanisms import Subject
+from countless.lab.audit.likelihood_audit import AuditFinding, MaxRatio
+from countless.lab.audit.mechanisms import Mechanism
 from countless.lab.audit.transcripts import Block, Transcript, log_pmf
 
-LARGEST = 1_000_000
+MAX_TAPES = 1_000_000
 """No more noise tapes than this for one database."""
 
 
@@ -80,7 +80,7 @@ class Distribution:
     tapes: int = 0
 
 
-def distribution(subject: Subject, scenario: Scenario, place: int, window: int) -> Distribution:
+def distribution(mechanism: Mechanism, scenario: Scenario, place: int, window: int) -> Distribution:
     """The law of the transcript, by running the mechanism on every tape with values within the window.
 
     Depth first: a tape grows only when the mechanism asks for more noise than it holds.
@@ -91,13 +91,13 @@ def distribution(subject: Subject, scenario: Scenario, place: int, window: int) 
     while open_tapes:
         tape, weight = open_tapes.pop()
         try:
-            run = replay(subject.build(TapeNoise(tape)), scenario.events, thresholds, scenario.step)
+            run = replay(mechanism.build(TapeNoise(tape)), scenario.events, thresholds, scenario.step)
         except _NeedsMore as more:
             open_tapes.extend(((*tape, x), weight * p) for x, p in _noise_values(more.scale, window))
             continue
         found.weights[run] = found.weights.get(run, 0.0) + weight
         found.tapes += 1
-        if found.tapes > LARGEST:
+        if found.tapes > MAX_TAPES:
             raise InvalidParameter("window", window, "smaller: there are too many noise tapes")
     found.missing = max(0.0, 1.0 - sum(found.weights.values()))
     return found
@@ -110,34 +110,34 @@ def _noise_values(scale: Fraction, window: int) -> tuple[tuple[int, float], ...]
     return tuple((x, exp(log_pmf(x, scale))) for x in range(-window, window + 1))
 
 
-def audit_tapes(subject: Subject, window: int = 9) -> Finding:
+def audit_exactly(mechanism: Mechanism, window: int = 9) -> AuditFinding:
     """Compare the exact laws of neighbouring databases on every scenario.
 
     For each pair, the event "the likelihood ratio exceeds the claim" is formed off the leaked transcripts. It
     counts as violated only if it stays so when all the weight that was cut off is given to the neighbour.
     """
-    worst, cut_off = Worst(), 0.0
+    worst, cut_off = MaxRatio(), 0.0
     for scenario in scenarios():
-        mine = distribution(subject, scenario, scenario.place, window)
-        theirs = distribution(subject, scenario, scenario.other, window)
-        cut_off = max(cut_off, theirs.missing * exp(subject.claim.epsilon))
-        worst.see(_certain_ratio(subject, scenario, mine, theirs), scenario.name)
+        mine = distribution(mechanism, scenario, scenario.place, window)
+        theirs = distribution(mechanism, scenario, scenario.other, window)
+        cut_off = max(cut_off, theirs.missing * exp(mechanism.claim.epsilon))
+        worst.see(_certain_ratio(mechanism, scenario, mine, theirs), scenario.name)
         worst.tried += mine.tapes + theirs.tapes - 1
     power = (
         f"all noise within ±{window} was enumerated on {len(scenarios())} scenarios: a transcript whose "
         f"probability exceeds exp(epsilon) times the neighbour's by more than {cut_off:.1e} would have been "
         "seen with certainty; other event orders were not tried"
     )
-    return worst.finding("noise tapes", subject, "runs of the mechanism", power)
+    return worst.finding("noise tapes", mechanism, "runs of the mechanism", power)
 
 
-def _certain_ratio(subject: Subject, scenario: Scenario, mine: Distribution, theirs: Distribution) -> float:
+def _certain_ratio(mechanism: Mechanism, scenario: Scenario, mine: Distribution, theirs: Distribution) -> float:
     """The largest log-ratio, over two kinds of events, that holds even after giving away what was cut off."""
-    limit = exp(subject.claim.epsilon)
+    limit = exp(mechanism.claim.epsilon)
     event_mine = event_theirs = 0.0
     best = -inf
     for transcript, weight in mine.weights.items():
-        if scenario.block in subject.claim.leaked(transcript):
+        if scenario.block in mechanism.claim.leaked(transcript):
             continue
         other = theirs.weights.get(transcript, 0.0)
         best = max(best, _log_ratio(weight, other + theirs.missing))

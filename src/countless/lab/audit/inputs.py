@@ -10,10 +10,10 @@ from typing import Protocol
 from countless.core.random_source import RandomSource
 from countless.lab.audit.transcripts import Block, Transcript
 
-Feeder = Generator[int, bool, None]
+AdaptiveInput = Generator[int, bool, None]
 
 
-class Playable(Protocol):
+class CrossingCounter(Protocol):
     """What a mechanism must offer to be played: crossings in, endings and released values out."""
 
     @property
@@ -32,7 +32,7 @@ class Playable(Protocol):
         """Count one crossing; whether a phase ended."""
 
 
-def round_robin(sites: int, _phases: int, _step: int, rng: RandomSource) -> Feeder:
+def round_robin(sites: int, _phases: int, _step: int, rng: RandomSource) -> AdaptiveInput:
     """The sites in turn."""
     site = rng.randbelow(sites)
     while True:
@@ -40,13 +40,13 @@ def round_robin(sites: int, _phases: int, _step: int, rng: RandomSource) -> Feed
         site = (site + 1) % sites
 
 
-def uniform(sites: int, _phases: int, _step: int, rng: RandomSource) -> Feeder:
+def uniform(sites: int, _phases: int, _step: int, rng: RandomSource) -> AdaptiveInput:
     """A site drawn by lot."""
     while True:
         yield rng.randbelow(sites)
 
 
-def stop_after_jump(sites: int, _phases: int, _step: int, rng: RandomSource) -> Feeder:
+def stop_after_jump(sites: int, _phases: int, _step: int, rng: RandomSource) -> AdaptiveInput:
     """One site until the answer moves, then another one: the leaked blocks stay open."""
     site = rng.randbelow(sites)
     while True:
@@ -55,7 +55,7 @@ def stop_after_jump(sites: int, _phases: int, _step: int, rng: RandomSource) -> 
             site = (site + 1) % sites
 
 
-def sleepers(sites: int, phases: int, step: int, _rng: RandomSource) -> Feeder:
+def rare_sites(sites: int, phases: int, step: int, _rng: RandomSource) -> AdaptiveInput:
     """A few sites get one event every few phases, so that one block runs through the whole round."""
     asleep = min(8, sites // 2)
     every = max(1, phases // step)
@@ -70,8 +70,8 @@ def sleepers(sites: int, phases: int, step: int, _rng: RandomSource) -> Feeder:
             site = asleep + (site + 1 - asleep) % (sites - asleep)
 
 
-FEEDERS: tuple[Callable[[int, int, int, RandomSource], Feeder], ...] = (
-    sleepers,
+INPUTS: tuple[Callable[[int, int, int, RandomSource], AdaptiveInput], ...] = (
+    rare_sites,
     round_robin,
     uniform,
     stop_after_jump,
@@ -79,14 +79,14 @@ FEEDERS: tuple[Callable[[int, int, int, RandomSource], Feeder], ...] = (
 
 
 def play(
-    counter: Playable, feeder: Feeder, step: int, rng: RandomSource, limit: int = 2_000_000
+    counter: CrossingCounter, source: AdaptiveInput, step: int, rng: RandomSource, limit: int = 2_000_000
 ) -> tuple[Transcript, dict[Block, int]]:
     """One round with thresholds drawn lazily, until it is over or `limit` events have been fed."""
     thresholds: dict[Block, int] = {}
     seen: dict[int, int] = {}
     events: list[int] = []
     endings = [0] * counter.ended
-    site = next(feeder)
+    site = next(source)
     while not counter.finished and len(events) < limit:
         events.append(site)
         count = seen[site] = seen.get(site, 0) + 1
@@ -95,11 +95,11 @@ def play(
             thresholds[block] = 1 + rng.randbelow(step)
         moved = (count - 1) % step + 1 == thresholds[block] and counter.crossing()
         endings.extend([len(events)] * (counter.ended - len(endings)))
-        site = feeder.send(moved)
+        site = source.send(moved)
     return Transcript(step, tuple(events), tuple(endings), tuple(counter.released)), thresholds
 
 
-def replay(counter: Playable, events: tuple[int, ...], thresholds: dict[Block, int], step: int) -> Transcript:
+def replay(counter: CrossingCounter, events: tuple[int, ...], thresholds: dict[Block, int], step: int) -> Transcript:
     """The same events against given thresholds, whatever the answers are; stops when the round is over."""
     seen: dict[int, int] = {}
     endings = [0] * counter.ended

@@ -12,20 +12,20 @@ from math import inf
 
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
-from countless.lab.audit.inputs import FEEDERS, play
-from countless.lab.audit.mechanisms import Subject
-from countless.lab.audit.transcripts import Block, Evidence, Transcript
-from countless.privacy.noise import DiceNoise
+from countless.lab.audit.inputs import INPUTS, play
+from countless.lab.audit.mechanisms import Mechanism
+from countless.lab.audit.transcripts import Block, LikelihoodRatios, Transcript
+from countless.privacy.noise import RandomSourceNoise
 
 _TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than this is not reported
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """What one audit did and saw. `power` says in words what it would have seen, how probably."""
 
     audit: str
-    subject: str
+    mechanism: str
     claimed: float
     worst: float
     tried: int
@@ -40,7 +40,7 @@ class Finding:
         return "rejected" if self.violated else "no violation found"
 
 
-class Worst:
+class MaxRatio:
     """Collects ratios; remembers the largest and where it was met."""
 
     def __init__(self) -> None:
@@ -52,12 +52,12 @@ class Worst:
         if value > self.value:
             self.value, self.witness = value, witness
 
-    def finding(self, audit: str, subject: Subject, unit: str, power: str) -> Finding:
+    def finding(self, audit: str, mechanism: Mechanism, unit: str, power: str) -> AuditFinding:
         """The finding, violated if the worst is above the claim."""
-        claimed = subject.claim.epsilon
+        claimed = mechanism.claim.epsilon
         worst = max(self.value, 0.0)
         violated = worst > claimed + _TOLERANCE
-        return Finding(audit, subject.name, claimed, worst, self.tried, unit, violated, self.witness, power)
+        return AuditFinding(audit, mechanism.name, claimed, worst, self.tried, unit, violated, self.witness, power)
 
 
 def event_orders(length: int) -> Iterator[tuple[int, ...]]:
@@ -77,23 +77,23 @@ def event_orders(length: int) -> Iterator[tuple[int, ...]]:
     yield from extend((), 0)
 
 
-def audit_exhaustively(subject: Subject, events: int = 5, step: int = 2) -> Finding:
+def audit_exhaustively(mechanism: Mechanism, events: int = 5, step: int = 2) -> AuditFinding:
     """Every event order, every threshold vector, every pattern of endings, every neighbour, the worst
     released sums.
 
     The likelihood ratio depends on a released sum only through the sign of each node's noise, so "all sums"
     is the maximum over signs. Needs the subject's law.
     """
-    worst = Worst()
+    worst = MaxRatio()
     for order in event_orders(events):
         for thresholds in _threshold_vectors(order, step):
-            for transcript in _ending_patterns(subject, order, thresholds, step):
-                _see_neighbours(subject, transcript, thresholds, worst)
+            for transcript in _ending_patterns(mechanism, order, thresholds, step):
+                _see_neighbours(mechanism, transcript, thresholds, worst)
     power = (
         f"every transcript of {events} events with blocks of {step} was covered: any violation among them, "
         "of any size, would have been seen with certainty; longer ones were not tried"
     )
-    return worst.finding("exhaustive", subject, "likelihood ratios", power)
+    return worst.finding("exhaustive", mechanism, "likelihood ratios", power)
 
 
 def _threshold_vectors(order: tuple[int, ...], step: int) -> Iterator[dict[Block, int]]:
@@ -103,7 +103,7 @@ def _threshold_vectors(order: tuple[int, ...], step: int) -> Iterator[dict[Block
 
 
 def _ending_patterns(
-    subject: Subject, order: tuple[int, ...], thresholds: dict[Block, int], step: int
+    mechanism: Mechanism, order: tuple[int, ...], thresholds: dict[Block, int], step: int
 ) -> Iterator[Transcript]:
     """All patterns: phases end at some of the crossings, and empty ones follow any ending or come first."""
     crossings = []
@@ -113,20 +113,22 @@ def _ending_patterns(
         block, place = (seen[site] - 1) // step + 1, (seen[site] - 1) % step + 1
         if thresholds[site, block] == place:
             crossings.append(event)
-    phases = subject.shape.phases
+    phases = mechanism.shape.phases
     for size in range(phases + 1):
         for endings in combinations_with_replacement((0, *crossings), size):
             # The sums are immaterial: `worst_nodes` maximises over them. The last phase releases none.
             yield Transcript(step, order, endings, (0,) * min(size, phases - 1))
 
 
-def _see_neighbours(subject: Subject, transcript: Transcript, thresholds: dict[Block, int], worst: Worst) -> None:
-    if subject.law is None:
-        raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
-    evidence = Evidence(subject.law, transcript, thresholds)
+def _see_neighbours(
+    mechanism: Mechanism, transcript: Transcript, thresholds: dict[Block, int], worst: MaxRatio
+) -> None:
+    if mechanism.law is None:
+        raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
+    evidence = LikelihoodRatios(mechanism.law, transcript, thresholds)
     if not evidence.possible():
         return
-    leaked = subject.claim.leaked(transcript)
+    leaked = mechanism.claim.leaked(transcript)
     for block in evidence.places:
         if block in leaked:
             continue
@@ -135,7 +137,7 @@ def _see_neighbours(subject: Subject, transcript: Transcript, thresholds: dict[B
             worst.see(ratio, f"block {block} moved to {other}, phases ended at events {transcript.endings}")
 
 
-def _neighbours(evidence: Evidence, block: Block) -> Iterable[int]:
+def _neighbours(evidence: LikelihoodRatios, block: Block) -> Iterable[int]:
     """The other thresholds worth trying: the first place of each phase the block ran through, and "not yet".
 
     Two thresholds whose crossings fall into the same phase have the same likelihood, so these are all cases.
@@ -151,23 +153,23 @@ def _neighbours(evidence: Evidence, block: Block) -> Iterable[int]:
 
 
 def audit_randomly(
-    subject: Subject, sites: int, step: int, transcripts: int, rng: RandomSource, blocks_each: int = 200
-) -> Finding:
+    mechanism: Mechanism, sites: int, step: int, transcripts: int, rng: RandomSource, blocks_each: int = 200
+) -> AuditFinding:
     """Play rounds of the mechanism under several adversaries; check every kind of neighbour of many blocks.
 
     The ratios are exact, by the subject's law, and the worst over all released sums; only the transcripts are
     random.
     """
-    if subject.law is None:
-        raise InvalidParameter("mechanism", subject.name, "one that states the law of its noise")
-    worst = Worst()
+    if mechanism.law is None:
+        raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
+    worst = MaxRatio()
     for number in range(transcripts):
         own = rng.spawn("transcript", number)
-        counter = subject.build(DiceNoise(own.spawn("noise")))
-        feeder = FEEDERS[number % len(FEEDERS)](sites, subject.shape.phases, step, own.spawn("feeder"))
-        transcript, thresholds = play(counter, feeder, step, own.spawn("thresholds"))
-        evidence = Evidence(subject.law, transcript, thresholds)
-        leaked = subject.claim.leaked(transcript)
+        counter = mechanism.build(RandomSourceNoise(own.spawn("noise")))
+        source = INPUTS[number % len(INPUTS)](sites, mechanism.shape.phases, step, own.spawn("feeder"))
+        transcript, thresholds = play(counter, source, step, own.spawn("thresholds"))
+        evidence = LikelihoodRatios(mechanism.law, transcript, thresholds)
+        leaked = mechanism.claim.leaked(transcript)
         for block in _sample_blocks(evidence, leaked, blocks_each, own.spawn("blocks")):
             for other in _neighbours(evidence, block):
                 ratio = evidence.log_ratio(block, other, worst_nodes=True)
@@ -177,10 +179,10 @@ def audit_randomly(
         f"if at least {share:.1%} of transcripts drawn so held a violation among the blocks tried, "
         "one would have been seen with probability 95 %"
     )
-    return worst.finding("random", subject, "likelihood ratios", power)
+    return worst.finding("random", mechanism, "likelihood ratios", power)
 
 
-def _sample_blocks(evidence: Evidence, leaked: frozenset[object], limit: int, rng: RandomSource) -> list[Block]:
+def _sample_blocks(evidence: LikelihoodRatios, leaked: frozenset[object], limit: int, rng: RandomSource) -> list[Block]:
     """Blocks at which a phase ended but which the claim keeps, then those that ran through most phases."""
     endings = {evidence.transcript.block_at(event) for event in evidence.transcript.endings if event > 0}
     blocks = [block for block in evidence.places if block not in leaked]

@@ -9,23 +9,23 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from countless.errors import UnknownName
-from countless.lab.audit.inputs import Playable
-from countless.lab.audit.transcripts import PHASE_ENDINGS, Block, Law, Transcript, leaked_blocks
+from countless.lab.audit.inputs import CrossingCounter
+from countless.lab.audit.transcripts import PHASE_ENDINGS, Block, NoiseLaw, Transcript, leaked_blocks
 from countless.privacy.binary_mechanism import tree_levels
-from countless.privacy.guarantee import LeakMap, PartialDP
+from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
 from countless.privacy.noise import Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Mechanism:
     """A mechanism under audit: its claim, its code, and the law of its noise if it states one."""
 
     name: str
-    claim: PartialDP
+    claim: PartialDPGuarantee
     shape: PhasedShape
-    build: Callable[[Noise], Playable]
-    law: Law | None
+    build: Callable[[Noise], CrossingCounter]
+    law: NoiseLaw | None
 
 
 class WithoutStartTest(PhasedCounter):
@@ -44,58 +44,58 @@ class OneNoiseForAll(PhasedCounter):
         self._count = 0
 
 
-def forgetful(transcript: Transcript) -> frozenset[Block]:
+def without_latest_leak(transcript: Transcript) -> frozenset[Block]:
     """Broken: a leak map that forgets the latest leak."""
     return leaked_blocks(replace(transcript, endings=transcript.endings[:-1]))
 
 
-def _claim(shape: PhasedShape, leak_map: LeakMap = PHASE_ENDINGS) -> PartialDP:
-    return PartialDP(float(shape.epsilon), 0.0, shape.phases, leak_map)
+def _claim(shape: PhasedShape, leak_map: LeakMap = PHASE_ENDINGS) -> PartialDPGuarantee:
+    return PartialDPGuarantee(float(shape.epsilon), 0.0, shape.phases, leak_map)
 
 
-def _altered(name: str, meant: PhasedShape, got: PhasedShape) -> Subject:
-    return Subject(name, _claim(meant), got, lambda noise: PhasedCounter(got, noise), Law(got))
+def _altered(name: str, meant: PhasedShape, got: PhasedShape) -> Mechanism:
+    return Mechanism(name, _claim(meant), got, lambda noise: PhasedCounter(got, noise), NoiseLaw(got))
 
 
-def right(shape: PhasedShape) -> Subject:
+def right(shape: PhasedShape) -> Mechanism:
     """The mechanism as it should be."""
     return _altered("right", shape, shape)
 
 
-def noise_off(shape: PhasedShape) -> Subject:
+def noise_off(shape: PhasedShape) -> Mechanism:
     """No noise at all."""
     return _altered("noise-off", shape, replace(shape, threshold_scale=Fraction(0), tree_scale=Fraction(0)))
 
 
-def one_level_too_few(shape: PhasedShape) -> Subject:
+def one_level_too_few(shape: PhasedShape) -> Mechanism:
     """The tree's noise is calibrated for one level less than it has: the paper's `log L`."""
     levels = tree_levels(min(shape.tree_length, max(1, shape.phases - 1)))
     return _altered("one-level-too-few", shape, replace(shape, tree_scale=shape.tree_scale * (levels - 1) / levels))
 
 
-def wrong_threshold_scale(shape: PhasedShape) -> Subject:
+def wrong_threshold_scale(shape: PhasedShape) -> Mechanism:
     """The scale upside down, as `Lap(epsilon/4)` in one of the paper's proofs."""
     return _altered("wrong-threshold-scale", shape, replace(shape, threshold_scale=1 / shape.threshold_scale))
 
 
-def forgets_a_leak(shape: PhasedShape) -> Subject:
+def forgets_a_leak(shape: PhasedShape) -> Mechanism:
     """The right mechanism with a leak map that forgets one leak."""
-    claim = _claim(shape, LeakMap("all but the latest", forgetful))
-    return Subject("forgets-a-leak", claim, shape, lambda noise: PhasedCounter(shape, noise), Law(shape))
+    claim = _claim(shape, LeakMap("all but the latest", without_latest_leak))
+    return Mechanism("forgets-a-leak", claim, shape, lambda noise: PhasedCounter(shape, noise), NoiseLaw(shape))
 
 
-def no_start_test(shape: PhasedShape) -> Subject:
+def no_start_test(shape: PhasedShape) -> Mechanism:
     """Thresholds are tested at crossings only."""
     build = WithoutStartTest
-    return Subject("no-start-test", _claim(shape), shape, lambda noise: build(shape, noise), Law(shape, False))
+    return Mechanism("no-start-test", _claim(shape), shape, lambda noise: build(shape, noise), NoiseLaw(shape, False))
 
 
-def one_noise_for_all(shape: PhasedShape) -> Subject:
+def one_noise_for_all(shape: PhasedShape) -> Mechanism:
     """One threshold noise for all phases: it has no law of independent cells, so it can only be played."""
-    return Subject("one-noise-for-all", _claim(shape), shape, lambda noise: OneNoiseForAll(shape, noise), None)
+    return Mechanism("one-noise-for-all", _claim(shape), shape, lambda noise: OneNoiseForAll(shape, noise), None)
 
 
-SUBJECTS: dict[str, Callable[[PhasedShape], Subject]] = {
+MECHANISMS: dict[str, Callable[[PhasedShape], Mechanism]] = {
     "right": right,
     "noise-off": noise_off,
     "one-level-too-few": one_level_too_few,
@@ -106,9 +106,9 @@ SUBJECTS: dict[str, Callable[[PhasedShape], Subject]] = {
 }
 
 
-def subject(name: str, shape: PhasedShape, epsilon: float | None = None) -> Subject:
+def get_mechanism(name: str, shape: PhasedShape, epsilon: float | None = None) -> Mechanism:
     """The subject of this name, claiming `epsilon`, or what the right mechanism of `shape` has."""
-    if name not in SUBJECTS:
-        raise UnknownName("mechanism", name, SUBJECTS)
-    made = SUBJECTS[name](shape)
+    if name not in MECHANISMS:
+        raise UnknownName("mechanism", name, MECHANISMS)
+    made = MECHANISMS[name](shape)
     return made if epsilon is None else replace(made, claim=replace(made.claim, epsilon=epsilon))

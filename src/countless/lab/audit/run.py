@@ -7,10 +7,10 @@ from typing import Any
 
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
-from countless.lab.audit.empirical_audit import audit_played
-from countless.lab.audit.exact_audit import audit_tapes
-from countless.lab.audit.likelihood_audit import Finding, audit_exhaustively, audit_randomly
-from countless.lab.audit.mechanisms import subject
+from countless.lab.audit.empirical_audit import audit_empirically
+from countless.lab.audit.exact_audit import audit_exactly
+from countless.lab.audit.likelihood_audit import AuditFinding, audit_exhaustively, audit_randomly
+from countless.lab.audit.mechanisms import get_mechanism
 from countless.privacy.thresholds import PhasedShape
 
 SMALL = PhasedShape(phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12))
@@ -21,7 +21,7 @@ TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_l
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class AuditConfig:
     """How hard to look."""
 
     events: int = 5
@@ -44,35 +44,35 @@ class Effort:
             raise InvalidParameter("confidence", self.confidence, "at least 1/2 and below 1")
 
 
-NORMAL = Effort()
+DEFAULT_CONFIG = AuditConfig()
 
 
 def audit_mechanism(
-    name: str, shape: PhasedShape, epsilon: float, sites: int, rng: RandomSource, effort: Effort = NORMAL
-) -> tuple[Finding, ...]:
+    name: str, shape: PhasedShape, epsilon: float, sites: int, rng: RandomSource, config: AuditConfig = DEFAULT_CONFIG
+) -> tuple[AuditFinding, ...]:
     """All audits of the named mechanism: on small cases, and at the size and claim of a plan.
 
     Formal guarantees: none. An audit rejects, or says what it tried.
     """
-    small, tiny, large = subject(name, SMALL), subject(name, TINY), subject(name, shape, epsilon)
+    small, tiny, large = get_mechanism(name, SMALL), get_mechanism(name, TINY), get_mechanism(name, shape, epsilon)
     findings = []
     if small.law is not None:
-        findings.append(audit_exhaustively(small, effort.events))
-    findings.append(audit_tapes(tiny, effort.window))
+        findings.append(audit_exhaustively(small, config.events))
+    findings.append(audit_exactly(tiny, config.window))
     if large.law is not None:
-        findings.append(audit_randomly(large, sites, 8, effort.transcripts, rng.spawn("random")))
-    findings.append(audit_played(tiny, effort.plays, rng.spawn("played"), effort.confidence))
+        findings.append(audit_randomly(large, sites, 8, config.transcripts, rng.spawn("random")))
+    findings.append(audit_empirically(tiny, config.plays, rng.spawn("played"), config.confidence))
     return tuple(findings)
 
 
-def in_json(findings: tuple[Finding, ...]) -> dict[str, Any]:
+def to_json(findings: tuple[AuditFinding, ...]) -> dict[str, Any]:
     """For machines. A worst ratio of null is unbounded: a transcript impossible for a neighbour."""
     return {
         "rejected": any(finding.violated for finding in findings),
         "findings": [
             {
                 "audit": finding.audit,
-                "mechanism": finding.subject,
+                "mechanism": finding.mechanism,
                 "claimed_epsilon": finding.claimed,
                 "worst_seen": finding.worst if isfinite(finding.worst) else None,
                 "tried": finding.tried,

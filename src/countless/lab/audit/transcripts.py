@@ -43,7 +43,7 @@ def log_at_most(x: int, scale: Fraction) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class NoiseLaw:
     """The noise of a phased counter as log-probabilities; strawmen change it."""
 
     shape: PhasedShape
@@ -99,10 +99,10 @@ def leaked_blocks(transcript: Transcript) -> frozenset[Block]:
 PHASE_ENDINGS = LeakMap("the block whose crossing ended each phase", leaked_blocks)
 
 
-class Evidence:
+class LikelihoodRatios:
     """A transcript together with the thresholds it was played with: what neighbours would have made of it."""
 
-    def __init__(self, law: Law, transcript: Transcript, thresholds: Thresholds) -> None:
+    def __init__(self, law: NoiseLaw, transcript: Transcript, thresholds: Thresholds) -> None:
         self.law, self.transcript, self.thresholds = law, transcript, dict(thresholds)
         self.places: dict[Block, list[int]] = {}  # the events of each block, in order
         seen: dict[int, int] = {}

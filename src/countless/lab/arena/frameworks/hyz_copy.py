@@ -7,12 +7,12 @@ says so. One message is one report, or one of the two that a synchronisation cos
 the calibration of `hyz`; nothing is computed here.
 """
 
-from countless.planning.cache import PlanBook
+from countless.planning.cache import PlanCache
 from countless.planning.hyz import plan_hyz
 from countless.planning.oblivious import ObliviousPlan
 from countless.randomness import SeededRandom
 
-_BOOK: PlanBook[ObliviousPlan] = PlanBook(plan_hyz)
+_BOOK: PlanCache[ObliviousPlan] = PlanCache(plan_hyz)
 
 
 class HyzRound:

@@ -5,7 +5,7 @@ from math import ceil, log, sqrt
 
 from countless.lab.arena.frameworks.framework import Framework, flip_number
 from countless.lab.arena.frameworks.hyz_copy import HyzCopy
-from countless.privacy.noise import DiceNoise
+from countless.privacy.noise import RandomSourceNoise
 
 # Of the whole life, by advanced composition. A generous 8, so that it can be run at all: 1 takes eight
 # times the copies.
@@ -39,7 +39,7 @@ class PrivateMedian(Framework):
         self.copies = MAJORITY * self._scale
         eta = delta / 40
         self._copies = [HyzCopy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(self.copies)]
-        self._noise = DiceNoise(self._rng.spawn("noise"))
+        self._noise = RandomSourceNoise(self._rng.spawn("noise"))
         self._draw()
 
     @property

@@ -13,7 +13,7 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import OffsetMultiple
 from countless.planning.oblivious import ObliviousPlan
-from countless.privacy.noise import DiceNoise
+from countless.privacy.noise import RandomSourceNoise
 from countless.schemes.lattice import Lattice, LatticeEstimator
 from countless.schemes.offsets import OffsetTable
 
@@ -89,7 +89,7 @@ class Clipping(Lattice):
 class _Noisy(LatticeEstimator):
     def __init__(self, lattices: OffsetTable, reports: int, rng: RandomSource) -> None:
         super().__init__(lattices, reports)
-        self._noise = DiceNoise(rng.spawn("noise"))
+        self._noise = RandomSourceNoise(rng.spawn("noise"))
 
     def _estimate(self) -> None:
         super()._estimate()
