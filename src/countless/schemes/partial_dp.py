@@ -9,7 +9,7 @@ from countless.core.triggers import OncePerBlock, Trigger
 from countless.errors import UnknownName
 from countless.planning.cache import PlanCache
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
-from countless.privacy.noise import RandomSourceNoise, Noise
+from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.schemes.planned import PlannedScheme
 
