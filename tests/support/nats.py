@@ -21,9 +21,9 @@ import countless
 from countless.client.api import ServiceError
 from countless.client.transport.nats_socket import NatsSocket
 from countless.client.transport.websocket import ConnectionLost
-from countless.server.cluster.broker import connect
-from countless.server.cluster.log_store import STREAM
+from countless.server.cluster.broker import LOG_STREAM, connect
 from countless.server.cluster.records import Record
+from countless.wire.nats_subjects import log_subject
 from countless.wire.nats_url import Broker
 from support.service import PATIENCE, Server, until
 
@@ -177,7 +177,7 @@ async def _log(stream: JetStreamContext, shard: int) -> AsyncIterator[Record]:
     sequence = 0
     with suppress(NotFoundError):
         while True:
-            message = await stream.get_msg(STREAM, seq=sequence + 1, subject=f"countless.log.{shard}", next=True)
+            message = await stream.get_msg(LOG_STREAM, seq=sequence + 1, subject=log_subject(shard), next=True)
             sequence = message.seq or 0
             yield msgspec.msgpack.decode(message.data or b"", type=Record)
 

@@ -1,21 +1,22 @@
-"""The log of a shard on a real JetStream: what is saved is read again, and only the last who took over can write."""
+"""The log of a shard on a real JetStream: saves are read back, and only the last owner can write."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
+from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.cluster import log_store as nats_store
-from countless.server.cluster.broker import NoBroker, connect, open_bucket, open_log
-from countless.server.cluster.log_store import STREAM, BrokerAway, Deposed, NatsStore
+from countless.server.cluster import log_store
+from countless.server.cluster.broker import LOG_STREAM, open_log
+from countless.server.cluster.log_store import BrokerUnavailable, Fenced, LogStore
 from countless.server.cluster.records import Record
 from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts, StoreError
-from support.nats import Node, free_ports, node
+from countless.wire.nats_subjects import log_subject
 
 pytestmark = pytest.mark.slow
 
@@ -23,216 +24,172 @@ WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
 SAVED = Changes({"hits": CounterFields(7, 2**80, 2**70)}, {"hits": {WEB: 2**90, OLD: 4}}, {"hits": CONFIG})
 
+EARLIER_RECORD = (  # written by the first version
+    "95a36f6e65030001c495929197cd03e89194a46869747307a23132a1359294a468697473a377656201a13494a468697473a3"
+    "61707002c081a46869747385a5616c706861cb3f947ae147ae147ba564656c7461cb3fa999999999999aa6736368656d65a4"
+    "6175746fa9616476657273617279a86164617074697665a96c6162656c5f636170cd07d09194a468697473a361707002a135"
+    "91a36f6c6464cd01f4"
+)
 
-def first(number: int) -> Changes:
+
+def new_counter(number: int) -> Changes:
     return Changes({"hits": CounterFields(number, number, 0)}, configs={"hits": CONFIG})
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with node(tmp_path_factory.mktemp("broker")) as server:
-        yield server
+@pytest.fixture
+async def jetstream(client: Client) -> JetStreamContext:
+    """With an empty log."""
+    jetstream = client.jetstream()
+    await open_log(jetstream)
+    await jetstream.purge_stream(LOG_STREAM)
+    return jetstream
 
 
-def play(broker: Node, story: Callable[[JetStreamContext], Awaitable[None]]) -> None:
-    """Every story begins with an empty log."""
-
-    async def run() -> None:
-        client = await connect(broker.url)
-        try:
-            stream = client.jetstream()
-            await open_log(stream)
-            await stream.purge_stream(STREAM)
-            await story(stream)
-        finally:
-            await client.close()
-
-    asyncio.run(run())
-
-
-async def taken(stream: JetStreamContext, session: str, shard: int = 0, leased: bool = True) -> NatsStore:
-    store = NatsStore(stream, shard, session, lambda: leased)
+async def take_over(jetstream: JetStreamContext, session: str, shard: int = 0) -> LogStore:
+    store = LogStore(jetstream, shard, session, lambda: True)
     await store.take_over()
     return store
 
 
-async def save(store: NatsStore, changes: Changes) -> None:
+async def save(store: LogStore, changes: Changes) -> None:
     await asyncio.to_thread(store.save, changes)
 
 
-def test_what_is_saved_is_there_for_whoever_takes_over(broker: Node) -> None:
-    async def story(stream: JetStreamContext) -> None:
-        one = await taken(stream, "one")
-        await save(one, SAVED)
-        known: SiteCounts = {"hits": {WEB: 2**90 + 1, OLD: None}}
-        await save(one, Changes({"other": CounterFields(1, 12.5, 0)}, known, {"other": Config()}, {("hits", OLD): 5}))
-        await save(await taken(stream, "elsewhere", shard=1), first(1))
-        two = await taken(stream, "two")
-        saved_state = PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
-        expected = {"hits": (CONFIG, saved_state), "other": (Config(), PersistentState(1, 12.5, 0, ()))}
-        assert two.load() == one.load() == expected
-        assert two.tombstones(OLD) == (("hits", 5),)
-        await save(two, Changes(deleted=["hits"]))
-        assert list((await taken(stream, "three")).load()) == ["other"]
-
-    play(broker, story)
+async def test_saves_are_read_by_the_next_owner(jetstream: JetStreamContext) -> None:
+    one = await take_over(jetstream, "one")
+    await save(one, SAVED)
+    counts: SiteCounts = {"hits": {WEB: 2**90 + 1, OLD: None}}
+    fields = {"other": CounterFields(1, 12.5, 0)}
+    await save(one, Changes(fields, counts, {"other": Config()}, {("hits", OLD): 5}))
+    await save(await take_over(jetstream, "elsewhere", shard=1), new_counter(1))
+    two = await take_over(jetstream, "two")
+    saved_state = PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
+    expected = {"hits": (CONFIG, saved_state), "other": (Config(), PersistentState(1, 12.5, 0, ()))}
+    assert two.load() == one.load() == expected
+    assert two.tombstones(OLD) == (("hits", 5),)
+    await save(two, Changes(deleted=["hits"]))
+    assert list((await take_over(jetstream, "three")).load()) == ["other"]
 
 
-def test_who_was_there_before_can_write_nothing_more(broker: Node) -> None:
-    async def story(stream: JetStreamContext) -> None:
-        one = await taken(stream, "one")
-        await save(one, SAVED)
-        two = await taken(stream, "two")
-        for _ in range(2):
-            with pytest.raises(Deposed):
-                await save(one, Changes({"hits": CounterFields(8, 2**81, 0)}))
-        await save(two, Changes(counts={"hits": {OLD: 6}}))
-        assert (await taken(stream, "three")).load() == two.load()
-
-    play(broker, story)
+async def test_previous_owner_is_fenced(jetstream: JetStreamContext) -> None:
+    one = await take_over(jetstream, "one")
+    await save(one, SAVED)
+    two = await take_over(jetstream, "two")
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            await save(one, Changes({"hits": CounterFields(8, 2**81, 0)}))
+    await save(two, Changes(counts={"hits": {OLD: 6}}))
+    assert (await take_over(jetstream, "three")).load() == two.load()
 
 
-def test_taking_over_while_the_owner_writes_loses_nothing_of_what_it_could_write(
-    broker: Node, monkeypatch: pytest.MonkeyPatch
+async def test_take_over_while_the_owner_writes_loses_no_confirmed_save(
+    jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This owner never tires, as one without a lease would: the other may have to read on many times."""
-    monkeypatch.setattr("countless.server.cluster.log_store._ATTEMPTS", 100_000)
+    """This owner never stops, as if it ignored its lease: the new owner may have to read on many times."""
+    monkeypatch.setattr(log_store, "_MAX_TAKE_OVER_ATTEMPTS", 100_000)
+    one = await take_over(jetstream, "one")
+    written = 0
 
-    async def story(stream: JetStreamContext) -> None:
-        one = await taken(stream, "one")
-        written = 0
+    async def write() -> None:
+        nonlocal written
+        while True:
+            await save(one, new_counter(written + 1))
+            written += 1
 
-        async def write() -> None:
-            nonlocal written
-            while True:
-                await save(one, first(written + 1))
-                written += 1
-
-        writing = asyncio.create_task(write())
-        while written < 5:
-            await asyncio.sleep(0)
-        two = await taken(stream, "two")
-        with pytest.raises(Deposed):
-            await writing
-        assert two.load()["hits"][1].round == written
-
-    play(broker, story)
+    writing = asyncio.create_task(write())
+    while written < 5:
+        await asyncio.sleep(0)
+    two = await take_over(jetstream, "two")
+    with pytest.raises(Fenced):
+        await writing
+    assert two.load()["hits"][1].round == written
 
 
-def test_a_confirmation_that_was_lost_does_not_depose_anybody(broker: Node) -> None:
-    async def story(stream: JetStreamContext) -> None:
-        store = await taken(stream, "one")
-        publish = stream.publish
+async def test_lost_confirmation_does_not_fence_the_owner(jetstream: JetStreamContext) -> None:
+    store = await take_over(jetstream, "one")
+    publish = jetstream.publish
 
-        async def deaf(*arguments: Any, **options: Any) -> None:
-            await publish(*arguments, **options)
-            raise NatsTimeout
+    async def publish_and_lose_confirmation(*arguments: Any, **options: Any) -> None:
+        await publish(*arguments, **options)
+        raise NatsTimeout
 
-        changes = first(1)
-        stream.publish = deaf  # type: ignore[method-assign, assignment]
-        with pytest.raises(BrokerAway):
-            await save(store, changes)
-        assert store.load() == {}
-        stream.publish = publish  # type: ignore[method-assign]
+    changes = new_counter(1)
+    jetstream.publish = publish_and_lose_confirmation  # type: ignore[method-assign, assignment]
+    with pytest.raises(BrokerUnavailable):
         await save(store, changes)
-        await save(store, Changes(counts={"hits": {WEB: 1}}))
-        assert (
-            (await taken(stream, "two")).load()
-            == store.load()
-            == {"hits": (CONFIG, PersistentState(1, 1, 0, ((WEB, 1),)))}
-        )
-
-    play(broker, story)
+    assert store.load() == {}
+    jetstream.publish = publish  # type: ignore[method-assign]
+    await save(store, changes)
+    await save(store, Changes(counts={"hits": {WEB: 1}}))
+    expected = {"hits": (CONFIG, PersistentState(1, 1, 0, ((WEB, 1),)))}
+    assert (await take_over(jetstream, "two")).load() == store.load() == expected
 
 
-def test_without_a_lease_a_save_is_not_good_enough(broker: Node) -> None:
-    async def story(stream: JetStreamContext) -> None:
-        leases = [False, True]
-        store = NatsStore(stream, 0, "one", lambda: leases.pop(0))
-        await store.take_over()
-        changes = first(1)
-        with pytest.raises(BrokerAway, match="lease"):
-            await save(store, changes)
-        await save(store, changes)  # it has been renewed
-        assert (await taken(stream, "two")).load() == store.load()
-
-    play(broker, story)
+async def test_save_without_a_lease_fails_and_succeeds_after_renewal(jetstream: JetStreamContext) -> None:
+    leases = [False, True]
+    store = LogStore(jetstream, 0, "one", lambda: leases.pop(0))
+    await store.take_over()
+    changes = new_counter(1)
+    with pytest.raises(BrokerUnavailable, match="lease"):
+        await save(store, changes)
+    await save(store, changes)
+    assert (await take_over(jetstream, "two")).load() == store.load()
 
 
-def test_large_records_come_in_parts_and_old_ones_are_purged(broker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_store, "_PART", 100)
-    monkeypatch.setattr(nats_store, "_PURGE_AFTER", 40)
-
-    async def story(stream: JetStreamContext) -> None:
-        one = await taken(stream, "one")
-        for number in range(30):
-            lives: SiteCounts = {"hits": {SiteId(f"site {number} {each}", 1): each for each in range(10)}}
-            changes = Changes(
-                {"hits": CounterFields(number, number, 0)}, lives, {"hits": CONFIG}, {("hits", SiteId("x", number)): 1}
-            )
-            await save(one, changes)
-        messages = (await stream.stream_info(STREAM)).state.messages
-        assert messages < 200  # of about 400
-        two = await taken(stream, "two")
-        assert two.snapshot() == one.snapshot()
-        assert len(two.load()["hits"][1].known) == 300
-        part = Record("two", 99, 0, 2, b"never complete")  # it died in the middle
-        await two._append(part)
-        assert (await taken(stream, "three")).snapshot() == one.snapshot()
-
-    play(broker, story)
-
-
-def test_when_a_life_ended_is_in_the_log_and_so_is_what_was_dropped(
-    broker: Node, monkeypatch: pytest.MonkeyPatch
+async def test_large_records_have_parts_and_old_records_are_purged(
+    jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(stream: JetStreamContext) -> None:
-        clock = [1000.0]
-        one = NatsStore(stream, 0, "one", lambda: True, lambda: clock[0])
-        await one.take_over()
-        await save(one, SAVED)
-        await save(one, Changes(counts={"hits": {OLD: None}}, tombstones={("hits", OLD): 4}))
-        clock[0] = 2000.0
-        await save(one, Changes(counts={"hits": {WEB: None}}, tombstones={("hits", WEB): 2**90}))
-        two = await taken(stream, "two")  # years later, by its clock: what is remembered does not become younger
-        assert two.snapshot().keys() == {0, 1000, 2000}
-        await save(two, Changes(prune_before=1500))
-        for each in (two, await taken(stream, "three")):
-            assert (each.tombstones(OLD), each.tombstones(WEB)) == ((), (("hits", 2**90),))
-            assert each.tombstone_horizon() == 1500
-        monkeypatch.setattr(nats_store, "_PURGE_AFTER", 0)  # everything is written as one record
-        four = await taken(stream, "four")
-        await save(four, Changes({"hits": CounterFields(9, 2**81, 2**91)}))
-        five = await taken(stream, "five")
-        assert five.snapshot() == four.snapshot()
-        assert five.tombstone_horizon() == 1500
-
-    play(broker, story)
+    monkeypatch.setattr(log_store, "_PART_BYTES", 100)
+    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 40)
+    one = await take_over(jetstream, "one")
+    for number in range(30):
+        counts: SiteCounts = {"hits": {SiteId(f"site {number} {each}", 1): each for each in range(10)}}
+        fields = {"hits": CounterFields(number, number, 0)}
+        await save(one, Changes(fields, counts, {"hits": CONFIG}, {("hits", SiteId("x", number)): 1}))
+    messages = (await jetstream.stream_info(LOG_STREAM)).state.messages
+    assert messages < 200  # of about 400
+    two = await take_over(jetstream, "two")
+    assert two.debug_state() == one.debug_state()
+    assert len(two.load()["hits"][1].known) == 300
+    incomplete = Record("two", 99, 0, 2, b"its writer stopped before the second part")
+    await jetstream.publish(log_subject(0), msgspec.msgpack.encode(incomplete))
+    assert (await take_over(jetstream, "three")).debug_state() == one.debug_state()
 
 
-def test_the_stream_and_the_bucket_can_be_opened_twice(broker: Node) -> None:
-    async def story(stream: JetStreamContext) -> None:
-        await open_log(stream)
-        first, again = await open_bucket(stream), await open_bucket(stream)
-        _, revision = await first.get("key")
-        assert await first.put("key", b"value", revision)
-        assert not await again.put("key", b"other", revision)
-        assert (await again.get("key"))[0] == b"value"
+async def test_age_of_tombstones_and_their_horizon_are_in_the_log(
+    jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    one = LogStore(jetstream, 0, "one", lambda: True, lambda: clock[0])
+    await one.take_over()
+    await save(one, SAVED)
+    await save(one, Changes(counts={"hits": {OLD: None}}, tombstones={("hits", OLD): 4}))
+    clock[0] = 2000.0
+    await save(one, Changes(counts={"hits": {WEB: None}}, tombstones={("hits", WEB): 2**90}))
+    two = await take_over(jetstream, "two")  # decades later by its clock: tombstones keep their age
+    assert two.debug_state().keys() == {0, 1000, 2000}
+    await save(two, Changes(prune_before=1500))
+    for each in (two, await take_over(jetstream, "three")):
+        assert (each.tombstones(OLD), each.tombstones(WEB)) == ((), (("hits", 2**90),))
+        assert each.tombstone_horizon() == 1500
+    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 0)
+    four = await take_over(jetstream, "four")
+    await save(four, Changes({"hits": CounterFields(9, 2**81, 2**91)}))
+    five = await take_over(jetstream, "five")
+    assert five.debug_state() == four.debug_state()
+    assert five.tombstone_horizon() == 1500
 
-    play(broker, story)
+
+async def test_log_of_another_program_is_refused(jetstream: JetStreamContext) -> None:
+    await jetstream.publish(log_subject(0), b"something else")
+    with pytest.raises(StoreError, match="not written"):
+        await take_over(jetstream, "one")
 
 
-def test_no_broker_is_an_error_with_its_address_and_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countless.server.cluster.broker._PATIENCE", 0.3)
-    with pytest.raises(NoBroker, match=r"no broker at nats://127\.0\.0\.1:\d+: ") as caught:
-        asyncio.run(connect(f"nats://me:secret@127.0.0.1:{free_ports(1)[0]}"))
-    assert "secret" not in str(caught.value)
-
-
-def test_the_log_of_another_program_is_refused(broker: Node) -> None:
-    async def story(stream: JetStreamContext) -> None:
-        await stream.publish("countless.log.0", b"something else")
-        with pytest.raises(StoreError, match="not written"):
-            await taken(stream, "one")
-
-    play(broker, story)
+async def test_record_of_the_first_version_is_read(jetstream: JetStreamContext) -> None:
+    await jetstream.publish(log_subject(0), bytes.fromhex(EARLIER_RECORD))
+    store = await take_over(jetstream, "new")
+    saved_state = PersistentState(7, 12, 5, ((SiteId("web", 1), 4),))
+    assert store.load() == {"hits": (Config(alpha=0.02), saved_state)}
+    assert store.tombstones(SiteId("app", 2)) == (("hits", 5),)
+    assert store.tombstone_horizon() == 500

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countless.core.messages import Report
-from countless.server.cluster.log_store import Deposed
+from countless.server.cluster.log_store import Fenced
 from countless.server.storage.base import Changes
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.sqlite_store import SqliteStore
@@ -135,7 +135,7 @@ class TakenStore(SqliteStore):
     """Another coordinator has taken over what is kept here."""
 
     def save(self, changes: Changes) -> None:
-        raise Deposed("taken over")
+        raise Fenced("taken over")
 
 
 def test_who_was_deposed_is_told_so_by_its_name() -> None:
@@ -144,7 +144,7 @@ def test_who_was_deposed_is_told_so_by_its_name() -> None:
     async def story() -> None:
         post = CommitPipeline(TakenStore(None), {})
         post.prune(0)
-        with pytest.raises(Deposed):
+        with pytest.raises(Fenced):
             await post.run()
 
     play(story())

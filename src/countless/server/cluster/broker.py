@@ -1,4 +1,4 @@
-"""The coordinator's connection to the broker, and what is kept there: a stream of logs, a bucket for the table."""
+"""The coordinator's connection to the broker, and what JetStream stores there: logs of shards, a bucket of keys."""
 
 import asyncio
 import logging
@@ -14,35 +14,38 @@ from nats.js.errors import APIError, BucketNotFoundError, KeyWrongLastSequenceEr
 from nats.js.kv import KeyValue
 
 from countless.errors import CountlessError
-from countless.server.cluster.log_store import PATIENCE, STREAM, SUBJECTS
 from countless.tls import client_tls_context
+from countless.wire.nats_subjects import LOG_SUBJECTS
 from countless.wire.nats_url import Broker, Credentials
 
 log = logging.getLogger("countless.nats")
 
 T = TypeVar("T")
+LOG_STREAM = "COUNTLESS"
 BUCKET = "countless"
-_PATIENCE = 20.0  # seconds until a coordinator that cannot reach its broker says so and ends
-_COPIES = 3  # of everything, so that any one node may die
-_NO_CLUSTER = 10074  # what JetStream says on a single node to more than one copy
-_PAUSE = 0.2
+BROKER_ERRORS = (NatsError, TimeoutError, OSError)
+STARTUP_TIMEOUT_S = 20.0  # until a coordinator that cannot reach its broker fails to start
+JETSTREAM_TIMEOUT_S = 2.0  # JetStream without a leader does not answer at all, so try again soon
+_RETRY_S = 0.2
+_REPLICAS = 3
+_NO_CLUSTER = 10074  # JetStream's error code on a single node for more than one replica
 
 
 class NoBroker(CountlessError):
-    """There is none, it does not let us in, or it has no JetStream."""
+    """The broker cannot be reached, refuses the login, or has no JetStream."""
 
 
 async def connect(url: str) -> Client:
-    """A connection that mends itself for ever, once it is there."""
+    """Raises NoBroker if the first attempt fails; afterwards the connection reconnects by itself."""
     broker, credentials = Broker.parse(url), Credentials.from_environment()
-    client, troubles = Client(), ["no answer"]
+    client, last_error = Client(), ["no answer"]
 
-    async def trouble(error: Exception) -> None:
-        troubles[0] = str(error) or repr(error)
-        log.info("broker: %s", troubles[0])
+    async def on_error(error: Exception) -> None:
+        last_error[0] = str(error) or repr(error)
+        log.info("broker error: %s", last_error[0])
 
-    coming = client.connect(
-        servers=[f"nats://{server.netloc}" for server in broker.nodes],
+    connecting = client.connect(
+        servers=[f"nats://{node.netloc}" for node in broker.nodes],
         name="countless coordinator",
         user=broker.login.get("user"),
         password=broker.login.get("pass"),
@@ -50,45 +53,39 @@ async def connect(url: str) -> Client:
         tls=client_tls_context() if broker.nodes[0].secure else None,
         user_jwt_cb=(lambda: bytearray(credentials.jwt.encode())) if credentials else None,
         signature_cb=credentials.sign if credentials else None,
-        error_cb=trouble,
+        error_cb=on_error,
         connect_timeout=2,
-        reconnect_time_wait=0.2,  # type: ignore[arg-type]
+        reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type]
         max_reconnect_attempts=-1,
         ping_interval=5,
     )
     try:
-        await asyncio.wait_for(coming, _PATIENCE)
-    except (NatsError, OSError, TimeoutError):
-        raise NoBroker(f"no broker at {broker.base}: {troubles[0]}") from None
+        await asyncio.wait_for(connecting, STARTUP_TIMEOUT_S)
+    except BROKER_ERRORS:
+        raise NoBroker(f"no broker at {broker.base}: {last_error[0]}") from None
     return client
 
 
-async def open_log(stream: JetStreamContext) -> None:
-    """The stream of all shards' logs."""
-    try:
-        await stream.stream_info(STREAM)
-    except NotFoundError:
-        config = StreamConfig(name=STREAM, subjects=[SUBJECTS], description="what coordinators of Countless remember")
-        await _replicated(lambda replicas: stream.add_stream(config, num_replicas=replicas))
-
-
 class Bucket:
-    """Keys that are only ever written by whoever has read them last."""
+    """Keys with compare-and-set."""
 
-    def __init__(self, stream: JetStreamContext, bucket: KeyValue) -> None:
-        self._stream = stream
+    def __init__(self, jetstream: JetStreamContext, bucket: KeyValue) -> None:
+        self._jetstream = jetstream
         self._bucket = bucket
 
     async def get(self, key: str) -> tuple[bytes, int]:
-        """The value and its revision; 0 if there is none. From the leader: of a copy that lags, no write succeeds."""
+        """The value and its revision; revision 0 if the key does not exist.
+
+        Asks the leader: a write based on a replica that lags would fail.
+        """
         try:
-            message = await self._stream.get_last_msg(f"KV_{BUCKET}", f"$KV.{BUCKET}.{key}")
+            message = await self._jetstream.get_last_msg(f"KV_{BUCKET}", f"$KV.{BUCKET}.{key}")
         except NotFoundError:
             return b"", 0
         return message.data or b"", message.seq or 0
 
-    async def put(self, key: str, value: bytes, revision: int) -> bool:
-        """False: somebody else was faster."""
+    async def compare_and_set(self, key: str, value: bytes, revision: int) -> bool:
+        """False if the key has another revision by now."""
         try:
             await self._bucket.update(key, value, last=revision)
         except KeyWrongLastSequenceError:
@@ -96,48 +93,57 @@ class Bucket:
         return True
 
 
-async def open_bucket(stream: JetStreamContext) -> Bucket:
-    """The bucket of the table and of the tokens."""
+async def open_log(jetstream: JetStreamContext) -> None:
+    """Create the JetStream stream of all shards' logs unless it exists."""
     try:
-        bucket = await stream.key_value(BUCKET)
+        await jetstream.stream_info(LOG_STREAM)
+    except NotFoundError:
+        config = StreamConfig(name=LOG_STREAM, subjects=[LOG_SUBJECTS], description="logs of Countless coordinators")
+        await _replicated(lambda replicas: jetstream.add_stream(config, num_replicas=replicas))
+
+
+async def open_bucket(jetstream: JetStreamContext) -> Bucket:
+    """The bucket of the assignment and of the tokens; it is created unless it exists."""
+    try:
+        bucket = await jetstream.key_value(BUCKET)
     except BucketNotFoundError:
-        config = KeyValueConfig(BUCKET, description="who has which shard", history=1)
-        bucket = await _replicated(lambda replicas: stream.create_key_value(config, replicas=replicas))
-    return Bucket(stream, bucket)
-
-
-async def open_both(client: Client) -> Bucket:
-    """The stream and the bucket; a cluster that is just coming up is waited for."""
-    stream, deadline = client.jetstream(timeout=PATIENCE), monotonic() + _PATIENCE
-    while True:
-        try:
-            await open_log(stream)
-            return await open_bucket(stream)
-        except (NatsError, TimeoutError) as error:
-            if monotonic() > deadline:
-                raise NoBroker(f"the broker has no JetStream for us: {error}") from None
-            log.info("JetStream: %r", error)
-            await asyncio.sleep(_PAUSE)
-
-
-def require_broker(url: str) -> None:
-    """Raise if there is none that could be used."""
-
-    async def look() -> None:
-        client = await connect(url)
-        try:
-            await open_both(client)
-        finally:
-            await client.close()
-
-    asyncio.run(look())
+        config = KeyValueConfig(BUCKET, description="shard owners and tokens of Countless", history=1)
+        bucket = await _replicated(lambda replicas: jetstream.create_key_value(config, replicas=replicas))
+    return Bucket(jetstream, bucket)
 
 
 async def _replicated(create: Callable[[int], Awaitable[T]]) -> T:
-    """Three copies where the broker is a cluster; never fewer because some of its nodes are not up yet."""
+    """Three replicas on a cluster, one on a single node. Nodes of a cluster that are down do not reduce the number."""
     try:
-        return await create(_COPIES)
+        return await create(_REPLICAS)
     except APIError as error:
         if error.err_code != _NO_CLUSTER:
             raise
         return await create(1)
+
+
+async def open_log_and_bucket(client: Client) -> Bucket:
+    """Waits for a JetStream cluster that is starting."""
+    jetstream, deadline = client.jetstream(timeout=JETSTREAM_TIMEOUT_S), monotonic() + STARTUP_TIMEOUT_S
+    while True:
+        try:
+            await open_log(jetstream)
+            return await open_bucket(jetstream)
+        except (NatsError, TimeoutError) as error:
+            if monotonic() > deadline:
+                raise NoBroker(f"JetStream not available: {error}") from None
+            log.info("JetStream not available: %r", error)
+            await asyncio.sleep(_RETRY_S)
+
+
+def require_broker(url: str) -> None:
+    """Raise NoBroker unless the broker can be used."""
+
+    async def check() -> None:
+        client = await connect(url)
+        try:
+            await open_log_and_bucket(client)
+        finally:
+            await client.close()
+
+    asyncio.run(check())

@@ -1,4 +1,4 @@
-"""The streams of one shard (see `wire/nats_subjects.py`): frames of sites go to the shard's host, its replies to sites.
+"""The streams of one shard (`wire/nats_subjects.py`): frames of sites go to its site server, replies go to the sites.
 
 A frame that is out of sequence, or sent too fast, closes the stream. The site then opens another and sends its counts
 again. Without a lease nothing is received and nothing is sent, because another coordinator may own the shard by now.
@@ -52,7 +52,7 @@ class RateLimit:
 
 
 class NatsConnection:
-    """One stream, as the host sees it. Sending only queues."""
+    """One stream, as the server sees it. Sending only queues."""
 
     def __init__(
         self, site_token: str, stream: str, rate_limit: RateLimit, wake: Callable[["NatsConnection"], None]
@@ -61,7 +61,7 @@ class NatsConnection:
         self.ignored_counters: set[str] = set()
         self.site_token = site_token
         self.stream = stream
-        self.life: Session | None = None  # None until the host has accepted the hello
+        self.session: Session | None = None  # None until the server has accepted the hello
         self.before_hello: list[bytes] = []  # frames that arrived before that
         self.close_reason: str | None = None
         self.rate_limit = rate_limit
@@ -84,9 +84,9 @@ class NatsConnections:
     """All streams of one shard in one session of its owner."""
 
     def __init__(
-        self, host: SiteServer, shard: int, session: str, leased: Callable[[], bool], publish: Publish
+        self, server: SiteServer, shard: int, session: str, leased: Callable[[], bool], publish: Publish
     ) -> None:
-        self._host = host
+        self._server = server
         self._shard = shard
         self._session = session
         self._leased = leased
@@ -123,13 +123,13 @@ class NatsConnections:
             self._fail(connection, error)
 
     def _open(self, site_token: str, stream: str, frame: bytes) -> None:
-        host = self._host
-        rate_limit = RateLimit(host.settings.max_messages_per_second)
+        server = self._server
+        rate_limit = RateLimit(server.settings.max_messages_per_second)
         connection = NatsConnection(site_token, stream, rate_limit, self._mark_ready)
         self._connections[site_token, stream] = connection
-        host.connection_count += 1
-        if host.connection_count > host.settings.max_connections or host.draining:
-            host.dropped["too many connections"] += 1
+        server.connection_count += 1
+        if server.connection_count > server.settings.max_connections or server.draining:
+            server.dropped["too many connections"] += 1
             connection.close(1013, "no more connections (max_connections)")
             return
         task = asyncio.get_running_loop().create_task(self._on_hello(connection, frame))
@@ -138,35 +138,35 @@ class NatsConnections:
 
     async def _on_hello(self, connection: NatsConnection, frame: bytes) -> None:
         try:
-            self._host.frame_bytes["up"] += len(frame)
+            self._server.frame_bytes["up"] += len(frame)
             items = decode_up(frame)
-            connection.life = await self._host.on_hello(connection, _require_hello(items, connection.site_token))
-            if connection.life is None:  # the incarnation is retired, and the host has answered so
+            connection.session = await self._server.on_hello(connection, _require_hello(items, connection.site_token))
+            if connection.session is None:  # the incarnation is retired, and the server has answered so
                 return
-            self._host.on_frame(connection.life, connection, items[1:], len(frame))
+            self._server.on_frame(connection.session, connection, items[1:], len(frame))
             for early in connection.before_hello:
                 self._on_frame(connection, early)
         except Exception as error:
             self._fail(connection, error)
 
     def _on_frame(self, connection: NatsConnection, frame: bytes) -> None:
-        if connection.life is None:
+        if connection.session is None:
             connection.before_hello.append(frame)
             if len(connection.before_hello) > _MAX_FRAMES_BEFORE_HELLO:
                 raise ProtocolError("too many frames before the answer to the hello")
             return
-        self._host.frame_bytes["up"] += len(frame)
+        self._server.frame_bytes["up"] += len(frame)
         items: list[UpItem] = decode_up(frame)
-        self._host.on_frame(connection.life, connection, items, len(frame))
+        self._server.on_frame(connection.session, connection, items, len(frame))
         if not connection.rate_limit.allow(len(items)):
-            self._host.dropped["too many messages"] += 1
+            self._server.dropped["too many messages"] += 1
             connection.close(1008, "too many messages (max_messages_per_second)")
 
     def _fail(self, connection: NatsConnection | None, error: Exception) -> None:
         if isinstance(error, ProtocolError):
-            self._host.dropped["protocol"] += 1
+            self._server.dropped["protocol"] += 1
         else:  # a bug: this stream is closed and the site reconnects; the other sites are not affected
-            self._host.dropped["internal"] += 1
+            self._server.dropped["internal"] += 1
             log.error("frame handling failed", exc_info=error)
         if connection is not None:
             connection.close(1008, str(error) if isinstance(error, ProtocolError) else "internal error")
@@ -175,14 +175,14 @@ class NatsConnections:
         connection = self._connections.pop((site_token, stream), None)
         if connection is not None:
             self._ready.pop(connection, None)
-            self._host.connection_count -= 1
-            if connection.life is not None:
-                self._host.on_disconnect(connection.life, connection)
+            self._server.connection_count -= 1
+            if connection.session is not None:
+                self._server.on_disconnect(connection.session, connection)
 
     def drop_idle(self) -> None:
-        """Close streams without a session. The host times out those that have one."""
+        """Close streams without a session. The server times out those that have one."""
         for connection in self._connections.values():
-            if connection.life is None and monotonic() - connection.last_seen > self._host.settings.silent_after:
+            if connection.session is None and monotonic() - connection.last_seen > self._server.settings.silent_after:
                 connection.close(1001, "timed out")
 
     # To the sites
@@ -220,7 +220,7 @@ class NatsConnections:
         for frame in encode_frames(items):
             connection.sent += 1
             data = encode_data(DataFrame(connection.sent, frame))
-            self._host.frame_sent(items, len(data))
+            self._server.frame_sent(items, len(data))
             await self._publish(subject, data)
         if connection.close_reason is not None:
             await self._send_closed(connection.site_token, connection.stream, connection.close_reason)

@@ -1,179 +1,173 @@
-"""Requests for a shard that another coordinator has: through the broker to its owner, and the answer back, in pieces.
+"""HTTP requests for a shard that another coordinator owns: request and reply through the broker.
 
-Whoever received a request has checked who asks and what they may; the owner is told, and believes it, because only
-coordinators may use these subjects. A stream that does not end by itself (server-sent events) goes on while the
-entrance says, now and then, that somebody still reads; when the exit does not answer that, its coordinator is gone.
+The coordinator that received the request has authenticated the caller and forwards what the caller may do. The owner
+trusts this, because the broker's permissions let only coordinators publish to these subjects. A response may be larger
+than a message of the broker, so it travels in chunks. It must end by itself: server-sent events are not forwarded
+(`server/cluster/router.py` polls instead).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from time import monotonic
+import logging
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp
 
-from countless.server.http.auth import Grant
+from countless.server.cluster.broker import BROKER_ERRORS
+from countless.server.http.auth import NOTHING, Grant
+from countless.wire.nats_subjects import forward_subject
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_PATIENCE = 5.0  # seconds for the first piece of an answer
-_STILL_THERE = 2.0  # seconds between signs of life of a reader
-_MOST_PIECE = 1 << 18
-UNREACHABLE = 503
+log = logging.getLogger("countless.nats")
 
-
-def tunnel(shard: int) -> str:
-    """Where requests for a shard go."""
-    return f"countless.http.{shard}"
+_CHUNK_TIMEOUT_S = 5.0
+_CHUNK_BYTES = 1 << 18
+_GRANT = "countless.grant"  # in the ASGI scope
+_NOT_OWNER = 503
 
 
-class Call(msgspec.Struct, array_like=True, frozen=True):
-    """A request, as it travels."""
-
+class ForwardedRequest(msgspec.Struct, array_like=True, frozen=True):
     method: str
     path: str
     query: bytes
     headers: list[tuple[bytes, bytes]]
     body: bytes
-    scopes: list[str]
+    scopes: list[str]  # what the caller may do
     site: str | None
 
 
-class Piece(msgspec.Struct, array_like=True, frozen=True):
-    """Of an answer. The first has the status and the headers."""
+class ForwardedResponse(msgspec.Struct, frozen=True):
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+    def to_response(self) -> Response:
+        response = Response(self.body, self.status)
+        response.raw_headers = self.headers
+        return response
+
+
+class ResponseChunk(msgspec.Struct, array_like=True, frozen=True):
+    """Status and headers are those of the first chunk."""
 
     body: bytes
     more: bool
     status: int = 0
     headers: list[tuple[bytes, bytes]] = []
-    alive: str = ""  # where to say that somebody still reads
 
 
 class Unreachable(Exception):
-    """Nobody has this shard at present."""
+    """No coordinator owns this shard at present, or the owner does not answer."""
 
 
-async def pass_on(client: Client, shard: int, call: Call, send: Send) -> None:
-    """Ask the owner of a shard, and send its answer."""
+async def forward(client: Client, shard: int, request: ForwardedRequest) -> ForwardedResponse:
+    """The response of the shard's owner. Raises Unreachable."""
     inbox = client.new_inbox()
-    pieces = await client.subscribe(inbox)
-    keeper: asyncio.Task[None] | None = None
     try:
-        await client.publish(tunnel(shard), msgspec.msgpack.encode(call), reply=inbox)
-        first = _piece(await pieces.next_msg(_PATIENCE))
-        if first.status == UNREACHABLE:
-            raise Unreachable("its coordinator has lost its lease")
-        await send({"type": "http.response.start", "status": first.status, "headers": first.headers})
-        await send({"type": "http.response.body", "body": first.body, "more_body": first.more})
-        piece = first
-        if piece.more:
-            keeper = asyncio.create_task(_keep(client, first.alive, pieces.unsubscribe))
-        while piece.more:
-            piece = _piece(await pieces.next_msg(None))
-            await send({"type": "http.response.body", "body": piece.body, "more_body": piece.more})
-    except (NatsError, TimeoutError) as error:
+        replies = await client.subscribe(inbox)
+        try:
+            await client.publish(forward_subject(shard), msgspec.msgpack.encode(request), reply=inbox)
+            first = chunk = _decode_chunk(await replies.next_msg(_CHUNK_TIMEOUT_S))
+            body = bytearray(first.body)
+            while chunk.more:
+                chunk = _decode_chunk(await replies.next_msg(_CHUNK_TIMEOUT_S))
+                body += chunk.body
+        finally:
+            await replies.unsubscribe()
+    except BROKER_ERRORS as error:
         raise Unreachable(str(error)) from None
-    finally:
-        if keeper is not None:
-            keeper.cancel()
-        await pieces.unsubscribe()
+    if first.status == _NOT_OWNER:
+        raise Unreachable("the coordinator has lost its lease")
+    if dict(first.headers).get(b"content-length", b"%d" % len(body)) != b"%d" % len(body):
+        raise Unreachable("a chunk of the response was lost")
+    return ForwardedResponse(first.status, first.headers, bytes(body))
 
 
-def _piece(message: Msg) -> Piece:
-    if message.headers and "Status" in message.headers:
-        raise Unreachable("no coordinator has this counter at present")
-    return msgspec.msgpack.decode(message.data, type=Piece)
+def _decode_chunk(message: Msg) -> ResponseChunk:
+    if message.headers and "Status" in message.headers:  # of the broker: no subscriber
+        raise Unreachable("no coordinator owns this shard at present")
+    return msgspec.msgpack.decode(message.data, type=ResponseChunk)
 
 
-async def _keep(client: Client, subject: str, give_up: Callable[[], Awaitable[None]]) -> None:
-    try:
-        while True:
-            await asyncio.sleep(_STILL_THERE)
-            await client.request(subject, timeout=_STILL_THERE)
-    except (NatsError, TimeoutError):
-        await give_up()
+class ForwardHandler:
+    """At the owner: passes forwarded requests to the shard's application."""
 
-
-class TunnelExit:
-    """At the owner: plays the request to its own application."""
-
-    def __init__(self, client: Client, app: Starlette, leased: Callable[[], bool]) -> None:
+    def __init__(self, client: Client, app: ASGIApp, leased: Callable[[], bool]) -> None:
         self._client = client
         self._app = app
         self._leased = leased
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def request(self, message: Msg) -> None:
-        """One more."""
+    async def on_message(self, message: Msg) -> None:
         task = asyncio.create_task(self._answer(message))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, message: Msg) -> None:
-        call = msgspec.msgpack.decode(message.data, type=Call)
-        alive, heard = self._client.new_inbox(), [monotonic()]
-
-        async def still_there(sign: Msg) -> None:
-            heard[0] = monotonic()
-            await sign.respond(b"")
-
-        signs = await self._client.subscribe(alive, cb=still_there)
-        work = asyncio.ensure_future(self._play(call, message.reply, alive))
-        try:
-            while not work.done() and monotonic() - heard[0] < 3 * _STILL_THERE + _PATIENCE:
-                await asyncio.wait([work], timeout=_STILL_THERE)
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-            await signs.unsubscribe()
-
-    async def _play(self, call: Call, inbox: str, alive: str) -> None:
-        started: MutableMapping[str, Any] = {}
-
-        async def send(event: MutableMapping[str, Any]) -> None:
-            if event["type"] == "http.response.start":
-                started.update(event)
-                return
-            body, more = event.get("body", b""), event.get("more_body", False)
-            for start in range(0, max(1, len(body)), _MOST_PIECE):
-                rest = more or start + _MOST_PIECE < len(body)
-                headers, status = started.pop("headers", []), started.pop("status", 0)
-                piece = Piece(body[start : start + _MOST_PIECE], rest, status, list(headers), alive)
-                await self._client.publish(inbox, msgspec.msgpack.encode(piece))
-
+        request = msgspec.msgpack.decode(message.data, type=ForwardedRequest)
+        response = ForwardedResponse(_NOT_OWNER, [], b"")
         if self._leased():
-            await run_call(self._app, call, send)
-        else:
-            await send({"type": "http.response.start", "status": UNREACHABLE})
-            await send({"type": "http.response.body"})
+            response = await respond(self._app, request)
+        try:
+            for chunk in _chunks(response):
+                await self._client.publish(message.reply, msgspec.msgpack.encode(chunk))
+        except (NatsError, OSError) as error:
+            log.info("reply to a forwarded request failed: %r", error)
 
 
-async def run_call(app: Starlette, call: Call, send: Send) -> None:
-    """Play a request to an application of this process."""
-    body: list[bytes] = [call.body]
+def _chunks(response: ForwardedResponse) -> Iterator[ResponseChunk]:
+    status, headers = response.status, response.headers
+    for start in range(0, max(1, len(response.body)), _CHUNK_BYTES):
+        end = start + _CHUNK_BYTES
+        yield ResponseChunk(response.body[start:end], end < len(response.body), status, headers)
+        status, headers = 0, []
+
+
+async def respond(app: ASGIApp, request: ForwardedRequest) -> ForwardedResponse:
+    """The response of an application in this process."""
+    status, headers, body = 0, [], bytearray()
+    unread = [request.body]
 
     async def receive() -> dict[str, Any]:
-        if body:
-            return {"type": "http.request", "body": body.pop(), "more_body": False}
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
         await asyncio.Event().wait()
         return {"type": "http.disconnect"}
+
+    async def send(event: MutableMapping[str, Any]) -> None:
+        nonlocal status, headers
+        if event["type"] == "http.response.start":
+            status, headers = event["status"], list(event.get("headers", []))
+        else:
+            body.extend(event.get("body", b""))
 
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
-        "method": call.method,
+        "method": request.method,
         "scheme": "http",
-        "path": call.path,
-        "raw_path": call.path.encode(),
+        "path": request.path,
+        "raw_path": request.path.encode(),
         "root_path": "",
-        "query_string": call.query,
-        "headers": call.headers,
+        "query_string": request.query,
+        "headers": request.headers,
         "client": None,
         "server": None,
-        "countless.grant": Grant(frozenset(call.scopes), call.site),
+        _GRANT: Grant(frozenset(request.scopes), request.site),
     }
     await app(scope, receive, send)
+    return ForwardedResponse(status, headers, bytes(body))
+
+
+class ForwardedAuth:
+    """Implements `Authenticator` for a shard's application: what the first coordinator found."""
+
+    def authenticate(self, caller: HTTPConnection) -> Grant:
+        grant: Grant = caller.scope.get(_GRANT, NOTHING)
+        return grant

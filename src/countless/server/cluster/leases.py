@@ -1,12 +1,11 @@
-"""Who has which shard: one table that all coordinators share, and the rules by which each of them changes it.
+"""Which coordinator owns which shard: one assignment that all members share, and the rules for changing it. No I/O.
 
-The table lives under one key of a JetStream bucket, and is only ever replaced by whoever has read its latest revision.
-Each coordinator writes its *beat* into it, again and again: that is its lease. There is no clock in the table. A
-coordinator whose beat another has seen unchanged for too long, by the watcher's own clock, is struck off, and its
-shards are nobody's; each of them is taken by the one who should have it.
+The assignment is one key of a JetStream bucket. A member replaces it only if it has read the latest revision. Each
+member increments its own heartbeat in it, several times per lease. The assignment contains no time: a member whose
+heartbeat another member has seen unchanged for longer than a lease, by that member's own clock, has expired. It is
+removed, its shards become unowned, and each is taken by the member that `assign` gives it to.
 
-The table decides who should speak for a shard. Who *can* is decided by the shard's log (`server/cluster/log_store.py`).
-Nothing here does I/O.
+The assignment says who *should* write for a shard. The shard's log enforces who *can* (`server/cluster/log_store.py`).
 """
 
 from collections.abc import Iterable
@@ -14,53 +13,46 @@ from hashlib import sha256
 
 import msgspec
 
-NOBODY = ""
-_MARGIN = 1.5  # others wait this much longer than a lease: clocks may run differently, within reason
+UNOWNED = ""
+_EXPIRY_PER_LEASE = 1.5  # a member stops after one lease, others wait longer: clocks may differ in speed by a third
 
 
-class Table(msgspec.Struct, frozen=True):
-    """How things stand."""
+class Assignment(msgspec.Struct, frozen=True, rename={"lease_s": "lease", "heartbeats": "beats"}):
+    owners: tuple[str, ...]  # by shard
+    lease_s: float  # agreed on like the number of shards, because each member relies on the others' expiry
+    heartbeats: dict[str, int] = {}  # by member
 
-    owners: tuple[str, ...]  # of each shard
-    lease: float  # in seconds: agreed on like the number of shards, because each relies on what the others do
-    beats: dict[str, int] = {}  # of each coordinator that is there
-
-    def of(self, member: str) -> frozenset[int]:
-        """The shards of one coordinator."""
+    def shards_of(self, member: str) -> frozenset[int]:
         return frozenset(shard for shard, owner in enumerate(self.owners) if owner == member)
 
 
-def empty(shards: int, lease: float) -> Table:
-    """Before anybody has come."""
-    return Table((NOBODY,) * shards, lease)
+def unassigned(shards: int, lease_s: float) -> Assignment:
+    return Assignment((UNOWNED,) * shards, lease_s)
 
 
-def encode(table: Table) -> bytes:
-    """As it is kept."""
-    return msgspec.json.encode(table)
+def encode(assignment: Assignment) -> bytes:
+    return msgspec.json.encode(assignment)
 
 
-def decode(data: bytes) -> Table:
-    """The table back."""
-    return msgspec.json.decode(data, type=Table)
+def decode(data: bytes) -> Assignment:
+    return msgspec.json.decode(data, type=Assignment)
 
 
-def fair(members: Iterable[str], shards: int) -> tuple[str, ...]:
-    """Who should have what, the same for everybody who sees the same members.
+def assign(members: Iterable[str], shards: int) -> tuple[str, ...]:
+    """The member that should own each shard: rendezvous hashing with bounded load.
 
-    Each shard has its own order of preference, and nobody takes more than a fair share. When one comes or goes,
-    most of what the others have stays where it is.
+    Every member computes the same from the same members. When a member joins or leaves, most shards stay.
 
-    >>> owners = fair(["a", "b", "c"], 16)
+    >>> owners = assign(["a", "b", "c"], 16)
     >>> sorted(owners.count(member) for member in "abc")
     [4, 6, 6]
     """
     present = sorted(members)
-    room = dict.fromkeys(present, -(-shards // max(1, len(present))))
+    capacity = dict.fromkeys(present, -(-shards // max(1, len(present))))
     owners = []
     for shard in range(shards):
-        owner = max((member for member in present if room[member]), key=lambda member: _rank(member, shard))
-        room[owner] -= 1
+        owner = max((member for member in present if capacity[member]), key=lambda member: _rank(member, shard))
+        capacity[owner] -= 1
         owners.append(owner)
     return tuple(owners)
 
@@ -69,37 +61,39 @@ def _rank(member: str, shard: int) -> bytes:
     return sha256(f"{member} {shard}".encode()).digest()
 
 
-def turn(table: Table, me: str, dead: frozenset[str], released: frozenset[int]) -> Table:
-    """My next beat; the dead are struck off; what I have `released` is nobody's; what is nobody's and mine is mine."""
-    beats = {member: beat for member, beat in table.beats.items() if member not in dead}
-    beats[me] = table.beats.get(me, 0) + 1
-    wanted = fair(beats, len(table.owners))
+def renew(assignment: Assignment, me: str, expired: frozenset[str], released: frozenset[int]) -> Assignment:
+    """Increment my heartbeat, remove the expired members, give up `released`, take the unowned shards that are mine."""
+    heartbeats = {member: beat for member, beat in assignment.heartbeats.items() if member not in expired}
+    heartbeats[me] = assignment.heartbeats.get(me, 0) + 1
+    wanted = assign(heartbeats, len(assignment.owners))
     owners = []
-    for shard, owner in enumerate(table.owners):
-        if owner not in beats or (owner == me and shard in released):
-            owner = NOBODY
-        if owner == NOBODY and wanted[shard] == me and shard not in released:
+    for shard, owner in enumerate(assignment.owners):
+        if owner not in heartbeats or (owner == me and shard in released):
+            owner = UNOWNED
+        if owner == UNOWNED and wanted[shard] == me and shard not in released:
             owner = me
         owners.append(owner)
-    return Table(tuple(owners), table.lease, beats)
+    return Assignment(tuple(owners), assignment.lease_s, heartbeats)
 
 
-def without(table: Table, me: str) -> Table:
-    """I am going, and leave nothing behind."""
-    beats = {member: beat for member, beat in table.beats.items() if member != me}
-    return Table(tuple(NOBODY if owner == me else owner for owner in table.owners), table.lease, beats)
+def release_all(assignment: Assignment, me: str) -> Assignment:
+    """Remove myself and give up my shards."""
+    heartbeats = {member: beat for member, beat in assignment.heartbeats.items() if member != me}
+    owners = tuple(UNOWNED if owner == me else owner for owner in assignment.owners)
+    return Assignment(owners, assignment.lease_s, heartbeats)
 
 
-class Watch:
-    """When each beat was first seen, by our own clock."""
+class FailureDetector:
+    """Remembers when each heartbeat was first seen, by this member's clock."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, float]] = {}
+        self._first_seen: dict[str, tuple[int, float]] = {}
 
-    def look(self, table: Table, now: float) -> frozenset[str]:
-        """Whose lease has run out."""
-        before, self._seen = self._seen, {}
-        for member, beat in table.beats.items():
+    def expired(self, assignment: Assignment, now: float) -> frozenset[str]:
+        """Call it with every assignment that is read."""
+        before, self._first_seen = self._first_seen, {}
+        for member, beat in assignment.heartbeats.items():
             seen = before.get(member)
-            self._seen[member] = seen if seen is not None and seen[0] == beat else (beat, now)
-        return frozenset(member for member, (_, since) in self._seen.items() if now - since > table.lease * _MARGIN)
+            self._first_seen[member] = seen if seen is not None and seen[0] == beat else (beat, now)
+        limit_s = assignment.lease_s * _EXPIRY_PER_LEASE
+        return frozenset(member for member, (_, since) in self._first_seen.items() if now - since > limit_s)

@@ -1,178 +1,190 @@
-"""The store of one shard over NATS: a log in JetStream, and a copy of what it says in memory.
+"""The state of one shard: a log in JetStream, and a replica of it in memory.
 
-Each save is a record, appended to the shard's subject with the sequence number that its last message must have
-(`Nats-Expected-Last-Subject-Sequence`). That is all the fencing there is, and it is enough: whoever takes a shard over
-reads the log to its end and appends a record of its own; from then on every append of the owner before fails, because
-the last message is not the one it knows. Saving comes before sending, so it says nothing more.
+Every save appends a record to the shard's subject, together with the sequence number that the last message on this
+subject must have (`Nats-Expected-Last-Subject-Sequence`); JetStream rejects the append otherwise. This is the fencing:
 
-A record that is too large for one message comes in parts, and counts when the last of them is there. Now and then
-everything is written as one record, and what came before is purged.
+1. The new owner reads the log to its end and appends a record of its own. If that is rejected, it reads on.
+2. From then on the last message is one that the previous owner does not know, so all its appends are rejected.
+3. A coordinator saves before it sends, so the previous owner sends nothing that the new owner has not read.
+
+A record that is too large for one message has several parts, and is applied when the last part has been read. From
+time to time the whole state is written as one record, and older records are purged.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import Header
 from nats.js.errors import APIError, NotFoundError
 
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
 from countless.errors import CountlessError
-from countless.server.cluster.records import Body, Record, changes_of, decode_body, decode_record, plain_of
-from countless.server.storage.base import Changes, StoreError
-from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.cluster.broker import BROKER_ERRORS, JETSTREAM_TIMEOUT_S, LOG_STREAM
+from countless.server.cluster.records import Body, Record, decode_body, decode_record, from_saved, split, to_saved
+from countless.server.storage.base import Changes, Config, StoreError
+from countless.server.storage.memory_store import MemoryStore
+from countless.wire.nats_subjects import log_subject
 
-STREAM = "COUNTLESS"
-SUBJECTS = "countless.log.*"
-_PART = 1 << 18  # bytes of a message: a quarter of what brokers allow by default
-_PURGE_AFTER = 1000  # messages: reading them all takes about a second
-_WRONG_LAST_SEQUENCE = (10071, 10164)
-PATIENCE = 2.0  # seconds: a stream without a leader does not answer at all, so ask again rather than wait
-_ATTEMPTS = 20  # to take over: the owner before has lost its lease, so it will not write for long
-
-
-class Deposed(CountlessError):
-    """Somebody else has written to this shard's log: it is not ours any more."""
+T = TypeVar("T")
+_PART_BYTES = 1 << 18  # a quarter of a broker's default limit for a message
+_COMPACT_AFTER_MESSAGES = 1000  # reading them takes about a second
+_WRONG_LAST_SEQUENCE = (10071, 10164)  # error codes of JetStream
+_MAX_TAKE_OVER_ATTEMPTS = 20  # the previous owner has lost its lease, so it soon stops writing
 
 
-class BrokerAway(StoreError):
-    """Nothing can be saved at present."""
+class Fenced(CountlessError):
+    """Another coordinator has appended to this shard's log, and owns the shard now."""
 
 
-class NatsStore(SqliteStore):
-    """What was appended to the log, as a database in memory; a save is on the log before it is there."""
+class BrokerUnavailable(StoreError):
+    """Nothing can be saved at present; the save may be tried again."""
+
+
+class LogStore:
+    """Implements `StateStore`. Use `take_over` first. `save` must not be called in the event loop's thread."""
 
     def __init__(
         self,
-        stream: JetStreamContext,
+        jetstream: JetStreamContext,
         shard: int,
         session: str,
         leased: Callable[[], bool],
         wall_clock: Callable[[], float] = time,
     ) -> None:
-        # The copy must not depend on when the log is read: its clock is the time of the record that is taken in.
-        super().__init__(None, lambda: self._at)
-        self._at = 0
-        self._now = wall_clock
-        self._stream = stream
-        self._subject = f"countless.log.{shard}"
+        self._jetstream = jetstream
+        self._subject = log_subject(shard)
         self._session = session
         self._leased = leased
+        self._wall_clock = wall_clock
         self._loop = asyncio.get_running_loop()
-        self._last = 0  # the sequence number of the last message we know
-        self._messages = 0  # since everything was written
-        self._number = 0
-        self._saving: Changes | None = None  # what is on its way to the log
-        self._rest: list[Record] = []  # parts not yet known to be there, in order
-        self._read_parts: list[Record] = []
+        self._replica = MemoryStore()
+        self._last_sequence = 0
+        self._messages = 0  # in the log since the last compaction
+        self._bodies = 0  # written in this session
+        self._saving: tuple[Changes, int] | None = None  # changes that are being appended, and their second
+        self._unsent: list[Record] = []  # not confirmed yet, in order
+        self._parts_read: list[Record] = []
+
+    # Reading
+
+    def load(self) -> dict[str, tuple[Config, PersistentState]]:
+        return self._replica.load()
+
+    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+        return self._replica.tombstones(site_id)
+
+    def tombstone_horizon(self) -> int:
+        return self._replica.tombstone_horizon()
+
+    def debug_state(self) -> dict[int, Changes]:
+        return self._replica.snapshot()
 
     # Taking over
 
     async def take_over(self) -> None:
-        """Read all there is, and append a record of ours: from now on nobody else's appends succeed."""
-        for _ in range(_ATTEMPTS):
-            await self._read()
-            self._number += 1
-            with suppress(Deposed):  # the owner before was faster once more
-                return await self._append(Record(self._session, self._number, 0, 1, msgspec.msgpack.encode(Body([]))))
-        raise BrokerAway("the owner before writes faster than its log can be read")
+        """Read the log and append an empty record: from now on appends of previous owners are rejected."""
+        for _ in range(_MAX_TAKE_OVER_ATTEMPTS):
+            await self._read_to_end()
+            [opening] = self._records(Body([]))
+            with suppress(Fenced):  # the previous owner has appended once more
+                return await self._append(opening)
+        raise BrokerUnavailable("the previous owner appends faster than the log can be read")
 
-    async def _read(self) -> None:
+    async def _read_to_end(self) -> None:
         while True:
+            sequence = self._last_sequence + 1
             try:
-                message = await self._stream.get_msg(STREAM, seq=self._last + 1, subject=self._subject, next=True)
+                message = await self._jetstream.get_msg(LOG_STREAM, seq=sequence, subject=self._subject, next=True)
             except NotFoundError:
                 return
-            self._last = message.seq or 0
+            self._last_sequence = message.seq or 0
             self._messages += 1
-            self._fold(decode_record(message.data))
+            self._on_record(decode_record(message.data))
 
-    def _fold(self, record: Record) -> None:
-        if record.part == 0:
-            self._read_parts = []
-        self._read_parts.append(record)
-        if record.part == record.parts - 1 and len(self._read_parts) == record.parts:
-            self._take_in(decode_body(b"".join(part.body for part in self._read_parts)))
+    def _on_record(self, record: Record) -> None:
+        if record.part == 0:  # parts of a record before it are incomplete: its writer stopped in the middle
+            self._parts_read = []
+        self._parts_read.append(record)
+        if record.part == record.parts - 1 and len(self._parts_read) == record.parts:
+            self._apply(decode_body(b"".join(part.body for part in self._parts_read)))
 
-    def _take_in(self, body: Body) -> None:
-        for plain in body.saves:
-            self._at = plain.at
-            super().save(changes_of(plain))
-        if body.pruned_before:
-            with self._transaction():
-                self._pruned(body.pruned_before)
+    def _apply(self, body: Body) -> None:
+        for saved in body.saves:
+            self._replica.save_at(from_saved(saved), saved.saved_at)
+        if body.tombstone_horizon:
+            self._replica.set_tombstone_horizon(body.tombstone_horizon)
 
     # Saving
 
     def save(self, changes: Changes) -> None:
-        """All of it, or nothing; called outside the loop. When this returns, what depends on it may be sent."""
-        self._wait_for(self._save(changes))
-        super().save(changes)
+        saved_at = self._wait_for(self._append_changes(changes))
+        self._replica.save_at(changes, saved_at)
         self._saving = None
-        if self._messages > _PURGE_AFTER:
-            with suppress(BrokerAway):  # what is left of it goes before the next save
-                whole = [plain_of(changes, at) for at, changes in self.snapshot().items()]
-                self._wait_for(self._write_everything(Body(whole, self.tombstone_horizon())))
+        if self._messages > _COMPACT_AFTER_MESSAGES:
+            saves = [to_saved(part, saved_at) for saved_at, part in self._replica.snapshot().items()]
+            with suppress(BrokerUnavailable):  # the next save appends what is left of it
+                self._wait_for(self._compact(Body(saves, self.tombstone_horizon())))
 
-    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _save(self, changes: Changes) -> None:
-        if changes is not self._saving:  # else it is another attempt
-            self._saving, self._at = changes, int(self._now())
-            self._rest += self._records(Body([plain_of(changes, self._at)]))
-        await self._append_rest()
+    async def _append_changes(self, changes: Changes) -> int:
+        """The second under which they are in the log."""
+        if self._saving is None or self._saving[0] is not changes:  # else this is another attempt
+            self._saving = changes, int(self._wall_clock())
+            self._unsent += self._records(Body([to_saved(*self._saving)]))
+        await self._append_unsent()
         if not self._leased():
-            raise BrokerAway("the lease has run out, and could not be renewed yet")
+            raise BrokerUnavailable("lease expired")
+        return self._saving[1]
 
-    async def _write_everything(self, everything: Body) -> None:
-        """Instead of all that was written before."""
-        before, parts = self._last, self._records(everything)
-        self._rest += parts
-        await self._append_rest()
-        self._messages = len(parts)
-        with suppress(NatsError, TimeoutError, OSError):  # next time, then
-            await self._stream.purge_stream(STREAM, seq=before + 1, subject=self._subject)
+    async def _compact(self, whole_state: Body) -> None:
+        last_before = self._last_sequence
+        records = self._records(whole_state)
+        self._unsent += records
+        await self._append_unsent()
+        self._messages = len(records)
+        with suppress(*BROKER_ERRORS):  # the next compaction purges these messages too
+            await self._jetstream.purge_stream(LOG_STREAM, seq=last_before + 1, subject=self._subject)
 
-    def _records(self, content: Body) -> list[Record]:
-        body = msgspec.msgpack.encode(content)
-        self._number += 1
-        starts = range(0, len(body), _PART)
-        return [
-            Record(self._session, self._number, part, len(starts), body[start : start + _PART])
-            for part, start in enumerate(starts)
-        ]
+    def _records(self, body: Body) -> list[Record]:
+        self._bodies += 1
+        return split(self._session, self._bodies, body, _PART_BYTES)
 
-    async def _append_rest(self) -> None:
-        while self._rest:
-            await self._append(self._rest[0])
-            self._rest.pop(0)
+    async def _append_unsent(self) -> None:
+        while self._unsent:
+            await self._append(self._unsent[0])
+            self._unsent.pop(0)
 
     async def _append(self, record: Record) -> None:
-        expected = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(self._last)}
+        headers = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(self._last_sequence)}
         payload = msgspec.msgpack.encode(record)
         try:
-            done = await self._stream.publish(self._subject, payload, PATIENCE, STREAM, headers=expected)
-            self._last = done.seq
+            confirmed = await self._jetstream.publish(
+                self._subject, payload, JETSTREAM_TIMEOUT_S, LOG_STREAM, headers=headers
+            )
+            self._last_sequence = confirmed.seq
         except APIError as error:
             if error.err_code not in _WRONG_LAST_SEQUENCE:
-                raise BrokerAway(str(error)) from error
-            await self._find(record)
-        except (NatsError, TimeoutError, OSError) as error:
-            raise BrokerAway(f"the broker does not answer: {error!r}") from error
+                raise BrokerUnavailable(str(error)) from error
+            await self._confirm_or_fence(record)
+        except BROKER_ERRORS as error:
+            raise BrokerUnavailable(f"no answer from the broker: {error!r}") from error
         self._messages += 1
 
-    async def _find(self, record: Record) -> None:
-        """The last message is not the one we know: is it this record, whose confirmation was lost?"""
+    async def _confirm_or_fence(self, record: Record) -> None:
+        """The append was rejected. If the last message is this record, an earlier attempt's confirmation was lost."""
         try:
-            last = await self._stream.get_last_msg(STREAM, self._subject)
-        except (NatsError, TimeoutError, OSError) as error:
-            raise BrokerAway(f"the broker does not answer: {error!r}") from error
+            last = await self._jetstream.get_last_msg(LOG_STREAM, self._subject)
+        except BROKER_ERRORS as error:
+            raise BrokerUnavailable(f"no answer from the broker: {error!r}") from error
         found = decode_record(last.data)
         if (found.session, found.number, found.part) != (record.session, record.number, record.part):
-            raise Deposed(f"{self._subject} was taken over by another coordinator")
-        self._last = last.seq or 0
+            raise Fenced(f"{self._subject} was taken over by another coordinator")
+        self._last_sequence = last.seq or 0

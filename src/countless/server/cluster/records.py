@@ -1,95 +1,97 @@
-"""What the log of a shard is made of: records, in parts if they are large, that say what was saved and when."""
+"""The format of a shard's log: records of saved changes, split into parts if they are large."""
 
 import msgspec
 
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts, StoreError
-from countless.server.storage.journal import as_number
+from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts, StoreError, parse_total
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
-    """One part of what one save writes."""
+    """One message of the log: one part of one encoded `Body`."""
 
     session: str
-    number: int
+    number: int  # of the body, within the session
     part: int
     parts: int
     body: bytes
 
 
-class Plain(msgspec.Struct, array_like=True):
-    """`Changes` as they are written, and when. Counts are unbounded: they are text."""
+class SavedChanges(msgspec.Struct, array_like=True):
+    """`Changes`, and when they were saved, in seconds since 1970. Counts have no upper limit, so they are text."""
 
-    at: int
-    counters: list[tuple[str, int, str, str]]
-    known: list[tuple[str, str, int, str | None]]
+    saved_at: int
+    counters: list[tuple[str, int, str, str]]  # name, round, published, departed
+    counts: list[tuple[str, str, int, str | None]]  # counter, site, incarnation, count
     configs: dict[str, Config]
-    gone: list[tuple[str, str, int, str]]
+    tombstones: list[tuple[str, str, int, str]]  # counter, site, incarnation, count
     deleted: list[str]
-    prune: int | None
+    prune_before: int | None
 
 
 class Body(msgspec.Struct, array_like=True):
-    """What a record says: saves, one after the other."""
-
-    saves: list[Plain]
-    pruned_before: int = 0
+    saves: list[SavedChanges]
+    tombstone_horizon: int = 0
 
 
-def plain_of(changes: Changes, at: int) -> Plain:
-    """As they are written."""
-    return Plain(
-        at,
+def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
+    return SavedChanges(
+        saved_at,
         [(name, number, repr(total), str(departed)) for name, (number, total, departed) in changes.counters.items()],
         [
-            (name, *_words(site_id), None if n is None else str(n))
-            for name, seats in changes.counts.items()
-            for site_id, n in seats.items()
+            (name, str(site), incarnation, None if count is None else str(count))
+            for name, counts in changes.counts.items()
+            for (site, incarnation), count in counts.items()
         ],
         changes.configs,
-        [(name, *_words(site_id), str(known)) for (name, site_id), known in changes.tombstones.items()],
+        [
+            (name, str(site), incarnation, str(count))
+            for (name, (site, incarnation)), count in changes.tombstones.items()
+        ],
         changes.deleted,
         changes.prune_before,
     )
 
 
-def _words(site_id: SiteId) -> tuple[str, int]:
-    return str(site_id.site), site_id.incarnation
-
-
-def changes_of(plain: Plain) -> Changes:
-    """And back."""
-    known: SiteCounts = {}
-    for name, site, life, count in plain.known:
-        known.setdefault(name, {})[SiteId(site, life)] = None if count is None else int(count)
+def from_saved(saved: SavedChanges) -> Changes:
+    counts: SiteCounts = {}
+    for name, site, incarnation, count in saved.counts:
+        counts.setdefault(name, {})[SiteId(site, incarnation)] = None if count is None else int(count)
     return Changes(
         {
-            name: CounterFields(number, as_number(total), int(departed))
-            for name, number, total, departed in plain.counters
+            name: CounterFields(number, parse_total(total), int(departed))
+            for name, number, total, departed in saved.counters
         },
-        known,
-        plain.configs,
-        {(name, SiteId(site, life)): int(known) for name, site, life, known in plain.gone},
-        plain.deleted,
-        plain.prune,
+        counts,
+        saved.configs,
+        {(name, SiteId(site, incarnation)): int(count) for name, site, incarnation, count in saved.tombstones},
+        saved.deleted,
+        saved.prune_before,
     )
 
 
+def split(session: str, number: int, body: Body, part_bytes: int) -> list[Record]:
+    data = msgspec.msgpack.encode(body)
+    starts = range(0, len(data), part_bytes)
+    return [
+        Record(session, number, part, len(starts), data[start : start + part_bytes])
+        for part, start in enumerate(starts)
+    ]
+
+
 def decode_body(data: bytes) -> Body:
-    """What all parts of a record say."""
+    """From the bodies of all parts, in order."""
     try:
         return msgspec.msgpack.decode(data, type=Body)
     except msgspec.DecodeError as error:
-        raise _strange(error) from None
+        raise _corrupt(error) from None
 
 
 def decode_record(data: bytes | None) -> Record:
-    """One message of the log."""
     try:
         return msgspec.msgpack.decode(data or b"", type=Record)
     except msgspec.DecodeError as error:
-        raise _strange(error) from None
+        raise _corrupt(error) from None
 
 
-def _strange(error: msgspec.DecodeError) -> StoreError:
-    return StoreError(f"the log of the shard holds something that Countless has not written: {error}")
+def _corrupt(error: msgspec.DecodeError) -> StoreError:
+    return StoreError(f"the log of the shard has a message that Countless has not written: {error}")

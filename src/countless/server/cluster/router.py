@@ -1,190 +1,196 @@
-"""The HTTP face of one coordinator among many: it answers for every counter, its own or not.
+"""The JSON API of a cluster member: it answers for every counter, whichever member owns it.
 
-A request about one counter goes to the application of the shard's owner, here or through the tunnel. Requests about all
-of them go to every shard, and the answers are put together. Who may ask is decided here, once.
+A request for one counter goes to the owner of its shard. A request for all counters or sites goes to every shard, and
+the responses are merged. A watch is a sequence of polls of the counter's owner at the time, so it continues
+when the counter moves to another member.
 """
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from countless.server.cluster.forwarding import Call, Unreachable, pass_on, run_call
+from countless.server.cluster.forwarding import ForwardedRequest, ForwardedResponse, Unreachable, forward, respond
 from countless.server.cluster.member import Member
-from countless.server.http.auth import NOTHING, Access, Grant
-from countless.server.http.openapi import error, json
+from countless.server.http import routes
+from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
+from countless.server.http.openapi import Handler, Operation, error, json
+from countless.server.http.schemas import PublicAnswer
+from countless.server.sessions.site_server import SiteServer
 from countless.wire.nats_subjects import shard_of
 
-_ABOUT_ONE = ("counters", "operator", "watch")
-_MOST_BODY = (1 << 16) + 1  # one byte more than any handler takes: it says so itself
-_MOST_LISTED = 1000
-_WATCH = "/api/v1/watch/"
-_PAUSE = 0.2  # seconds until the next owner of a counter is looked for
-_AWAY = "no coordinator has this counter at present; one will within the lease"
+_MAX_BODY_BYTES = (1 << 16) + 1  # one more than a handler accepts: the owner rejects a longer body
+_MAX_LISTED = 1000
+_POLL_PATH = "/api/v1/poll/"
+_POLL_S = 2.0  # less than a forwarded request may take
+_RETRY_S = 0.2
+_UNREACHABLE = "no coordinator owns this counter at present; another one takes over within the lease"
 
 
-class PassedOn:
-    """The access of a shard's own application: what the front found out."""
-
-    def authenticate(self, caller: HTTPConnection) -> Grant:
-        """As it was passed on; nobody comes here by another way."""
-        grant: Grant = caller.scope.get("countless.grant", NOTHING)
-        return grant
+def _member(request: Request) -> Member:
+    member: Member = request.app.state.member
+    return member
 
 
-class Relay:
-    """Passes an answer on; an endless one may come in several pieces, from one owner after the other."""
-
-    def __init__(self, send: Send, endless: bool) -> None:
-        self.status = 0
-        self._send = send
-        self._endless = endless
-        self._first = 0  # the status that was passed on
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether there may be more to come."""
-        return self._endless and self.status == self._first == 200
-
-    async def __call__(self, event: MutableMapping[str, Any]) -> None:
-        """One event of an answer."""
-        if event["type"] == "http.response.start":
-            self.status = event["status"]
-            if not self._first:
-                self._first = self.status
-                await self._send(event)
-        elif self.goes_on:
-            await self._send({**event, "more_body": True})
-        elif self.status == self._first:
-            await self._send(event)
-
-    async def end(self) -> None:
-        """Of an endless one."""
-        if self._endless and self._first == 200:
-            await self._send({"type": "http.response.body"})
+async def _forwarded(request: Request) -> ForwardedRequest:
+    grant = request.app.state.access.authenticate(request)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk[: _MAX_BODY_BYTES - len(body)]
+    headers = [(name, value) for name, value in request.headers.raw if name in (b"accept", b"content-type")]
+    query = request.scope.get("query_string", b"")
+    scopes, path = sorted(grant.scopes), request.scope["path"]
+    return ForwardedRequest(request.method, path, query, headers, bytes(body), scopes, grant.site)
 
 
-class Front:
-    """An ASGI application."""
-
-    def __init__(self, member: Member, access: Access, local: ASGIApp) -> None:
-        self._member = member
-        self._access = access
-        self._local = local  # for whatever is not about counters: probes, metrics, the page
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whichever way it must go."""
-        if scope["type"] != "http":
-            return await send({"type": "websocket.close", "code": 1008, "reason": "sites connect through the broker"})
-        _, _, version, kind, *rest = [*scope["path"].split("/", 4), "", "", "", ""][:5]
-        if version != "v1" or kind not in (*_ABOUT_ONE, "sites"):
-            return await self._local(scope, receive, send)
-        call = await self._call(scope, receive)
-        if kind in _ABOUT_ONE and (rest[0] or call.method != "GET"):
-            name = rest[0] or _name_in(call.body)
-            return await self._one(shard_of(name, self._member.number), call, receive, send)
-        response = await self._all(call, _sites if kind == "sites" else _counters)
-        return await response(scope, receive, send)
-
-    async def _call(self, scope: Scope, receive: Receive) -> Call:
-        request = Request(scope, receive)
-        grant, body = self._access.authenticate(request), bytearray()
-        async for chunk in request.stream():
-            body += chunk[: _MOST_BODY - len(body)]
-        headers = [(name, value) for name, value in scope["headers"] if name in (b"accept", b"content-type")]
-        query = scope.get("query_string", b"")
-        return Call(scope["method"], scope["path"], query, headers, bytes(body), sorted(grant.scopes), grant.site)
-
-    async def _one(self, shard: int, call: Call, receive: Receive, send: Send) -> None:
-        answer = asyncio.ensure_future(self._answer(shard, call, send))
-        gone = asyncio.ensure_future(_gone(receive))
-        try:
-            await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                answer.result()
-        finally:
-            answer.cancel()
-            gone.cancel()
-            await asyncio.gather(answer, gone, return_exceptions=True)
-
-    async def _answer(self, shard: int, call: Call, send: Send) -> None:
-        """Who watches a counter goes on watching when it moves: the next owner is asked for the rest."""
-        relay = Relay(send, endless=call.path.startswith(_WATCH))
-        while True:
-            try:
-                await self._ask(shard, call, relay)
-            except Unreachable:
-                if not relay.status:
-                    return await error(_AWAY, 503)({"type": "http"}, _never, send)
-            if not relay.goes_on or self._member.draining:
-                return await relay.end()
-            await asyncio.sleep(_PAUSE)
-
-    async def _ask(self, shard: int, call: Call, send: Send) -> None:
-        ours = self._member.shards.get(shard)
-        if ours is None:
-            await pass_on(self._member.client, shard, call, send)
-        elif self._member.leased():
-            await run_call(ours.app, call, send)
-        else:
-            raise Unreachable(_AWAY)
-
-    async def _all(self, call: Call, merge: Callable[[list[Any]], Any]) -> Response:
-        try:
-            answers = await asyncio.gather(*(self._collect(shard, call) for shard in range(self._member.number)))
-        except Unreachable:
-            return error(_AWAY, 503)
-        refused = next((answer for answer in answers if answer[0] >= 400), None)
-        if refused is not None:
-            return json(refused[1], refused[0])
-        return json(merge([content for _, content in answers]))
-
-    async def _collect(self, shard: int, call: Call) -> tuple[int, Any]:
-        status, body = 0, b""
-
-        async def send(event: MutableMapping[str, Any]) -> None:
-            nonlocal status, body
-            status = event.get("status", status)
-            body += event.get("body", b"")
-
-        await self._ask(shard, call, send)
-        content = msgspec.json.decode(body)
-        for site in content.get("sites", ()):
-            site["shard"] = shard
-        return status, content
+async def _ask(member: Member, shard: int, request: ForwardedRequest) -> ForwardedResponse:
+    """The response of the shard's owner, this member or another. Raises Unreachable."""
+    owned = member.shards.get(shard)
+    if owned is None:
+        return await forward(member.client, shard, request)
+    if not member.lease.valid():
+        raise Unreachable("lease expired")
+    return await respond(owned.app, request)
 
 
-def _name_in(body: bytes) -> str:
-    """Of the counter that a body is about; if it has none, any shard can say so."""
+# One counter
+
+
+async def _forward_by_name(request: Request) -> Response:
+    return await _forward(request, request.path_params["name"], await _forwarded(request))
+
+
+async def _forward_new_counter(request: Request) -> Response:
+    forwarded = await _forwarded(request)
     try:
-        return msgspec.json.decode(body, type=dict[str, Any]).get("name") or ""
+        name = msgspec.json.decode(forwarded.body, type=dict[str, Any]).get("name") or ""
     except msgspec.DecodeError:
-        return ""
+        name = ""  # any shard rejects it
+    return await _forward(request, name, forwarded)
 
 
-def _counters(pages: list[Any]) -> dict[str, Any]:
-    """The first names of all shards are among the first of each."""
-    found = sorted((view for page in pages for view in page["counters"]), key=lambda view: str(view["counter"]))
-    more = len(found) > _MOST_LISTED or any(page["next"] for page in pages)
-    found = found[:_MOST_LISTED]
-    return {"counters": found, "next": found[-1]["counter"] if more and found else None}
+async def _forward(request: Request, name: str, forwarded: ForwardedRequest) -> Response:
+    member = _member(request)
+    try:
+        response = await _ask(member, shard_of(name, member.lease.shards), forwarded)
+    except Unreachable:
+        return error(_UNREACHABLE, 503)
+    return response.to_response()
 
 
-def _sites(answers: list[Any]) -> dict[str, Any]:
-    """A site is there once for each shard that has a counter of it."""
-    if any("forgotten" in answer for answer in answers):
-        return {"forgotten": sum(answer["forgotten"] for answer in answers)}
-    return {"sites": sorted((site for answer in answers for site in answer["sites"]), key=lambda site: site["site"])}
+# All shards
 
 
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _ask_all(request: Request, merge: Callable[[list[Any]], dict[str, Any]]) -> Response:
+    member, forwarded = _member(request), await _forwarded(request)
+    try:
+        responses = await asyncio.gather(*(_ask(member, shard, forwarded) for shard in range(member.lease.shards)))
+    except Unreachable:
+        return error(_UNREACHABLE, 503)
+    failed = next((response for response in responses if response.status >= 400), None)
+    if failed is not None:
+        return failed.to_response()
+    return json(merge([msgspec.json.decode(response.body) for response in responses]))
 
 
-async def _never() -> MutableMapping[str, Any]:
-    raise RuntimeError("nobody reads the body of an answer")
+async def _list_counters(request: Request) -> Response:
+    def merge(pages: list[Any]) -> dict[str, Any]:
+        found = sorted((view for page in pages for view in page["counters"]), key=lambda view: str(view["counter"]))
+        more = len(found) > _MAX_LISTED or any(page["next"] for page in pages)
+        found = found[:_MAX_LISTED]  # the first names of all shards are among the first of each
+        return {"counters": found, "next": found[-1]["counter"] if more and found else None}
+
+    return await _ask_all(request, merge)
+
+
+async def _list_sites(request: Request) -> Response:
+    """A site is listed once for each shard that has a counter of it."""
+
+    def merge(lists: list[Any]) -> dict[str, Any]:
+        sites = [site | {"shard": shard} for shard, part in enumerate(lists) for site in part["sites"]]
+        return {"sites": sorted(sites, key=lambda site: site["site"])}
+
+    return await _ask_all(request, merge)
+
+
+async def _forget_site(request: Request) -> Response:
+    return await _ask_all(request, lambda parts: {"forgotten": sum(part["forgotten"] for part in parts)})
+
+
+# Watching
+
+
+async def _watch_counter(request: Request) -> Response:
+    member, name = _member(request), request.path_params["name"]
+    threshold = parse_threshold(request.query_params.get("over"))
+    try:
+        response = await _poll(member, name, None)
+    except Unreachable:
+        return error(_UNREACHABLE, 503)
+    if response.status != 200:
+        return response.to_response()
+    return event_stream(_answers(member, name, _answer_in(response)), threshold)
+
+
+async def _answers(member: Member, name: str, answer: PublicAnswer) -> AsyncIterator[PublicAnswer]:
+    """This answer and those that follow it, until the counter is deleted or this member drains."""
+    yield answer
+    while not member.draining:
+        with suppress(Unreachable):
+            response = await _poll(member, name, answer)
+            if response.status == 404:
+                return
+            if response.status == 200 and _version(_answer_in(response)) != _version(answer):
+                answer = _answer_in(response)
+                yield answer
+                continue
+        await asyncio.sleep(_RETRY_S)
+
+
+async def _poll(member: Member, name: str, seen: PublicAnswer | None) -> ForwardedResponse:
+    query = urlencode({"seen": _version(seen)} if seen else {}).encode()
+    request = ForwardedRequest("GET", _POLL_PATH + name, query, [], b"", ["read"], None)
+    return await _ask(member, shard_of(name, member.lease.shards), request)
+
+
+def _answer_in(response: ForwardedResponse) -> PublicAnswer:
+    return msgspec.json.decode(response.body, type=PublicAnswer)
+
+
+def _version(answer: PublicAnswer) -> str:
+    return f"{answer.estimate!r} {answer.lower!r} {answer.upper!r} {answer.state}"
+
+
+async def _poll_counter(request: Request) -> Response:
+    """At the owner: the answer as soon as it differs from `seen`, or the same answer after a while."""
+    server: SiteServer = request.app.state.server
+    counter = server.counter(request.path_params["name"])
+    answer = public_view(counter.name, counter.published_answer)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_POLL_S):
+            async for answer in answer_changes(server, counter.name):
+                if _version(answer) != request.query_params.get("seen"):
+                    break
+    return json(answer)
+
+
+_HANDLERS: dict[Handler, Handler] = {
+    routes.list_counters: _list_counters,
+    routes.create_counter: _forward_new_counter,
+    routes.watch_counter: _watch_counter,
+    routes.list_sites: _list_sites,
+    routes.forget_site: _forget_site,
+}
+MEMBER_OPERATIONS: Sequence[Operation] = [
+    replace(each, handler=_HANDLERS.get(each.handler, _forward_by_name)) for each in routes.OPERATIONS
+]
+SHARD_OPERATIONS: Sequence[Operation] = [
+    *(each for each in routes.OPERATIONS if each.handler is not routes.watch_counter),
+    Operation("GET", f"{_POLL_PATH}{{name}}", "read", _poll_counter, PublicAnswer),
+]

@@ -1,4 +1,4 @@
-"""One shard that is ours: a host like that of a single coordinator, on a log instead of a disk, behind subjects."""
+"""One shard that this coordinator owns: a site server like that of a single coordinator, with a log for its state."""
 
 import asyncio
 import logging
@@ -14,29 +14,34 @@ from nats.errors import Error as NatsError
 from starlette.applications import Starlette
 
 from countless.errors import CountlessError
+from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S
 from countless.server.cluster.connections import NatsConnections
-from countless.server.cluster.forwarding import TunnelExit, tunnel
-from countless.server.cluster.log_store import PATIENCE, NatsStore
+from countless.server.cluster.forwarding import ForwardHandler
+from countless.server.cluster.log_store import LogStore
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.wire.nats_subjects import uplink_subject
+from countless.wire.nats_subjects import forward_subject, uplink_subject
 
 log = logging.getLogger("countless.nats")
 
-_TICK = 0.25  # at most, in seconds: how often the host looks at the clock
-_LAST_SAVE = 5.0  # seconds for it: what is not saved then, sites say again to whoever comes next
+_MAX_TICK_S = 0.25
+_FINAL_SAVE_TIMEOUT_S = 5.0  # what is not saved by then, the sites send again to the next owner
 
 
 class Shard:
-    """Runs until it is stopped, or until it fails: then `failed` is called, once."""
+    """Runs until `stop`, or until a task fails: then `on_failure` is called once."""
 
     def __init__(
-        self, host: SiteServer, app: Starlette, connections: NatsConnections, failed: Callable[[BaseException], None]
+        self,
+        server: SiteServer,
+        app: Starlette,
+        connections: NatsConnections,
+        on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.host = host
+        self.server = server
         self.app = app
         self._connections = connections
-        self._failed = failed
+        self._on_failure = on_failure
         self._tasks: list[asyncio.Task[None]] = []
         self._subscriptions: list[Subscription] = []
 
@@ -48,53 +53,56 @@ class Shard:
         settings: Settings,
         leased: Callable[[], bool],
         app_for: Callable[[SiteServer], Starlette],
-        failed: Callable[[BaseException], None],
+        on_failure: Callable[[BaseException], None],
     ) -> "Shard":
-        """From its log; whoever had it before cannot write to that any more."""
+        """Fence the previous owner, recover the state from the log, then ask the sites to connect."""
         session = token_hex(8)
-        store = NatsStore(client.jetstream(timeout=PATIENCE), number, session, leased)
+        store = LogStore(client.jetstream(timeout=JETSTREAM_TIMEOUT_S), number, session, leased)
         await store.take_over()
-        host = SiteServer(store, settings)
-        connections = NatsConnections(host, number, session, leased, partial(_publish, client))
-        shard = cls(host, app_for(host), connections, failed)
+        server = SiteServer(store, settings)
+        connections = NatsConnections(server, number, session, leased, partial(_publish, client))
+        shard = cls(server, app_for(server), connections, on_failure)
         try:
-            await shard._open(client, number, TunnelExit(client, shard.app, leased))
+            await shard._start(client, number, leased)
         except BaseException:
-            await shard.stop("not yet", save=False)
+            await shard.stop("take-over failed", save=False)
             raise
         return shard
 
-    async def _open(self, client: Client, number: int, tunnel_exit: TunnelExit) -> None:
-        async def from_site(message: Msg) -> None:
+    async def _start(self, client: Client, number: int, leased: Callable[[], bool]) -> None:
+        async def on_uplink(message: Msg) -> None:
             await self._connections.on_message(message.subject, message.data)
 
-        for work in (self.host.flush(), self.host.run(), self._tick(), self._connections.run()):
-            self._tasks.append(asyncio.create_task(work))
+        work = (self.server.flush(), self.server.run(), self._tick(), self._connections.run())
+        self._tasks += map(asyncio.create_task, work)
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:  # what the log said can be seen; or something has failed
+        for task in done:  # the recovered state is saved and visible; or a task has failed
             task.result()
         for task in self._tasks:
-            task.add_done_callback(self._look)
-        for subject, heard in ((uplink_subject(number, "*", "*"), from_site), (tunnel(number), tunnel_exit.request)):
-            self._subscriptions.append(await client.subscribe(subject, cb=heard))
+            task.add_done_callback(self._on_task_done)
+        on_forward = ForwardHandler(client, self.app, leased).on_message
+        for subject, callback in ((uplink_subject(number, "*", "*"), on_uplink), (forward_subject(number), on_forward)):
+            self._subscriptions.append(await client.subscribe(subject, cb=callback))
         await client.flush()
         await self._connections.announce_takeover()
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(min(_TICK, self.host.settings.silent_after / 4))
-            self.host.tick()
+            await asyncio.sleep(min(_MAX_TICK_S, self.server.settings.silent_after / 4))
+            for _ in self.server.tick_in_slices():
+                await asyncio.sleep(0)
             self._connections.drop_idle()
 
-    def _look(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            failed, self._failed = self._failed, lambda _: None
-            failed(task.exception() or RuntimeError())
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            on_failure, self._on_failure = self._on_failure, _ignore
+            on_failure(error)
 
     async def stop(self, reason: str, save: bool) -> None:
-        """Let go of everybody; with a last save if it is ours to save."""
-        self._failed = lambda _: None
-        self.host.drain()
+        """Close all streams with this reason. `save` is for a shard that is still ours."""
+        self._on_failure = _ignore
+        self.server.drain()
         for subscription in self._subscriptions:
             with suppress(NatsError, OSError):
                 await subscription.unsubscribe()
@@ -103,14 +111,18 @@ class Shard:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if save:
             with suppress(CountlessError, TimeoutError):
-                await asyncio.wait_for(self.host.stop(), _LAST_SAVE)
+                await asyncio.wait_for(self.server.stop(), _FINAL_SAVE_TIMEOUT_S)
         await self._connections.close(reason)
-        self.host.planner.stop()
+        self.server.planner.stop()
+
+
+def _ignore(error: BaseException) -> None:
+    pass
 
 
 async def _publish(client: Client, subject: str, data: bytes) -> None:
-    """At most once: whoever misses something notices, because frames are numbered."""
+    """At most once: frames are numbered, so the receiver finds the gap."""
     try:
         await client.publish(subject, data)
     except (NatsError, OSError) as error:
-        log.info("a message could not be sent: %r", error)
+        log.info("publish failed: %r", error)

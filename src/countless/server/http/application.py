@@ -3,13 +3,13 @@
 | application | routes | `app.state.server` |
 |---|---|---|
 | `coordinator_app` | everything | a `SiteServer` |
-| `shard_app` | the API for counters and sites | a `SiteServer` |
-| `member_app` | page, probes, metrics | a `ServerView` |
+| `member_app` | everything, but sites are refused and the API is given | a `ServerView` of its own shards |
+| `shard_app` | the API, as it is given | a `SiteServer` |
 
 Handlers find their collaborators in `app.state`: `server`, `access`, and for the page `recorder` and `open_streams`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,11 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Lifespan
+from starlette.websockets import WebSocket
 
 from countless.server.http import assets
 from countless.server.http.auth import Authenticator
 from countless.server.http.history import Recorder
-from countless.server.http.openapi import error, openapi, routes_of
+from countless.server.http.openapi import Operation, error, openapi, routes_of
 from countless.server.http.probes import PROBES
 from countless.server.http.routes import OPERATIONS
 from countless.server.http.server_view import ServerView
@@ -35,17 +36,16 @@ def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
     return _application(routes, lifespan)
 
 
-def shard_app(server: SiteServer, access: Authenticator) -> Starlette:
+def member_app(operations: Iterable[Operation], lifespan: Lifespan[Starlette]) -> Starlette:
+    """A cluster member: page, probes, metrics, and an API that reaches all shards. The lifespan calls `set_state`."""
+    refusal = WebSocketRoute("/api/v1/site", _refuse_site)
+    return _application([*routes_of((*operations, *PROBES)), *assets.ROUTES, refusal], lifespan)
+
+
+def shard_app(server: SiteServer, access: Authenticator, operations: Iterable[Operation]) -> Starlette:
     """The counters and sites of one shard."""
-    app = _application(routes_of(OPERATIONS))
+    app = _application(routes_of(operations))
     app.state.server, app.state.access = server, access
-    return app
-
-
-def member_app(server: ServerView, access: Authenticator, recorder: Recorder) -> Starlette:
-    """What a cluster member answers itself: page, probes, metrics."""
-    app = _application([*routes_of(PROBES), *assets.ROUTES])
-    set_state(app, server, access, recorder)
     return app
 
 
@@ -59,6 +59,10 @@ def _application(routes: Sequence[BaseRoute], lifespan: Lifespan[Starlette] | No
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.state.openapi = openapi((*OPERATIONS, *PROBES))
     return app
+
+
+async def _refuse_site(websocket: WebSocket) -> None:
+    await websocket.close(1008, "sites connect through the broker")
 
 
 async def _http_error(request: Request, problem: Exception) -> Response:

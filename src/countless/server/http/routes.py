@@ -4,18 +4,15 @@ The read scope gets estimate, lower, upper, state and the time of reading, and n
 how often sites report would let a reader steer the error (SPEC section 8).
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from countless.core.answer import Answer
-from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
+from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
 from countless.server.http.openapi import Operation, error, json
 from countless.server.http.schemas import (
     AnswerPage,
@@ -29,17 +26,10 @@ from countless.server.http.schemas import (
 )
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.site_server import SiteServer
-from countless.wire.frames import MAX_NUMBER
 
 _MOST_BODY = 1 << 16
 _MOST_LISTED = 1000
 _Body = TypeVar("_Body", bound=Rules)
-
-
-def public_view(name: str, answer: Answer) -> PublicAnswer:
-    """What the public may know. `as_of` is the time of reading, never that of a report."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return PublicAnswer(name, answer.estimate, answer.lower, answer.upper, answer.state, now)
 
 
 def operator_view(counter: Counter) -> OperatorAnswer:
@@ -114,34 +104,8 @@ async def watch_counter(request: Request) -> Response:
 
     With `over`, an event `possibly` when the total may be over this number, and one `certainly` when it is.
     """
-    counter = _host(request).counter(request.path_params["name"])
-    over = request.query_params.get("over")
-    threshold = Threshold(_whole("over", over)) if over is not None else None
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_events(_host(request), counter, threshold), 200, headers, "text/event-stream")
-
-
-async def _events(host: SiteServer, counter: Counter, threshold: Threshold | None) -> AsyncIterator[bytes]:
-    told: tuple[float, float, str] | None = None
-    said: Verdict | None = None
-    while host.counters.get(counter.name) is not None and not host.draining:
-        counter = host.counters[counter.name]
-        news, answer = counter.changed, counter.published_answer
-        if (answer.estimate, answer.alpha, answer.state) != told:
-            told = (answer.estimate, answer.alpha, answer.state)
-            verdicts = threshold.news(said, answer.lower, answer.upper) if threshold else ()
-            said = verdicts[-1] if verdicts else said
-            data = msgspec.json.encode(public_view(counter.name, answer))
-            for event in ("answer", *verdicts):
-                yield b"event: %s\ndata: %s\n\n" % (event.encode(), data)
-        await news.wait()
-
-
-def _whole(name: str, text: str) -> int:
-    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER))
-    if not digits or int(text) > MAX_NUMBER:
-        raise InvalidParameter(name, text[:100], "an integer from 0 to 2^255 - 1")
-    return int(text)
+    server, counter = _host(request), _host(request).counter(request.path_params["name"])
+    return event_stream(answer_changes(server, counter.name), parse_threshold(request.query_params.get("over")))
 
 
 async def list_sites(request: Request) -> Response:

@@ -85,7 +85,9 @@ class MemoryStore:
     def snapshot(self) -> dict[int, Changes]:
         """Changes that rebuild this state: tombstones by the second they were set, everything else under 0."""
         with self._lock:
-            counts: dict[str, dict[SiteId, int | None]] = {name: dict(rows) for name, rows in self._counts.items()}
+            counts: dict[str, dict[SiteId, int | None]] = {
+                name: dict(rows) for name, rows in self._counts.items() if rows
+            }
             snapshot = {0: Changes(dict(self._fields), counts, dict(self._configs))}
             for site_id, rows in self._tombstones.items():
                 for name, (count, second) in rows.items():

@@ -1,0 +1,73 @@
+"""The shards that this coordinator owns, merged into one view for its page, metrics and probes."""
+
+from collections import ChainMap
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
+from time import monotonic
+
+from countless.core.messages import SiteId
+from countless.server.cluster.member import Member
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.site_server import SiteServer
+from countless.server.settings import Settings
+
+
+class MergedSessions:
+    """A site has a session with each shard that has a counter of it."""
+
+    def __init__(self, tables: list[SessionTable]) -> None:
+        self._tables = tables
+
+    def __iter__(self) -> Iterator[Session]:
+        return (session for table in self._tables for session in table)
+
+    def get(self, site_id: SiteId) -> Session | None:
+        """The session that was seen last."""
+        found = [session for table in self._tables if (session := table.get(site_id)) is not None]
+        return max(found, key=Session.last_seen, default=None)
+
+
+class MergedShards:
+    """Implements `ServerView`."""
+
+    def __init__(self, member: Member, settings: Settings) -> None:
+        self.settings = settings
+        self.dropped: Tally[str] = Tally()
+        self._member = member
+
+    @property
+    def _servers(self) -> list[SiteServer]:
+        return [shard.server for shard in self._member.shards.values()]
+
+    @property
+    def counters(self) -> Mapping[str, Counter]:
+        return ChainMap(*(server.counters for server in self._servers))
+
+    @property
+    def sessions(self) -> MergedSessions:
+        return MergedSessions([server.sessions for server in self._servers])
+
+    @property
+    def overflowed(self) -> Tally[str]:
+        return sum((server.overflowed for server in self._servers), Tally())
+
+    @property
+    def frame_bytes(self) -> Tally[str]:
+        return sum((server.frame_bytes for server in self._servers), Tally(up=0, down=0))
+
+    @property
+    def draining(self) -> bool:
+        return self._member.draining
+
+    @property
+    def failing(self) -> str | None:
+        if not self._member.lease.valid():
+            return "lease expired: no answer from the broker"
+        return self._member.failing or next((server.failing for server in self._servers if server.failing), None)
+
+    def now(self) -> float:
+        return monotonic()
+
+    def drain(self) -> None:
+        self._member.drain()

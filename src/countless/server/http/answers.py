@@ -1,0 +1,57 @@
+"""The public answer of a counter: as one object, and as a stream of server-sent events."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from countless.core.answer import Answer
+from countless.core.threshold import Threshold, Verdict
+from countless.errors import InvalidParameter
+from countless.server.http.schemas import PublicAnswer
+from countless.server.sessions.site_server import SiteServer
+from countless.wire.frames import MAX_NUMBER
+
+
+def public_view(name: str, answer: Answer) -> PublicAnswer:
+    """`as_of` is the time of reading, never that of a report."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return PublicAnswer(name, answer.estimate, answer.lower, answer.upper, answer.state, now)
+
+
+async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
+    """The answer now and after every change, until the counter is deleted or the server drains."""
+    last: tuple[float, float, str] | None = None
+    while (counter := server.counters.get(name)) is not None and not server.draining:
+        changed, answer = counter.changed, counter.published_answer
+        if (answer.estimate, answer.alpha, answer.state) != last:
+            last = (answer.estimate, answer.alpha, answer.state)
+            yield public_view(name, answer)
+        await changed.wait()
+
+
+def event_stream(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> Response:
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(server_sent_events(answers, threshold), 200, headers, "text/event-stream")
+
+
+async def server_sent_events(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> AsyncIterator[bytes]:
+    """`answer` for each of them; with a threshold also `possibly` and `certainly`, once each."""
+    last: Verdict | None = None
+    async for answer in answers:
+        verdicts = threshold.news(last, answer.lower, answer.upper) if threshold else ()
+        last = verdicts[-1] if verdicts else last
+        data = msgspec.json.encode(answer)
+        for event in ("answer", *verdicts):
+            yield b"event: %s\ndata: %s\n\n" % (event.encode(), data)
+
+
+def parse_threshold(over: str | None) -> Threshold | None:
+    """Of the query parameter `over`."""
+    if over is None:
+        return None
+    digits = over.isascii() and over.isdecimal() and len(over) <= len(str(MAX_NUMBER))
+    if not digits or int(over) > MAX_NUMBER:
+        raise InvalidParameter("over", over[:100], "an integer from 0 to 2^255 - 1")
+    return Threshold(int(over))

@@ -1,0 +1,80 @@
+"""Watching a counter: events when the public answer changes, and nothing that reveals who reports when."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from countless.core.messages import Report
+from countless.core.threshold import Threshold
+from countless.errors import InvalidParameter
+from countless.server.http.answers import answer_changes, parse_threshold, server_sent_events
+from countless.server.sessions.site_server import SiteServer
+from countless.server.storage.base import Config
+from countless.wire.frames import Join, Sync
+from support.service import bench
+
+
+def watch(server: SiteServer, threshold: Threshold | None = None) -> AsyncIterator[bytes]:
+    return server_sent_events(answer_changes(server, "hits"), threshold)
+
+
+async def next_event(events: AsyncIterator[bytes]) -> tuple[str, dict[str, Any]]:
+    kind, data, *rest = (await anext(events)).decode().split("\n")
+    assert rest == ["", ""]  # no id, no retry: nothing beside the event
+    return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+async def test_possibly_comes_before_certainly_and_each_comes_once() -> None:
+    async with bench(scheme="exact") as table:
+        table.host.create("hits", Config(alpha=0.1, scheme="exact"))
+        session, connection = await table.connect("a")
+        await table.say(session, connection, Join("hits", 0, 800))
+        events = watch(table.host, Threshold(1000))
+        received = [await next_event(events)]
+        for number, total in enumerate((1000, 1050, 1200, 1300), start=1):
+            await table.say(session, connection, Report("hits", 0, total, number))
+            received += [await next_event(events)]
+            if total in (1000, 1200):
+                received += [await next_event(events)]
+        kinds = [kind for kind, _ in received]
+        assert kinds == ["answer", "answer", "possibly", "answer", "answer", "certainly", "answer"]
+        assert received[2][1]["estimate"] == 1000
+
+
+async def test_report_that_does_not_change_the_answer_is_not_an_event() -> None:
+    async with bench() as table:
+        table.host.create("hits", Config(scheme="exact"))
+        session, connection = await table.connect("a")
+        await table.say(session, connection, Join("hits", 0, 5))
+        events = watch(table.host)
+        assert (await next_event(events))[1]["estimate"] == 5
+        waiting = asyncio.ensure_future(next_event(events))
+        other, other_connection = await table.connect("b")
+        await table.say(other, other_connection, Join("hits", 0, 0), Sync(1))  # a site more: for operators only
+        await table.say(session, connection, Report("hits", 0, 5, 1), Report("hits", 0, 5, 2))
+        assert table.host.counter("hits").published_answer.sites == 2
+        assert not waiting.done()
+        await table.say(session, connection, Report("hits", 0, 6, 3))
+        assert (await waiting)[1]["estimate"] == 6
+
+
+async def test_changed_alpha_is_an_event_and_deletion_ends_the_watch() -> None:
+    async with bench() as table:
+        table.host.create("hits", Config(scheme="exact"))
+        events = watch(table.host)
+        await next_event(events)
+        table.host.configure("hits", Config(alpha=0.2, scheme="exact"))
+        await table.host.flush()
+        assert (await next_event(events))[0] == "answer"
+        table.host.delete("hits")
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "", "many", "٣", "9" * 78, "1e3", " 5"])
+def test_threshold_that_is_not_an_integer_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="over"):
+        parse_threshold(text)
