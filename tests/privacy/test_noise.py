@@ -21,9 +21,9 @@ from countless.privacy.noise import (
     RandomSourceNoise,
     bernoulli_exp,
     discrete_laplace,
-    system_noise,
+    noise_from,
 )
-from countless.randomness import SeededRandom
+from countless.randomness import SeededRandom, SystemRandom
 
 DRAWS = 10_000
 
@@ -106,10 +106,14 @@ def test_seeded_noise_replays() -> None:
     ]
 
 
+def test_noise_from_a_seeded_source_is_drawn_from_it() -> None:
+    assert isinstance(noise_from(SeededRandom(1)), RandomSourceNoise)
+
+
 def test_without_opendp(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(system_noise(), OpenDPNoise)
+    assert isinstance(noise_from(SystemRandom()), OpenDPNoise)
     monkeypatch.setattr(noise_module, "find_spec", lambda _: None)
-    assert isinstance(system_noise(), RandomSourceNoise)
+    assert isinstance(noise_from(SystemRandom()), RandomSourceNoise)
     with pytest.raises(MissingExtra, match=r"countless\[lab\]"):
         OpenDPNoise()
 

@@ -18,7 +18,7 @@ from support.streams import STREAMS, Stream, stream_named
 from support.worlds import World
 
 DELTA = 1e-9
-NAMES = [*SCHEMES, "auto"]
+NAMES = list(SCHEMES)
 RANDOMISED = [name for name in NAMES if name not in ("exact", "deterministic", "auto")]
 BATCH_BLIND = [name for name in ("exact", "lattice") if name in SCHEMES]  # `dithered`: see test_dithered
 

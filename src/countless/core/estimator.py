@@ -132,6 +132,11 @@ class Scheme(ABC):
     name: str
     safe_against: str
 
+    @classmethod
+    def create(cls, adversary: str, *, may_block: bool = True) -> "Scheme":
+        """For a counter against this adversary. Unless it `may_block`, `open` must not work out a plan."""
+        return cls()
+
     @abstractmethod
     def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Open the next round, or stay in the present one. Must be quick: messages are waiting."""

@@ -17,9 +17,7 @@ from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
 from countless.inprocess.network import MemoryNetwork, Messages
-from countless.privacy.noise import system_noise
 from countless.randomness import SeededRandom, SystemRandom
-from countless.schemes.partial_dp import PartialDP
 from countless.schemes.registry import require_adversary, scheme_named
 
 
@@ -88,8 +86,6 @@ class Tracker:
     def _scheme(scheme: str | Scheme, adversary: str, seed: int | None) -> Scheme:
         if isinstance(scheme, Scheme):
             return scheme
-        if scheme == PartialDP.name and seed is None:
-            return PartialDP(noise=system_noise())
         return scheme_named(scheme, adversary)
 
     def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:

@@ -130,9 +130,12 @@ def _opendp_laplace(scale: float) -> Any:
     return dp.m.make_laplace(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale=scale)
 
 
-def system_noise() -> Noise:
-    """Noise nobody can guess: OpenDP's if it is installed, else the exact sampler over the system's dice.
+def noise_from(rng: RandomSource) -> Noise:
+    """OpenDP's noise where `rng` is the system's and OpenDP is installed, else the exact sampler over `rng`.
 
-    Both draw from the same law, exactly; OpenDP is preferred because others review and maintain it.
+    Both draw from the same law, exactly. OpenDP is preferred because others review and maintain it; a seeded run keeps
+    to its seed.
     """
-    return OpenDPNoise() if find_spec("opendp") is not None else RandomSourceNoise(SystemRandom())
+    if isinstance(rng, SystemRandom) and find_spec("opendp") is not None:
+        return OpenDPNoise()
+    return RandomSourceNoise(rng)

@@ -52,11 +52,16 @@ class Auto(Scheme):
     """
 
     name = "auto"
+    safe_against = "sees-everything"  # an instance: the adversary it was created for
 
     def __init__(self, adversary: str = "adaptive", *, may_block: bool = True) -> None:
         self.safe_against = adversary
         self._schemes = [scheme(may_block=may_block) for scheme in CANDIDATES[adversary]]
         self._may_block = may_block
+
+    @classmethod
+    def create(cls, adversary: str, *, may_block: bool = True) -> "Auto":
+        return cls(adversary, may_block=may_block)
 
     def prepare(self, context: RoundContext) -> None:
         """Work out the plans of the next round."""

@@ -9,7 +9,7 @@ from countless.core.triggers import OncePerBlock, Trigger
 from countless.errors import UnknownName
 from countless.planning.cache import PlanCache
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
-from countless.privacy.noise import Noise, RandomSourceNoise
+from countless.privacy.noise import Noise, noise_from
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.schemes.planned import PlannedScheme
 
@@ -97,7 +97,7 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
         if calibration not in CALIBRATIONS:
             raise UnknownName("calibration", calibration, CALIBRATIONS)
         self._calibration = calibration
-        self._noise = noise  # None: exact noise from the coordinator's own dice
+        self._noise = noise  # None: from the coordinator's random source
 
     def plan_caches(self) -> list[PlanCache[PartialDPPlan]]:
         """One plan for a number of sites."""
@@ -105,7 +105,7 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
 
     def estimator(self, plan: PartialDPPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         """Start the phases."""
-        return NoisyPhaseEstimator(plan, step, self._noise or RandomSourceNoise(rng.spawn("noise")))
+        return NoisyPhaseEstimator(plan, step, self._noise or noise_from(rng.spawn("noise")))
 
 
 def _book(calibration: str) -> PlanCache[PartialDPPlan]:

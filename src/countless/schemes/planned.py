@@ -35,6 +35,10 @@ class PlannedScheme(Scheme, Generic[P]):
         self._given = plan
         self._may_block = may_block  # may `open` work out a plan while messages wait?
 
+    @classmethod
+    def create(cls, adversary: str, *, may_block: bool = True) -> "PlannedScheme[P]":
+        return cls(may_block=may_block)
+
     @abstractmethod
     def plan_caches(self) -> list[PlanCache[P]]:
         """Where this scheme's plans are; where there are several for one round, the best is in the last."""

@@ -1,4 +1,4 @@
-"""The schemes by name. A new scheme is one file and one line here; the conformance suite picks it up by itself."""
+"""The schemes by name. A new scheme is one file and one line here; the conformance suite finds it here."""
 
 from countless.core.estimator import Scheme
 from countless.errors import UnknownName
@@ -16,26 +16,23 @@ from countless.schemes.sampled import Sampled
 ADVERSARIES = ("oblivious", "adaptive", "sees-everything")
 
 SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme for scheme in (Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, Sampled, Dithered)
+    scheme.name: scheme for scheme in (Auto, Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, Sampled, Dithered)
 }
 
 
 def require_adversary(adversary: str) -> None:
-    """Refuse an adversary nobody has heard of."""
     if adversary not in ADVERSARIES:
         raise UnknownName("adversary", adversary, ADVERSARIES)
 
 
 def stands_against(scheme: str, adversary: str) -> bool:
-    """Whether a scheme's guarantee covers this kind of adversary."""
+    """Does a scheme's guarantee cover this kind of adversary?"""
     return ADVERSARIES.index(SCHEMES[scheme].safe_against) >= ADVERSARIES.index(adversary)
 
 
-def scheme_named(name: str, adversary: str = "adaptive") -> Scheme:
-    """A fresh scheme. `auto` picks among those that stand against the adversary."""
+def scheme_named(name: str, adversary: str = "adaptive", *, may_block: bool = True) -> Scheme:
+    """A scheme for a counter. `auto` chooses among those that are safe against the adversary; the others ignore it."""
     require_adversary(adversary)
-    if name == Auto.name:
-        return Auto(adversary)
     if not isinstance(name, str) or name not in SCHEMES:
-        raise UnknownName("scheme", name, [Auto.name, *SCHEMES])
-    return SCHEMES[name]()
+        raise UnknownName("scheme", name, SCHEMES)
+    return SCHEMES[name].create(adversary, may_block=may_block)

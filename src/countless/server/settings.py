@@ -10,7 +10,6 @@ from typing import Any
 
 from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
-from countless.schemes.auto import Auto
 from countless.schemes.registry import SCHEMES, require_adversary
 from countless.server.storage.base import Config
 from countless.wire.nats_url import Broker
@@ -101,8 +100,8 @@ def require_config(config: Config) -> None:
     """Refuse what no coordinator can run with."""
     require_alpha(config.alpha, LEAST_ALPHA)
     require_probability("delta", config.delta, LEAST_DELTA)
-    if config.scheme not in (Auto.name, *SCHEMES):
-        raise InvalidParameter("scheme", config.scheme, f"one of: {', '.join((Auto.name, *SCHEMES))}")
+    if config.scheme not in SCHEMES:
+        raise InvalidParameter("scheme", config.scheme, f"one of: {', '.join(SCHEMES)}")
     require_adversary(config.adversary)
     _require("label_cap", config.label_cap, 0, 1 << 31)
 

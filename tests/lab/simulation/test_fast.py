@@ -11,7 +11,7 @@ from countless.lab.simulation.registry import STREAMS, stream_named
 from countless.lab.simulation.run import fast_run, reference_run
 from countless.schemes.registry import SCHEMES
 
-SCHEME_NAMES = [*SCHEMES, "auto"]
+SCHEME_NAMES = list(SCHEMES)
 ALPHAS = [0.05, 0.1, 0.2, 0.3]
 
 Line = tuple[SiteId, Message]

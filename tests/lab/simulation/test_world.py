@@ -21,7 +21,7 @@ def tapped_tracker(scheme: str, sites: int, seed: int) -> tuple[Tracker, list[Li
     return tracker, lines
 
 
-@pytest.mark.parametrize("scheme", [*SCHEMES, "auto"])
+@pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_the_transcript_of_a_tracker(scheme: str) -> None:
     tracker, theirs = tapped_tracker(scheme, 10, seed=4)
     ours: list[Line] = []

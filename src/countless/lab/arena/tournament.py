@@ -13,10 +13,9 @@ from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
 from countless.lab.arena.registry import ADVERSARIES as KINDS
 from countless.lab.arena.registry import CONTROLS, SEARCH, adversary_named
 from countless.lab.simulation.stream import Stream
-from countless.schemes.auto import Auto
-from countless.schemes.registry import ADVERSARIES, SCHEMES
+from countless.schemes.registry import ADVERSARIES, SCHEMES, scheme_named
 
-SCHEME_NAMES = (*SCHEMES, Auto.name)
+SCHEME_NAMES = tuple(SCHEMES)
 ADVERSARY_NAMES = tuple(KINDS)
 
 
@@ -54,12 +53,9 @@ def settings(
 
 def claimed(setting: Setting) -> bool:
     """Whether the scheme's guarantee covers this adversary."""
-    if setting.scheme == Auto.name:
-        safe = setting.against
-    elif setting.scheme in SCHEMES:
-        safe = SCHEMES[setting.scheme].safe_against
-    else:
+    if setting.scheme not in SCHEMES:
         return False
+    safe = scheme_named(setting.scheme, setting.against).safe_against
     if setting.adversary.sees == "everything":
         needed = "sees-everything"
     else:

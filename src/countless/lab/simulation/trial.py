@@ -27,7 +27,7 @@ class Trial(NamedTuple):
     def drawn(cls, seed: int) -> "Trial":
         """Everything from the seed."""
         rng = SeededRandom(seed).spawn("trial")
-        schemes, profiles = [*SCHEMES, "auto"], list(PROFILES)
+        schemes, profiles = list(SCHEMES), list(PROFILES)
         scheme, profile = schemes[rng.randbelow(len(schemes))], profiles[rng.randbelow(len(profiles))]
         return cls(seed, scheme, profile, 1 + rng.randbelow(7), (0.1, 0.2, 0.3)[rng.randbelow(3)])
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from countless.core.answer import State
-from countless.schemes.auto import Auto
 from countless.schemes.registry import SCHEMES
 from countless.server.settings import LEAST_ALPHA, LEAST_DELTA
 from countless.wire.names import MAX_NAME_CHARS
@@ -19,7 +18,7 @@ def _said(description: str, **schema: Any) -> Meta:
 Name = Annotated[str, _said("Printable characters.", minLength=1, maxLength=MAX_NAME_CHARS)]
 Alpha = Annotated[float, _said("The error allowed.", minimum=LEAST_ALPHA, exclusiveMaximum=0.5)]
 Delta = Annotated[float, _said("The probability of ever being wrong.", minimum=LEAST_DELTA, exclusiveMaximum=1)]
-Scheme = Annotated[str, _said("How it is counted.", enum=[Auto.name, *SCHEMES])]
+Scheme = Annotated[str, _said("How it is counted.", enum=list(SCHEMES))]
 Adversary = Annotated[str, _said("Whom the bounds withstand.", enum=["oblivious", "adaptive", "sees-everything"])]
 Cap = Annotated[int, _said("Labelled series before the overflow series.", minimum=0, maximum=(1 << 31) - 1)]
 Number = int | float  # a total, or a bound of one: whole unless it cannot be

@@ -13,12 +13,10 @@ from countless.core.coordinator import Coordinator, Outbox, PersistentState
 from countless.core.estimator import RoundContext, Scheme
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.failure_budget import round_eta
-from countless.privacy.noise import system_noise
 from countless.randomness import SystemRandom
 from countless.schemes.auto import Auto
-from countless.schemes.partial_dp import PartialDP
 from countless.schemes.planned import PlannedScheme
-from countless.schemes.registry import SCHEMES
+from countless.schemes.registry import scheme_named
 from countless.server.sessions.overflow import home_of
 from countless.server.storage.base import Config, CounterFields
 
@@ -143,12 +141,7 @@ class Counter:
 
 def build_scheme(config: Config) -> Scheme:
     """The scheme of a counter. None of them thinks while messages wait: plans are worked out ahead."""
-    if config.scheme == Auto.name:
-        return Auto(config.adversary, may_block=False)
-    if config.scheme == PartialDP.name:
-        return PartialDP(noise=system_noise(), may_block=False)
-    scheme = SCHEMES[config.scheme]
-    return scheme(may_block=False) if issubclass(scheme, PlannedScheme) else scheme()
+    return scheme_named(config.scheme, config.adversary, may_block=False)
 
 
 def round_up_sites(sites: int) -> int:
