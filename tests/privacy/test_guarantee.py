@@ -80,7 +80,7 @@ def test_publishing_must_not_forget_a_leak() -> None:
     honest = source.postprocess(len, LeakMap("all", lambda _: frozenset(range(10))), 10)
     honest.check((3, 4))
     without_latest_leak = source.postprocess(len, LeakMap("none", lambda _: frozenset()), 0)
-    with pytest.raises(InvariantBroken, match="forgets 2"):
+    with pytest.raises(InvariantBroken, match="misses 2"):
         without_latest_leak.check((3, 4))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from countless.core.ledger import Entry
 from countless.lab.audit.exact_audit import audit_exactly
-from countless.lab.audit.mechanisms import Mechanism, right
+from countless.lab.audit.mechanisms import Mechanism, correct
 from countless.lab.audit.run import TINY
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import Noise, RandomSourceNoise
@@ -94,5 +94,5 @@ def test_a_batch_is_its_crossings_one_by_one(seed: int) -> None:
 
 @pytest.mark.slow
 def test_the_audit_finds_nothing_in_the_publisher() -> None:
-    mechanism = Mechanism("production", right(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
+    mechanism = Mechanism("production", correct(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
     assert not audit_exactly(mechanism, window=6).violated

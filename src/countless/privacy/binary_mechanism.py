@@ -81,7 +81,7 @@ class BinaryMechanism:
 
     @classmethod
     def with_scale(cls, length: int, scale: Fraction, noise: Noise) -> "BinaryMechanism":
-        """With the noise of each node given; scale 0 gives the exact running sum."""
+        """With the noise scale of each node given; scale 0 gives the exact running sum."""
         mechanism = object.__new__(cls)
         mechanism._start(length, noise)
         mechanism.scale = check_scale(scale)
@@ -98,11 +98,10 @@ class BinaryMechanism:
 
     @property
     def added(self) -> int:
-        """How many inputs have been added."""
         return self._added
 
     def add(self, value: int) -> int:
-        """Add the next input; the noisy sum of all inputs so far."""
+        """Add the next input and return the noisy sum of all inputs so far."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidParameter("value", value, "an integer")
         if self._added >= self.length:

@@ -6,9 +6,8 @@ leaks i:
 
     P(transcript in E | S)  <=  exp(epsilon) P(transcript in E | S') + delta.
 
-The leak map belongs to the guarantee: which data are given up is chosen by the transcript, after the fact.
-What composes is stated below with its proof; what is not known to compose is refused. Proofs:
-docs/theory/partial-dp.md.
+The leak map belongs to the guarantee: the transcript decides, after the fact, which data are given up. Each composition
+below states its proof; a composition that is not proved raises InvalidParameter. Proofs: docs/theory/partial-dp.md.
 """
 
 from collections.abc import Callable, Hashable
@@ -30,7 +29,6 @@ class LeakMap:
     fixed: Leaked | None = None
 
     def __call__(self, transcript: Any) -> Leaked:
-        """The leaked positions of this transcript."""
         return self.leaks(transcript)
 
     @classmethod
@@ -40,7 +38,7 @@ class LeakMap:
 
     @classmethod
     def always(cls, positions: Leaked) -> "LeakMap":
-        """The same positions whatever happens."""
+        """The same positions for every transcript."""
         return cls(f"always {len(positions)} fixed positions", lambda _: positions, positions)
 
 
@@ -48,7 +46,7 @@ NOTHING_LEAKS = LeakMap.nothing()
 
 
 def _both(first: LeakMap, second: LeakMap) -> LeakMap:
-    """The leak map of a pair of transcripts: what either of them leaks."""
+    """The leak map of a pair of transcripts: the union."""
     if first.fixed is not None and second.fixed is not None:
         return LeakMap.always(first.fixed | second.fixed)
     return LeakMap(f"{first.name}, and {second.name}", lambda pair: first(pair[0]) | second(pair[1]))
@@ -85,14 +83,14 @@ class PartialDPGuarantee:
         return self.delta == 0
 
     def leaked(self, transcript: Any) -> Leaked:
-        """What this transcript leaks; raises if more than kappa: then the guarantee was never true."""
+        """What this transcript leaks; raises InvariantBroken if that is more than kappa."""
         positions = self.leak_map(transcript)
         if len(positions) > self.kappa:
             raise InvariantBroken(f"a transcript leaks {len(positions)} positions, but kappa is {self.kappa}")
         return positions
 
     def compose_sequential(self, later: "PartialDPGuarantee") -> "PartialDPGuarantee":
-        """Both mechanisms on the same data, `later` chosen in the light of the first one's whole transcript.
+        """Both mechanisms on the same data, `later` chosen with knowledge of the first one's whole transcript.
 
         Formal guarantees: epsilons, deltas and kappas add; the leak map of the pair is the union. Proof:
         for an event of pairs none of which leaks i, the inner probability given the first transcript obeys
@@ -116,14 +114,13 @@ class PartialDPGuarantee:
         kappa = self.kappa + other.kappa if leak_map.fixed is None else len(leak_map.fixed)
         delta = self.delta + other.delta
         if delta >= 1:
-            raise InvalidParameter("delta", delta, "below 1 after composition: nothing would be promised")
+            raise InvalidParameter("delta", delta, "below 1 after composition: the bound would be vacuous")
         return PartialDPGuarantee(self.epsilon + other.epsilon, delta, kappa, leak_map)
 
     def compose_parallel(self, other: "PartialDPGuarantee") -> "PartialDPGuarantee":
-        """Mechanisms on *disjoint* parts of the data: a change touches one of them, so the larger epsilon
-        counts.
+        """Mechanisms on *disjoint* parts of the data: a change affects one of them, so the larger epsilon counts.
 
-        The leaks still add up: both parts may lose their kappa positions.
+        The leaks still add up: each part may leak its kappa positions.
         """
         together = self._sum(other)
         delta = max(self.delta, other.delta)
@@ -159,9 +156,8 @@ class PartialDPGuarantee:
     def postprocess(self, outputs: Callable[[Any], Any], leak_map: LeakMap, kappa: int) -> "PostprocessedGuarantee":
         """The guarantee of `outputs(transcript)` under a leak map for outputs.
 
-        Post-processing is *not* free here: an output hides which transcript it came from, so it must be
-        charged with the leaks of all of them. `PostprocessedGuarantee.check` tests that on transcripts; nothing
-        proves it.
+        Post-processing is *not* free here: an output hides which transcript it came from, so its leak map must cover
+        the leaks of all of them. `PostprocessedGuarantee.check` tests that on given transcripts, which is no proof.
         """
         return PostprocessedGuarantee(self, outputs, PartialDPGuarantee(self.epsilon, self.delta, kappa, leak_map))
 
@@ -175,7 +171,7 @@ class PostprocessedGuarantee:
     guarantee: PartialDPGuarantee
 
     def check(self, transcript: Any) -> None:
-        """Raise if the output's leak map forgets something the transcript leaked."""
-        forgotten = self.source.leaked(transcript) - self.guarantee.leaked(self.outputs(transcript))
-        if forgotten:
-            raise InvariantBroken(f"the output's leak map forgets {len(forgotten)} leaked positions")
+        """Raise if the output's leak map misses something the transcript leaked."""
+        missed = self.source.leaked(transcript) - self.guarantee.leaked(self.outputs(transcript))
+        if missed:
+            raise InvariantBroken(f"the output's leak map misses {len(missed)} leaked positions")

@@ -1,4 +1,4 @@
-"""Integer Laplace noise, drawn exactly: no floating point between the dice and the noise (SPEC section 4).
+"""Integer Laplace noise, drawn exactly: no floating point between the random source and the noise.
 
 The law is the discrete (two-sided geometric) one, P(x) proportional to exp(-|x|/scale) on the integers. Two
 sources behind one interface: OpenDP in production, and an exact sampler over any `RandomSource` for seeded runs and
@@ -6,7 +6,7 @@ for machines without OpenDP. Both are exact; a test compares them. Floating-poin
 through its low bits (Mironov, CCS 2012), which is why neither source uses it.
 
 The sampler is that of Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS
-2020, Algorithms 1 and 2. This module imports OpenDP only when asked to.
+2020, Algorithms 1 and 2. OpenDP is imported only when `OpenDPNoise` is used.
 """
 
 from fractions import Fraction
@@ -18,8 +18,8 @@ from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter, MissingExtra
 from countless.randomness import SystemRandom
 
+# OpenDP saturates at 64 bits; at this scale a draw reaches them with probability below exp(-2^22).
 MAX_SCALE = 2**40
-"""OpenDP saturates at 64 bits; at this scale a draw reaches them with probability below exp(-2^22)."""
 
 
 class Noise(Protocol):
@@ -30,7 +30,7 @@ class Noise(Protocol):
 
 
 def check_scale(scale: Fraction) -> Fraction:
-    """Refuse a scale that no source can draw; return it as an exact fraction."""
+    """The scale as an exact fraction; raises InvalidParameter if no source can draw it."""
     if not isinstance(scale, Fraction | int):
         raise InvalidParameter("scale", scale, "a Fraction or an integer, so that the noise is exact")
     if not 0 <= scale <= MAX_SCALE:
@@ -53,11 +53,11 @@ def bernoulli_exp(numerator: int, denominator: int, rng: RandomSource) -> bool:
 def discrete_laplace(scale: Fraction, rng: RandomSource) -> int:
     """One integer x with P(x) proportional to exp(-|x|/scale), by integer arithmetic only.
 
-    Formal guarantees: the law is exact if the dice are; the running time is geometric, with a constant mean.
+    Formal guarantees: the law is exact if the source is; the running time is geometric, with a constant mean.
 
     >>> from countless.randomness import SeededRandom
-    >>> dice = SeededRandom(1)
-    >>> [discrete_laplace(Fraction(5, 2), dice) for _ in range(8)]
+    >>> rng = SeededRandom(1)
+    >>> [discrete_laplace(Fraction(5, 2), rng) for _ in range(8)]
     [-2, -3, 2, -2, -1, 0, 0, -10]
     """
     exact = check_scale(scale)
@@ -65,8 +65,7 @@ def discrete_laplace(scale: Fraction, rng: RandomSource) -> int:
         return 0
     wide, narrow = exact.numerator, exact.denominator
     while True:
-        # `rest + wide * whole` is geometric with ratio exp(-1/wide): its remainder and its quotient are
-        # independent.
+        # `rest + wide * whole` is geometric with ratio exp(-1/wide): its remainder and its quotient are independent.
         rest = rng.randbelow(wide)
         if not bernoulli_exp(rest, wide, rng):
             continue
@@ -81,7 +80,7 @@ def discrete_laplace(scale: Fraction, rng: RandomSource) -> int:
 
 
 class RandomSourceNoise:
-    """The exact sampler over given dice: seeded ones, or the system's where OpenDP is not installed."""
+    """The exact sampler over a random source: a seeded one, or the system's where OpenDP is not installed."""
 
     __slots__ = ("_rng",)
 
@@ -89,15 +88,14 @@ class RandomSourceNoise:
         self._rng = rng
 
     def laplace(self, scale: Fraction) -> int:
-        """One exact draw."""
         return discrete_laplace(scale, self._rng)
 
 
 class OpenDPNoise:
     """Production noise from a maintained library: OpenDP's integer Laplace measurement, applied to zero.
 
-    OpenDP takes its scale as a double. One that is no double is rounded *up* to the next: a little more
-    noise and so never less privacy. The plans use scales that are doubles, so nothing is rounded there.
+    OpenDP takes its scale as a double. A scale that is no double is rounded *up* to the next one: slightly more
+    noise, so never less privacy. The scales of the plans are doubles.
     """
 
     __slots__ = ("_measurements",)
@@ -108,7 +106,6 @@ class OpenDPNoise:
         self._measurements: dict[float, Any] = {}
 
     def laplace(self, scale: Fraction) -> int:
-        """One exact draw from OpenDP."""
         exact = check_scale(scale)
         if exact == 0:
             return 0
@@ -133,8 +130,8 @@ def _opendp_laplace(scale: float) -> Any:
 def noise_from(rng: RandomSource) -> Noise:
     """OpenDP's noise where `rng` is the system's and OpenDP is installed, else the exact sampler over `rng`.
 
-    Both draw from the same law, exactly. OpenDP is preferred because others review and maintain it; a seeded run keeps
-    to its seed.
+    Both have exactly the same law. OpenDP is preferred because it is a reviewed and maintained library; a seeded run
+    draws from its seed.
     """
     if isinstance(rng, SystemRandom) and find_spec("opendp") is not None:
         return OpenDPNoise()

@@ -1,9 +1,9 @@
-"""Tight forms for pure partial privacy (SPEC 3.1; full proofs in docs/theory/posterior.md).
+"""Tight forms for pure partial privacy (proofs: docs/theory/posterior.md).
 
 With delta = 0 a single transcript already bounds likelihood ratios by `e^epsilon`, and then the posterior
 probability of a fact about an unleaked point is within `tanh(epsilon/4)` of its prior: the odds move by at
 most `e^epsilon`. That replaces the paper's `e^epsilon - 1`, four times as large for small epsilon. A
-failing transcript names its own query, so no union over queries is paid, and failures of the two steps do
+failing transcript determines its query, so there is no union bound over queries, and the failures of the two steps do
 not add up.
 """
 
@@ -70,7 +70,7 @@ def transfer_tight(
     """The tight transfer theorem for pure partial privacy.
 
     The error is `alpha` plus that of `posterior_tight` plus `sqrt(m_hat ln(1/eta)/2)/m`, the failure
-    `beta/(1 - eta)`. So eta is no failure probability and may be large, 1/2 say.
+    `beta/(1 - eta)`. So eta is no failure probability and may be large, for example 1/2.
 
     Formal guarantees: the distance is a function of the transcript. Take a failing one, its worst query and
     its side. On a sample drawn from its posterior, the query is within bias plus the root term of the
@@ -98,8 +98,7 @@ def transfer_exponential(
     error is that of `posterior_tight` plus `(log_moment + ln(1/failure))/s`.
 
     Formal guarantees: for a failing transcript put the posterior *mean* of the query under the exponential;
-    by Jensen `exp(s mean error) <= mean exp(s error)`, and Markov's inequality over transcripts does the
-    rest.
+    by Jensen `exp(s mean error) <= mean exp(s error)`; Markov's inequality over transcripts completes the proof.
     """
     require_pure(guarantee, "transfer_exponential")
     if not s > 0:

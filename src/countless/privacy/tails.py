@@ -1,8 +1,7 @@
-"""Moment generating functions of the noise, for tails (SPEC 3.1; proofs in docs/theory/posterior.md).
+"""Moment generating functions of the noise, for tails (proofs: docs/theory/posterior.md).
 
 Integer Laplace noise of scale b has the moment generating function `1/(1 - (sinh(s/2)/sinh(1/(2b)))^2)`,
-never more than the `1/(1 - b^2 s^2)` of the continuous law, so every continuous tail holds for it too. Pure
-functions of floats.
+never more than the `1/(1 - b^2 s^2)` of the continuous law, so every continuous tail holds for it too.
 """
 
 from math import exp, expm1, inf, log, log1p
@@ -41,8 +40,8 @@ def laplace_sum_quantile(scale: float, terms: int, failure: float) -> float:
     """An x with P(|sum of `terms` independent Laplace(scale)| > x) <= failure.
 
     Formal guarantees: Chernoff, `2 min_s exp(-s x) (1 - b^2 s^2)^(-terms)`; holds for continuous and for
-    integer Laplace noise. The minimising s is found by ternary search; any s gives a valid bound, so its
-    accuracy is free.
+    integer Laplace noise. The minimising s is found by ternary search; every s gives a valid bound, so the
+    search need not be exact.
 
     >>> round(laplace_sum_quantile(1.0, 1, 0.01), 3) >= 4.606  # exact for one term: ln(1/0.01) = 4.605
     True

@@ -1,5 +1,4 @@
-"""Every theorem and lemma of the paper on partial privacy, as a function that returns its bound (SPEC 3.1,
-4).
+"""Every theorem and lemma of the paper on partial privacy, as a function that returns its bound.
 
 A mechanism that is accurate on the sample, and partially private in it, is accurate on the distribution the
 sample came from. Two steps: an accurate answer is also close to the query's mean under the *posterior* of the
@@ -40,7 +39,6 @@ class Sample:
 
     @property
     def active(self) -> int:
-        """m_hat."""
         return self.m if self.m_hat is None else self.m_hat
 
 
@@ -60,9 +58,9 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class GeneralisationBound:
-    """What a theorem promises: `P(max over t of the distance > error) <= failure`, under the assumptions.
+    """What a theorem states: `P(max over t of the distance > error) <= failure`, under the assumptions.
 
-    `distance` says between what; `terms` split the error; a failure of 1 or more promises nothing.
+    `distance` names the two quantities compared; the error is the sum of `terms`.
     """
 
     theorem: str
@@ -74,14 +72,12 @@ class GeneralisationBound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it promises nothing."""
         return self.failure >= 1
 
 
 def bound(
     theorem: str, distance: str, terms: dict[str, float], failure: float, *assumptions: str
 ) -> GeneralisationBound:
-    """A bound whose error is the sum of its terms."""
     return GeneralisationBound(theorem, distance, sum(terms.values()), min(1.0, failure), terms, assumptions)
 
 
@@ -211,13 +207,12 @@ def transfer_low_sensitivity(
 
 
 def require_pure(guarantee: PartialDPGuarantee, theorem: str) -> None:
-    """Refuse a delta above 0 where a theorem needs likelihood ratios of single transcripts."""
+    """Raise if delta is above 0: the theorem needs likelihood ratios of single transcripts."""
     if not guarantee.pure:
         raise InvalidParameter("delta", guarantee.delta, f"0 for {theorem}")
 
 
 def check_failure(name: str, value: float) -> float:
-    """A probability strictly between 0 and 1."""
     if not 0 < value < 1:
         raise InvalidParameter(name, value, "between 0 and 1, both excluded")
     return value

@@ -1,9 +1,8 @@
-"""Private thresholds, and the paper's Algorithm 2 built from them and a binary mechanism (SPEC 3.1).
+"""Private thresholds, and the paper's Algorithm 2 built from them and a binary mechanism.
 
-A private threshold hides *how many* events it took to pass it; that it was passed just now cannot be hidden
-from whoever caused the event, which is why the guarantee is partial. `PhasedCounter` counts crossings in
-phases: a phase ends at a private threshold, and only then the public value moves, to the noisy sum of all
-finished phases.
+A private threshold hides *how many* events it took to pass it. It cannot hide from the adversary, who caused the
+event, that the threshold was passed just now; so the guarantee is partial. `PhasedCounter` counts crossings in phases:
+a phase ends at a private threshold, and only then the public value moves, to the noisy sum of all finished phases.
 
 Corrections to the paper: the noise has scale `4/epsilon` (one proof writes `epsilon/4`); a threshold is also
 tested at the start of its phase, since its noise may be below `-threshold` (without that test, passing at the
@@ -50,7 +49,7 @@ class PhasedShape:
 
 
 class PrivateThreshold:
-    """Tells when a count reaches `threshold` plus integer Laplace noise, drawn once.
+    """Whether a count has reached `threshold` plus integer Laplace noise, drawn once.
 
     Formal guarantees: for counts that differ by at most 1, the answers up to and including the first
     "reached" have likelihoods within a factor `exp(1/scale)`, provided the count is tested at 0 and after
@@ -63,7 +62,6 @@ class PrivateThreshold:
         self._level = threshold + noise.laplace(scale)
 
     def reached(self, count: int) -> bool:
-        """Whether the noisy threshold is at or below the count."""
         return count >= self._level
 
 
@@ -94,12 +92,12 @@ class PhasedCounter:
 
     @property
     def value(self) -> int:
-        """The noisy number of crossings in all finished phases: all that the public may learn."""
+        """The noisy number of crossings in all finished phases: the only public number."""
         return self.released[-1] if self.released else 0
 
     @property
     def finished(self) -> bool:
-        """Whether all phases have ended: the round is over and the counter takes no more."""
+        """Whether all phases have ended: the round is over, and `crossing` raises."""
         return self.ended >= self.shape.phases
 
     def crossing(self) -> bool:

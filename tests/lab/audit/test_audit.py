@@ -14,7 +14,7 @@ from countless.lab.audit import exact_audit as tape
 from countless.lab.audit.empirical_audit import audit_empirically
 from countless.lab.audit.exact_audit import audit_exactly, distribution, scenarios
 from countless.lab.audit.likelihood_audit import AuditFinding, audit_exhaustively, audit_randomly
-from countless.lab.audit.mechanisms import MECHANISMS, Mechanism, get_mechanism, right
+from countless.lab.audit.mechanisms import MECHANISMS, Mechanism, correct, get_mechanism
 from countless.lab.audit.run import SMALL, TINY, AuditConfig, audit_mechanism, to_json
 from countless.lab.audit.transcripts import NoiseLaw
 from countless.planning.partial_dp import plan_partial_dp
@@ -42,7 +42,7 @@ LARGE = PhasedShape(64, 40, Fraction(6), 63, Fraction(8))
 @pytest.mark.slow
 def test_exhaustive_the_right_mechanism_attains_its_epsilon() -> None:
     """So epsilon = 2/b1 + (2 levels - 1)/b2 is neither exceeded nor improvable."""
-    finding = audit_exhaustively(right(SMALL))
+    finding = audit_exhaustively(correct(SMALL))
     assert not finding.violated
     assert finding.worst == pytest.approx(float(SMALL.epsilon), abs=1e-9)
 
@@ -57,12 +57,12 @@ def test_exhaustive_rejects(name: str) -> None:
 
 
 def test_exhaustive_passes_the_right_mechanism_on_four_events() -> None:
-    assert not audit_exhaustively(right(SMALL), events=4).violated
+    assert not audit_exhaustively(correct(SMALL), events=4).violated
 
 
 @pytest.mark.slow
 def test_tapes_pass_the_right_mechanism() -> None:
-    finding = audit_exactly(right(TINY), window=8)
+    finding = audit_exactly(correct(TINY), window=8)
     assert not finding.violated
     assert finding.worst > 0.5  # it does see most of what there is
 
@@ -99,14 +99,14 @@ class SmallerNoise(PhasedCounter):
 @pytest.mark.parametrize("broken", [EvenNoise, SmallerNoise])
 def test_tapes_reject_code_that_lies_about_its_law(broken: type[PhasedCounter]) -> None:
     """The law it states is the right one, so only running the code can tell."""
-    liar = Mechanism("liar", right(TINY).claim, TINY, lambda noise: broken(TINY, noise), NoiseLaw(TINY))
+    liar = Mechanism("liar", correct(TINY).claim, TINY, lambda noise: broken(TINY, noise), NoiseLaw(TINY))
     assert audit_exactly(liar, window=8).violated
 
 
 @pytest.mark.slow
 def test_posteriors_obey_the_tight_lemma() -> None:
     """Given any transcript of the code, an unleaked place moves by at most tanh(epsilon/4)."""
-    examined, shift = right(TINY), tanh(float(TINY.epsilon) / 4)
+    examined, shift = correct(TINY), tanh(float(TINY.epsilon) / 4)
     for scenario in scenarios()[::2]:
         laws = [distribution(examined, scenario, place, 8) for place in (1, 2)]
         for transcript in set(laws[0].weights) | set(laws[1].weights):
@@ -117,7 +117,7 @@ def test_posteriors_obey_the_tight_lemma() -> None:
 
 @pytest.mark.slow
 def test_random_passes_the_right_mechanism() -> None:
-    finding = audit_randomly(right(LARGE), 100, 8, 4, SeededRandom(1), blocks_each=40)
+    finding = audit_randomly(correct(LARGE), 100, 8, 4, SeededRandom(1), blocks_each=40)
     assert not finding.violated
     assert finding.worst > 0.8 * finding.claimed  # it comes close: the audit looks at the right blocks
 
@@ -140,7 +140,7 @@ def test_random_at_the_size_of_a_plan(calibration: str) -> None:
 
 @pytest.mark.slow
 def test_played_does_not_reject_the_right_mechanism() -> None:
-    finding = audit_empirically(right(TINY), 1000, SeededRandom(1))
+    finding = audit_empirically(correct(TINY), 1000, SeededRandom(1))
     assert not finding.violated
     assert 0 < finding.worst < finding.claimed
 
@@ -194,12 +194,12 @@ def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="mechanism"):
         get_mechanism("nonsense", SMALL)
     with pytest.raises(InvalidParameter, match="plays"):
-        audit_empirically(right(TINY), 10, SeededRandom(1))
+        audit_empirically(correct(TINY), 10, SeededRandom(1))
     with pytest.raises(InvalidParameter, match="confidence"):
-        audit_empirically(right(TINY), 100, SeededRandom(1), 1.0)
+        audit_empirically(correct(TINY), 100, SeededRandom(1), 1.0)
     monkeypatch.setattr(tape, "MAX_TAPES", 1000)
     with pytest.raises(InvalidParameter, match="window"):
-        distribution(right(SMALL), scenarios()[0], 1, 40)
+        distribution(correct(SMALL), scenarios()[0], 1, 40)
 
 
 @pytest.mark.parametrize("field", ["events", "window", "transcripts", "plays", "confidence"])

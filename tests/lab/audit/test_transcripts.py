@@ -7,7 +7,7 @@ import pytest
 
 from countless.errors import InvalidParameter
 from countless.lab.audit.exact_audit import distribution, scenarios
-from countless.lab.audit.inputs import INPUTS, play
+from countless.lab.audit.inputs import INPUTS, run_round
 from countless.lab.audit.likelihood_audit import event_orders
 from countless.lab.audit.mechanisms import MECHANISMS, get_mechanism
 from countless.lab.audit.run import TINY
@@ -45,8 +45,8 @@ def test_the_stated_law_is_that_of_the_code(name: str) -> None:
         found = distribution(examined, scenario, scenario.place, 10)
         total = 0.0
         for transcript, weight in found.weights.items():
-            evidence = LikelihoodRatios(examined.law, transcript, scenario.thresholds(scenario.place))
-            stated = exp(evidence.log_likelihood())
+            ratios = LikelihoodRatios(examined.law, transcript, scenario.thresholds(scenario.place))
+            stated = exp(ratios.log_likelihood())
             assert weight <= stated * (1 + 1e-9)
             assert stated - weight <= found.missing + 1e-12
             total += stated
@@ -58,17 +58,17 @@ def test_ratios_are_differences_of_likelihoods(seed: int) -> None:
     rng = SeededRandom(seed)
     counter = PhasedCounter(SHAPE, RandomSourceNoise(rng.spawn("noise")))
     source = INPUTS[seed % len(INPUTS)](7, SHAPE.phases, 5, rng.spawn("feeder"))
-    transcript, thresholds = play(counter, source, 5, rng.spawn("thresholds"))
+    transcript, thresholds = run_round(counter, source, 5, rng.spawn("thresholds"))
     law = NoiseLaw(SHAPE)
-    evidence = LikelihoodRatios(law, transcript, thresholds)
-    assert evidence.log_likelihood() > -inf
+    ratios = LikelihoodRatios(law, transcript, thresholds)
+    assert ratios.log_likelihood() > -inf
     leaked = leaked_blocks(transcript)
-    for block in evidence.places:
+    for block in ratios.places:
         for other in range(1, 6):
             neighbour = LikelihoodRatios(law, transcript, thresholds | {block: other})
-            ratio = evidence.log_ratio(block, other)
-            assert ratio == pytest.approx(evidence.log_likelihood() - neighbour.log_likelihood(), abs=1e-9)
-            assert ratio <= evidence.log_ratio(block, other, worst_nodes=True) + 1e-12
+            ratio = ratios.log_ratio(block, other)
+            assert ratio == pytest.approx(ratios.log_likelihood() - neighbour.log_likelihood(), abs=1e-9)
+            assert ratio <= ratios.log_ratio(block, other, worst_nodes=True) + 1e-12
             assert block in leaked or abs(ratio) <= float(SHAPE.epsilon) + 1e-9
 
 
@@ -79,15 +79,15 @@ def test_the_leak_map_names_the_blocks_that_ended_phases() -> None:
 
 def test_moving_a_leaked_crossing_is_impossible() -> None:
     transcript = Transcript(2, (0, 1), (1,), (3,))
-    evidence = LikelihoodRatios(NoiseLaw(SHAPE), transcript, {(0, 1): 1, (1, 1): 2})
-    assert evidence.log_ratio((0, 1), 2) == inf
+    ratios = LikelihoodRatios(NoiseLaw(SHAPE), transcript, {(0, 1): 1, (1, 1): 2})
+    assert ratios.log_ratio((0, 1), 2) == inf
     assert not LikelihoodRatios(NoiseLaw(SHAPE), transcript, {(0, 1): 2, (1, 1): 2}).possible()
 
 
 def test_a_place_outside_the_block_is_refused() -> None:
-    evidence = LikelihoodRatios(NoiseLaw(SHAPE), Transcript(2, (0,), (), ()), {(0, 1): 1})
+    ratios = LikelihoodRatios(NoiseLaw(SHAPE), Transcript(2, (0,), (), ()), {(0, 1): 1})
     with pytest.raises(InvalidParameter, match="other"):
-        evidence.log_ratio((0, 1), 3)
+        ratios.log_ratio((0, 1), 3)
 
 
 def test_event_orders_are_set_partitions() -> None:

@@ -1,9 +1,9 @@
-"""A statistical black-box audit: a lower bound on epsilon from repeated play, with its confidence (SPEC 4).
+"""A statistical black-box audit: a lower bound on epsilon from repeated runs, with its confidence.
 
-The mechanism plays against two neighbouring databases many times. On the first half of the plays the event
-that tells them apart best is chosen; on the second half, which that choice has not seen, its two
-probabilities are bounded by Clopper and Pearson, and their ratio bounds epsilon from below. A bound above
-the claim rejects it; a bound below says only that this test, with its stated power, found nothing.
+The mechanism runs many times on each of two neighbouring databases. The first half of the runs selects the event that
+distinguishes the databases best. On the second half, which the selection has not seen, the two probabilities of that
+event are bounded by Clopper and Pearson, and their ratio bounds epsilon from below. A bound above the claim rejects the
+claim; a bound below it means only that this test, with its stated power, found nothing.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from countless.privacy.noise import RandomSourceNoise
 
 @dataclass(frozen=True, slots=True)
 class EmpiricalBound:
-    """The outcome on one scenario: counts of the chosen event in the second half, and the limit they give."""
+    """One scenario: counts of the selected event in the second half, and the lower bound on epsilon they give."""
 
     scenario: str
     mine: int
@@ -33,7 +33,7 @@ class EmpiricalBound:
 
 
 def audit_empirically(mechanism: Mechanism, plays: int, rng: RandomSource, confidence: float = 0.999) -> AuditFinding:
-    """The best lower bound on epsilon over all scenarios. The confidence is for all of them together.
+    """The best lower bound on epsilon over all scenarios. The confidence holds for all of them together.
 
     Formal guarantees: if the claim is true, the probability of rejecting it is at most `1 - confidence`.
     """
@@ -63,19 +63,19 @@ def _bound(
     mechanism: Mechanism, scenario: Scenario, plays: int, rng: RandomSource, confidence: float
 ) -> EmpiricalBound:
     half = plays // 2
-    mine = _play(mechanism, scenario, scenario.place, plays, rng.spawn("mine"))
-    theirs = _play(mechanism, scenario, scenario.other, plays, rng.spawn("theirs"))
+    mine = _transcripts(mechanism, scenario, scenario.place, plays, rng.spawn("mine"))
+    theirs = _transcripts(mechanism, scenario, scenario.other, plays, rng.spawn("theirs"))
     event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), mechanism.claim.epsilon)
-    hits = sum(play in event for play in mine[half:])
-    misses = sum(play in event for play in theirs[half:])
+    hits = sum(transcript in event for transcript in mine[half:])
+    misses = sum(transcript in event for transcript in theirs[half:])
     trials = plays - half
     return EmpiricalBound(scenario.name, hits, misses, trials, log_ratio_limit(hits, misses, trials, confidence))
 
 
-def _play(
+def _transcripts(
     mechanism: Mechanism, scenario: Scenario, place: int, plays: int, rng: RandomSource
 ) -> list[Transcript | None]:
-    """Transcripts; None for those that leak the block, which no event may contain."""
+    """Transcripts; None replaces those that leak the block, because no event may contain them."""
     thresholds = scenario.thresholds(place)
     noise = RandomSourceNoise(rng)
     seen: list[Transcript | None] = []
@@ -88,7 +88,7 @@ def _play(
 def _best_event(
     mine: Counter[Transcript | None], theirs: Counter[Transcript | None], epsilon: float
 ) -> set[Transcript | None]:
-    """Transcripts in the order of their observed ratios, cut where the training half's limit is largest."""
+    """Transcripts in the order of their observed ratios, cut where the first half's lower bound is largest."""
     ranked = sorted((t for t in mine if t is not None), key=lambda t: (theirs[t] + 0.5) / mine[t])
     trials = max(mine.total(), theirs.total())
     hits = misses = 0
@@ -102,12 +102,12 @@ def _best_event(
             if limit > best:
                 best, length = limit, index
             if hits < misses * exp(epsilon) / 4:
-                break  # past every useful event
+                break  # no later event can help
     return set(ranked[:length])
 
 
 def _power(best: EmpiricalBound, claimed: float, each: float, confidence: float) -> str:
-    """The excess over the claim that so many plays see with probability 90 %, for an event like this one."""
+    """The excess over the claim that so many runs detect with probability 90 %, for an event like this one."""
     q = max(best.theirs, 1) / best.trials
     risk = f"a true claim is rejected with probability at most {1 - confidence:.2g}"
     event = f"for an event that the neighbour shows with probability {q:.2g}"

@@ -1,9 +1,9 @@
-"""An exact black-box audit: every noise tape of a small mechanism, weighted by its probability (SPEC 4).
+"""An exact black-box audit: every noise tape of a small mechanism, weighted by its probability.
 
-The mechanism is run, as code, once for each sequence of noise values within a window; only the noise is
-trusted to be what it was asked for. That gives the exact distribution of transcripts for two neighbouring
-databases, up to the weight of the tapes outside the window, which is counted against the finding. So a
-break nobody thought of is seen on these cases, with certainty, if it is larger than what was cut off.
+The code of the mechanism runs once for each sequence of noise values within a window; the audit trusts only that the
+noise has the law it asks for. That gives the exact distribution of transcripts for two neighbouring databases, up to
+the weight of the tapes outside the window, which counts in favour of the mechanism. So a violation of any kind on these
+scenarios is found with certainty if it is larger than that weight.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,7 @@ from countless.lab.audit.likelihood_audit import AuditFinding, MaxRatio
 from countless.lab.audit.mechanisms import Mechanism
 from countless.lab.audit.transcripts import Block, Transcript, log_pmf
 
-MAX_TAPES = 1_000_000
-"""No more noise tapes than this for one database."""
+MAX_TAPES = 1_000_000  # for one database
 
 
 class _NeedsMore(Exception):
@@ -27,13 +26,12 @@ class _NeedsMore(Exception):
 
 
 class TapeNoise:
-    """Noise read from a tape; asks for more when the tape is at its end."""
+    """Noise read from a tape; raises _NeedsMore at its end."""
 
     def __init__(self, tape: tuple[int, ...]) -> None:
         self._tape, self._next = tape, 0
 
     def laplace(self, scale: Fraction) -> int:
-        """The next value on the tape."""
         if self._next >= len(self._tape):
             raise _NeedsMore(scale)
         self._next += 1
@@ -52,7 +50,7 @@ class Scenario:
     other: int
 
     def thresholds(self, place: int) -> dict[Block, int]:
-        """Every site reports at the first event of each block, except the one under scrutiny."""
+        """Every site reports at the first event of each block, except in the block that differs."""
         blocks = {(site, 1 + index) for site in self.events for index in range(len(self.events))}
         return dict.fromkeys(blocks, 1) | {self.block: place}
 
@@ -73,7 +71,7 @@ def scenarios() -> tuple[Scenario, ...]:
 
 @dataclass(slots=True)
 class Distribution:
-    """Probabilities of transcripts, and the weight of the tapes that were cut off."""
+    """Probabilities of transcripts, and the weight of the tapes outside the window."""
 
     weights: dict[Transcript, float] = field(default_factory=dict)
     missing: float = 0.0
@@ -83,7 +81,7 @@ class Distribution:
 def distribution(mechanism: Mechanism, scenario: Scenario, place: int, window: int) -> Distribution:
     """The law of the transcript, by running the mechanism on every tape with values within the window.
 
-    Depth first: a tape grows only when the mechanism asks for more noise than it holds.
+    Depth first: a tape grows only when the mechanism needs more noise than the tape holds.
     """
     found = Distribution()
     thresholds = scenario.thresholds(place)
@@ -113,15 +111,15 @@ def _noise_values(scale: Fraction, window: int) -> tuple[tuple[int, float], ...]
 def audit_exactly(mechanism: Mechanism, window: int = 9) -> AuditFinding:
     """Compare the exact laws of neighbouring databases on every scenario.
 
-    For each pair, the event "the likelihood ratio exceeds the claim" is formed off the leaked transcripts. It
-    counts as violated only if it stays so when all the weight that was cut off is given to the neighbour.
+    For each pair, the event "the likelihood ratio exceeds the claim" is formed off the leaked transcripts. It is a
+    violation only if it remains one when the neighbour gets all the weight outside the window.
     """
     worst, cut_off = MaxRatio(), 0.0
     for scenario in scenarios():
         mine = distribution(mechanism, scenario, scenario.place, window)
         theirs = distribution(mechanism, scenario, scenario.other, window)
         cut_off = max(cut_off, theirs.missing * exp(mechanism.claim.epsilon))
-        worst.see(_certain_ratio(mechanism, scenario, mine, theirs), scenario.name)
+        worst.add(_certain_ratio(mechanism, scenario, mine, theirs), scenario.name)
         worst.tried += mine.tapes + theirs.tapes - 1
     power = (
         f"all noise within ±{window} was enumerated on {len(scenarios())} scenarios: a transcript whose "
@@ -132,7 +130,7 @@ def audit_exactly(mechanism: Mechanism, window: int = 9) -> AuditFinding:
 
 
 def _certain_ratio(mechanism: Mechanism, scenario: Scenario, mine: Distribution, theirs: Distribution) -> float:
-    """The largest log-ratio, over two kinds of events, that holds even after giving away what was cut off."""
+    """The largest log-ratio over two kinds of events when the neighbour gets all the weight outside the window."""
     limit = exp(mechanism.claim.epsilon)
     event_mine = event_theirs = 0.0
     best = -inf

@@ -1,7 +1,7 @@
-"""Adversaries for audits, and one round played event by event.
+"""Adaptive inputs for audits, and one round run event by event.
 
-These are not the arena's adversaries, which want to break the count: they lay out events so that a transcript
-betrays as much as it can about a block. A feeder yields the next site and is told whether the answer moved.
+The arena's adversaries try to make the count wrong. These inputs place events so that a transcript reveals as much as
+possible about a block. An adaptive input yields the next site and receives whether the answer moved.
 """
 
 from collections.abc import Callable, Generator
@@ -14,7 +14,7 @@ AdaptiveInput = Generator[int, bool, None]
 
 
 class CrossingCounter(Protocol):
-    """What a mechanism must offer to be played: crossings in, endings and released values out."""
+    """The interface of an audited mechanism: crossings in, endings and released values out."""
 
     @property
     def ended(self) -> int:
@@ -26,14 +26,13 @@ class CrossingCounter(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether the round is over."""
+        """Whether the round has ended."""
 
     def crossing(self) -> bool:
         """Count one crossing; whether a phase ended."""
 
 
 def round_robin(sites: int, _phases: int, _step: int, rng: RandomSource) -> AdaptiveInput:
-    """The sites in turn."""
     site = rng.randbelow(sites)
     while True:
         yield site
@@ -41,7 +40,6 @@ def round_robin(sites: int, _phases: int, _step: int, rng: RandomSource) -> Adap
 
 
 def uniform(sites: int, _phases: int, _step: int, rng: RandomSource) -> AdaptiveInput:
-    """A site drawn by lot."""
     while True:
         yield rng.randbelow(sites)
 
@@ -78,7 +76,7 @@ INPUTS: tuple[Callable[[int, int, int, RandomSource], AdaptiveInput], ...] = (
 )
 
 
-def play(
+def run_round(
     counter: CrossingCounter, source: AdaptiveInput, step: int, rng: RandomSource, limit: int = 2_000_000
 ) -> tuple[Transcript, dict[Block, int]]:
     """One round with thresholds drawn lazily, until it is over or `limit` events have been fed."""

@@ -1,8 +1,8 @@
-"""Audits of `partial_dp` by exact likelihoods: exhaustive on small cases, random on large ones (SPEC 4).
+"""Audits of `partial_dp` by exact likelihoods: exhaustive on small cases, random on large ones.
 
-An audit can say no; it never says "proved". Each returns a `Finding`: what was tried, the worst
-log-likelihood ratio met off the leaked blocks, what was claimed, and how rare a violation it would still
-have seen. Black-box audits, which trust no stated law, are in `tape` (exact) and `played` (statistical).
+An audit can reject a claim; it never proves one. Each audit returns an `AuditFinding`: what was tried, the largest
+log-likelihood ratio found off the leaked blocks, the claim, and how rare a violation it would still have detected.
+`exact_audit` and `empirical_audit` are black-box audits, which trust no stated law.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from math import inf
 
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
-from countless.lab.audit.inputs import INPUTS, play
+from countless.lab.audit.inputs import INPUTS, run_round
 from countless.lab.audit.mechanisms import Mechanism
 from countless.lab.audit.transcripts import Block, LikelihoodRatios, Transcript
 from countless.privacy.noise import RandomSourceNoise
@@ -22,7 +22,7 @@ _TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than thi
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """What one audit did and saw. `power` says in words what it would have seen, how probably."""
+    """What one audit tried and found. `power` describes which violations it would have detected, how probably."""
 
     audit: str
     mechanism: str
@@ -36,24 +36,21 @@ class AuditFinding:
 
     @property
     def verdict(self) -> str:
-        """Never "proved": a rejection, or the fact that nothing was found."""
         return "rejected" if self.violated else "no violation found"
 
 
 class MaxRatio:
-    """Collects ratios; remembers the largest and where it was met."""
+    """The largest of the ratios tried, and its witness."""
 
     def __init__(self) -> None:
         self.value, self.tried, self.witness = -inf, 0, ""
 
-    def see(self, value: float, witness: str) -> None:
-        """Take one ratio into account."""
+    def add(self, value: float, witness: str) -> None:
         self.tried += 1
         if value > self.value:
             self.value, self.witness = value, witness
 
     def finding(self, audit: str, mechanism: Mechanism, unit: str, power: str) -> AuditFinding:
-        """The finding, violated if the worst is above the claim."""
         claimed = mechanism.claim.epsilon
         worst = max(self.value, 0.0)
         violated = worst > claimed + _TOLERANCE
@@ -78,17 +75,16 @@ def event_orders(length: int) -> Iterator[tuple[int, ...]]:
 
 
 def audit_exhaustively(mechanism: Mechanism, events: int = 5, step: int = 2) -> AuditFinding:
-    """Every event order, every threshold vector, every pattern of endings, every neighbour, the worst
-    released sums.
+    """Every event order, threshold vector, pattern of endings and neighbour, with the worst released sums.
 
     The likelihood ratio depends on a released sum only through the sign of each node's noise, so "all sums"
-    is the maximum over signs. Needs the subject's law.
+    is the maximum over signs. The mechanism must state its law.
     """
     worst = MaxRatio()
     for order in event_orders(events):
         for thresholds in _threshold_vectors(order, step):
             for transcript in _ending_patterns(mechanism, order, thresholds, step):
-                _see_neighbours(mechanism, transcript, thresholds, worst)
+                _add_neighbours(mechanism, transcript, thresholds, worst)
     power = (
         f"every transcript of {events} events with blocks of {step} was covered: any violation among them, "
         "of any size, would have been seen with certainty; longer ones were not tried"
@@ -105,7 +101,7 @@ def _threshold_vectors(order: tuple[int, ...], step: int) -> Iterator[dict[Block
 def _ending_patterns(
     mechanism: Mechanism, order: tuple[int, ...], thresholds: dict[Block, int], step: int
 ) -> Iterator[Transcript]:
-    """All patterns: phases end at some of the crossings, and empty ones follow any ending or come first."""
+    """All patterns: phases end at some of the crossings, and empty phases follow any ending or come first."""
     crossings = []
     seen: dict[int, int] = {}
     for event, site in enumerate(order, start=1):
@@ -120,32 +116,32 @@ def _ending_patterns(
             yield Transcript(step, order, endings, (0,) * min(size, phases - 1))
 
 
-def _see_neighbours(
+def _add_neighbours(
     mechanism: Mechanism, transcript: Transcript, thresholds: dict[Block, int], worst: MaxRatio
 ) -> None:
     if mechanism.law is None:
         raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
-    evidence = LikelihoodRatios(mechanism.law, transcript, thresholds)
-    if not evidence.possible():
+    ratios = LikelihoodRatios(mechanism.law, transcript, thresholds)
+    if not ratios.possible():
         return
     leaked = mechanism.claim.leaked(transcript)
-    for block in evidence.places:
+    for block in ratios.places:
         if block in leaked:
             continue
-        for other in _neighbours(evidence, block):
-            ratio = evidence.log_ratio(block, other, worst_nodes=True)
-            worst.see(ratio, f"block {block} moved to {other}, phases ended at events {transcript.endings}")
+        for other in _neighbours(ratios, block):
+            ratio = ratios.log_ratio(block, other, worst_nodes=True)
+            worst.add(ratio, f"block {block} moved to {other}, phases ended at events {transcript.endings}")
 
 
-def _neighbours(evidence: LikelihoodRatios, block: Block) -> Iterable[int]:
-    """The other thresholds worth trying: the first place of each phase the block ran through, and "not yet".
+def _neighbours(ratios: LikelihoodRatios, block: Block) -> Iterable[int]:
+    """The other thresholds to try: the first place of each phase that the block spans, and "not yet".
 
     Two thresholds whose crossings fall into the same phase have the same likelihood, so these are all cases.
     """
-    events, step = evidence.places[block], evidence.transcript.step
+    events, step = ratios.places[block], ratios.transcript.step
     tried: dict[int, int] = {}
     for place, event in enumerate(events, start=1):
-        tried.setdefault(evidence.phase_of(event), place)
+        tried.setdefault(ratios.phase_of(event), place)
     others = list(tried.values())
     if len(events) < step:
         others.append(len(events) + 1)
@@ -155,9 +151,9 @@ def _neighbours(evidence: LikelihoodRatios, block: Block) -> Iterable[int]:
 def audit_randomly(
     mechanism: Mechanism, sites: int, step: int, transcripts: int, rng: RandomSource, blocks_each: int = 200
 ) -> AuditFinding:
-    """Play rounds of the mechanism under several adversaries; check every kind of neighbour of many blocks.
+    """Run rounds of the mechanism under several inputs; check every kind of neighbour of many blocks.
 
-    The ratios are exact, by the subject's law, and the worst over all released sums; only the transcripts are
+    The ratios are exact by the mechanism's stated law and maximal over all released sums; only the transcripts are
     random.
     """
     if mechanism.law is None:
@@ -167,13 +163,13 @@ def audit_randomly(
         own = rng.spawn("transcript", number)
         counter = mechanism.build(RandomSourceNoise(own.spawn("noise")))
         source = INPUTS[number % len(INPUTS)](sites, mechanism.shape.phases, step, own.spawn("feeder"))
-        transcript, thresholds = play(counter, source, step, own.spawn("thresholds"))
-        evidence = LikelihoodRatios(mechanism.law, transcript, thresholds)
+        transcript, thresholds = run_round(counter, source, step, own.spawn("thresholds"))
+        ratios = LikelihoodRatios(mechanism.law, transcript, thresholds)
         leaked = mechanism.claim.leaked(transcript)
-        for block in _sample_blocks(evidence, leaked, blocks_each, own.spawn("blocks")):
-            for other in _neighbours(evidence, block):
-                ratio = evidence.log_ratio(block, other, worst_nodes=True)
-                worst.see(ratio, f"transcript {number}, block {block} moved to {other}")
+        for block in _sample_blocks(ratios, leaked, blocks_each, own.spawn("blocks")):
+            for other in _neighbours(ratios, block):
+                ratio = ratios.log_ratio(block, other, worst_nodes=True)
+                worst.add(ratio, f"transcript {number}, block {block} moved to {other}")
     share = 1 - 0.05 ** (1 / transcripts)
     power = (
         f"if at least {share:.1%} of transcripts drawn so held a violation among the blocks tried, "
@@ -182,14 +178,14 @@ def audit_randomly(
     return worst.finding("random", mechanism, "likelihood ratios", power)
 
 
-def _sample_blocks(evidence: LikelihoodRatios, leaked: frozenset[object], limit: int, rng: RandomSource) -> list[Block]:
-    """Blocks at which a phase ended but which the claim keeps, then those that ran through most phases."""
-    endings = {evidence.transcript.block_at(event) for event in evidence.transcript.endings if event > 0}
-    blocks = [block for block in evidence.places if block not in leaked]
+def _sample_blocks(ratios: LikelihoodRatios, leaked: frozenset[object], limit: int, rng: RandomSource) -> list[Block]:
+    """Blocks at which a phase ended but which the claim does not leak, then those that span most phases."""
+    endings = {ratios.transcript.block_at(event) for event in ratios.transcript.endings if event > 0}
+    blocks = [block for block in ratios.places if block not in leaked]
 
     def spread(block: Block) -> int:
-        events = evidence.places[block]
-        return evidence.phase_of(events[-1]) - evidence.phase_of(events[0])
+        events = ratios.places[block]
+        return ratios.phase_of(events[-1]) - ratios.phase_of(events[0])
 
     keyed = sorted(blocks, key=lambda block: (block not in endings, -spread(block), rng.randbelow(1 << 30)))
     return keyed[:limit]

@@ -1,7 +1,7 @@
-"""What an audit examines: the right mechanism, and strawmen broken on purpose that it must reject (SPEC 4).
+"""The mechanisms to audit: the correct one, and negative controls with a deliberate defect that an audit must reject.
 
-A subject claims a guarantee, can be built and played, and may state the law of its noise. A claim is about
-the numbers somebody *meant*; the code and the law are what they got.
+A mechanism claims a guarantee, can be built and run, and may state the law of its noise. A negative control claims what
+the correct mechanism has; its code, its law or its leak map differs.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ class Mechanism:
 
 
 class WithoutStartTest(PhasedCounter):
-    """Broken: a threshold at or below 0 waits for the next crossing."""
+    """Defect: a threshold at or below 0 is tested at the next crossing only."""
 
     def _end_phases(self) -> bool:
         return self._count > 0 and self._end_one()
 
 
 class OneNoiseForAll(PhasedCounter):
-    """Broken: the noise of the first threshold is used for every phase."""
+    """Defect: the noise of the first threshold is used for every phase."""
 
     def _begin_phase(self) -> None:
         if self.ended == 0:
@@ -45,7 +45,7 @@ class OneNoiseForAll(PhasedCounter):
 
 
 def without_latest_leak(transcript: Transcript) -> frozenset[Block]:
-    """Broken: a leak map that forgets the latest leak."""
+    """Defect: a leak map that omits the latest leak."""
     return leaked_blocks(replace(transcript, endings=transcript.endings[:-1]))
 
 
@@ -53,17 +53,15 @@ def _claim(shape: PhasedShape, leak_map: LeakMap = PHASE_ENDINGS) -> PartialDPGu
     return PartialDPGuarantee(float(shape.epsilon), 0.0, shape.phases, leak_map)
 
 
-def _altered(name: str, meant: PhasedShape, got: PhasedShape) -> Mechanism:
-    return Mechanism(name, _claim(meant), got, lambda noise: PhasedCounter(got, noise), NoiseLaw(got))
+def _altered(name: str, claimed: PhasedShape, actual: PhasedShape) -> Mechanism:
+    return Mechanism(name, _claim(claimed), actual, lambda noise: PhasedCounter(actual, noise), NoiseLaw(actual))
 
 
-def right(shape: PhasedShape) -> Mechanism:
-    """The mechanism as it should be."""
+def correct(shape: PhasedShape) -> Mechanism:
     return _altered("right", shape, shape)
 
 
 def noise_off(shape: PhasedShape) -> Mechanism:
-    """No noise at all."""
     return _altered("noise-off", shape, replace(shape, threshold_scale=Fraction(0), tree_scale=Fraction(0)))
 
 
@@ -79,7 +77,7 @@ def wrong_threshold_scale(shape: PhasedShape) -> Mechanism:
 
 
 def forgets_a_leak(shape: PhasedShape) -> Mechanism:
-    """The right mechanism with a leak map that forgets one leak."""
+    """The correct mechanism with a leak map that omits one leak."""
     claim = _claim(shape, LeakMap("all but the latest", without_latest_leak))
     return Mechanism("forgets-a-leak", claim, shape, lambda noise: PhasedCounter(shape, noise), NoiseLaw(shape))
 
@@ -91,12 +89,12 @@ def no_start_test(shape: PhasedShape) -> Mechanism:
 
 
 def one_noise_for_all(shape: PhasedShape) -> Mechanism:
-    """One threshold noise for all phases: it has no law of independent cells, so it can only be played."""
+    """One threshold noise for all phases: its law has no independent cells, so only black-box audits apply."""
     return Mechanism("one-noise-for-all", _claim(shape), shape, lambda noise: OneNoiseForAll(shape, noise), None)
 
 
 MECHANISMS: dict[str, Callable[[PhasedShape], Mechanism]] = {
-    "right": right,
+    "right": correct,
     "noise-off": noise_off,
     "one-level-too-few": one_level_too_few,
     "wrong-threshold-scale": wrong_threshold_scale,
@@ -107,7 +105,7 @@ MECHANISMS: dict[str, Callable[[PhasedShape], Mechanism]] = {
 
 
 def get_mechanism(name: str, shape: PhasedShape, epsilon: float | None = None) -> Mechanism:
-    """The subject of this name, claiming `epsilon`, or what the right mechanism of `shape` has."""
+    """The mechanism of this name; its claim is `epsilon`, or what the correct mechanism of `shape` has."""
     if name not in MECHANISMS:
         raise UnknownName("mechanism", name, MECHANISMS)
     made = MECHANISMS[name](shape)

@@ -1,4 +1,4 @@
-"""One audit of everything: exhaustive, noise tapes, random at the plan's own size, and played (SPEC 4)."""
+"""All audits of one mechanism: exhaustive, noise tapes, random at the size of the plan, and empirical."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,16 +13,15 @@ from countless.lab.audit.likelihood_audit import AuditFinding, audit_exhaustivel
 from countless.lab.audit.mechanisms import get_mechanism
 from countless.privacy.thresholds import PhasedShape
 
+# For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold.
 SMALL = PhasedShape(phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12))
-"""For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold."""
-
+# For black-box audits: three draws of narrow noise, so that all of them can be enumerated.
 TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_length=1, tree_scale=Fraction(3, 2))
-"""For black-box audits: three draws of narrow noise, so that all of them can be enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """How hard to look."""
+    """Sizes of the audits."""
 
     events: int = 5
     window: int = 12
@@ -50,10 +49,7 @@ DEFAULT_CONFIG = AuditConfig()
 def audit_mechanism(
     name: str, shape: PhasedShape, epsilon: float, sites: int, rng: RandomSource, config: AuditConfig = DEFAULT_CONFIG
 ) -> tuple[AuditFinding, ...]:
-    """All audits of the named mechanism: on small cases, and at the size and claim of a plan.
-
-    Formal guarantees: none. An audit rejects, or says what it tried.
-    """
+    """All audits of the named mechanism: on small cases, and at the size and claim of a plan."""
     small, tiny, large = get_mechanism(name, SMALL), get_mechanism(name, TINY), get_mechanism(name, shape, epsilon)
     findings = []
     if small.law is not None:
@@ -66,7 +62,7 @@ def audit_mechanism(
 
 
 def to_json(findings: tuple[AuditFinding, ...]) -> dict[str, Any]:
-    """For machines. A worst ratio of null is unbounded: a transcript impossible for a neighbour."""
+    """A `worst_seen` of null means unbounded: a transcript that is impossible for a neighbour."""
     return {
         "rejected": any(finding.violated for finding in findings),
         "findings": [

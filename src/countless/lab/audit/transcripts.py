@@ -1,10 +1,9 @@
-"""Transcripts of `partial_dp`, and their exact likelihood given the secret thresholds (SPEC 4; paper, Lemma
-"privacy").
+"""Transcripts of `partial_dp`, and their exact likelihood given the secret thresholds (paper, Lemma "privacy").
 
 The data are the thresholds: `thresholds[site, block]` in 1..step is the place in the block at which the site
 reports. A deterministic adversary's events follow from the answers, so the likelihood of a transcript is
 that of the noise alone: one cell of the threshold noise for each ended phase, one density for each
-completed node of the tree, one tail for the phase still open. `Law` states these; changing one threshold
+completed node of the tree, one tail for the phase still open. `NoiseLaw` states these; changing one threshold
 moves one crossing, so a likelihood *ratio* touches two phases and the nodes above them, and is computed in
 O(log phases).
 """
@@ -44,7 +43,7 @@ def log_at_most(x: int, scale: Fraction) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """The noise of a phased counter as log-probabilities; strawmen change it."""
+    """The noise of a phased counter as log-probabilities; negative controls change it."""
 
     shape: PhasedShape
     start_test: bool = True
@@ -56,7 +55,7 @@ class NoiseLaw:
         return log_pmf(count - self.shape.threshold, self.shape.threshold_scale)
 
     def empty(self) -> float:
-        """A phase ended as soon as it began."""
+        """A phase ended at its start."""
         return log_at_most(-self.shape.threshold, self.shape.threshold_scale) if self.start_test else -inf
 
     def open(self, count: int) -> float:
@@ -72,11 +71,9 @@ class NoiseLaw:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What the adversary saw: the site of every unit event, at which event each phase ended, the values
-    released.
+    """What the adversary sees: the site of every unit event, at which event each phase ended, the released values.
 
-    Events count from 1; an ending at event 0 happened before the first. The last phase of a round releases
-    nothing.
+    Events count from 1; an ending at event 0 happened before the first. The last phase of a round releases nothing.
     """
 
     step: int
@@ -85,7 +82,7 @@ class Transcript:
     released: tuple[int, ...]
 
     def block_at(self, event: int) -> Block:
-        """The block of its site that this event fell into."""
+        """The block of its site that contains this event."""
         site = self.events[event - 1]
         seen = self.events[:event].count(site)
         return site, (seen - 1) // self.step + 1
@@ -100,7 +97,7 @@ PHASE_ENDINGS = LeakMap("the block whose crossing ended each phase", leaked_bloc
 
 
 class LikelihoodRatios:
-    """A transcript together with the thresholds it was played with: what neighbours would have made of it."""
+    """Likelihood ratios of a transcript between its thresholds and neighbouring ones."""
 
     def __init__(self, law: NoiseLaw, transcript: Transcript, thresholds: Thresholds) -> None:
         self.law, self.transcript, self.thresholds = law, transcript, dict(thresholds)
@@ -117,21 +114,21 @@ class LikelihoodRatios:
             self.counts[self.phase_of(crossing)] += 1
 
     def _crossing(self, block: Block, threshold: int | None) -> int | None:
-        """The event at which the block reports, or None if it has not come so far."""
+        """The event at which the block reports, or None if the block has not reached it."""
         place = self.thresholds[block] if threshold is None else threshold
         events = self.places[block]
         return events[place - 1] if place <= len(events) else None
 
     def phase_of(self, event: int) -> int:
-        """The phase, from 0, in which this event fell: the event that ends a phase belongs to it."""
+        """The phase, from 0, of this event: the event that ends a phase belongs to it."""
         return bisect_left(self._endings, event)
 
     def log_likelihood(self) -> float:
-        """ln P(transcript | thresholds), from scratch."""
+        """ln P(transcript | thresholds), computed directly."""
         return self._log_endings() + sum(self.law.node(noise) for noise in self.node_noise())
 
     def possible(self) -> bool:
-        """Whether the phases could have ended so, whatever was released."""
+        """Whether the endings have positive probability, for whatever released values."""
         return self._log_endings() > -inf
 
     def _log_endings(self) -> float:
@@ -149,7 +146,7 @@ class LikelihoodRatios:
         return total
 
     def node_noise(self) -> list[int]:
-        """The noise of each completed node: what the released sums say, minus the true counts."""
+        """The noise of each completed node: the released sums minus the true counts."""
         sums = (0, *self.transcript.released)
         noise = []
         for node in range(1, len(sums)):
@@ -195,8 +192,7 @@ class LikelihoodRatios:
         total = 0.0
         noise = [] if worst else self.node_noise()
         for node, change in moved.items():
-            # Beyond one unit from zero the ratio no longer depends on the noise, so this window holds its
-            # maximum.
+            # Beyond one unit from zero the ratio does not depend on the noise, so this window contains its maximum.
             candidates = range(-2, 3) if worst else (noise[node - 1],)
             ratios = [_difference(self.law.node(z), self.law.node(z - change)) for z in candidates]
             total += max(ratios) if change else 0.0
@@ -204,5 +200,5 @@ class LikelihoodRatios:
 
 
 def _difference(mine: float, theirs: float) -> float:
-    """mine - theirs for log-probabilities, where what is impossible on both sides says nothing."""
+    """mine - theirs for log-probabilities, 0 where both are impossible."""
     return 0.0 if mine == theirs else mine - theirs
