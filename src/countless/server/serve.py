@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
 
 from countless.errors import InvalidParameter
 from countless.server.app import build_app, require_nats
-from countless.server.http.fastpath import Wire
+from countless.server.http.fastpath import websocket_protocol
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
@@ -22,18 +23,16 @@ from countless.wire.frames import MAX_FRAME_BYTES
 
 LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 
-# After how much Python looks for cycles of garbage among objects that are new, not so new, and old. All stand still
-# meanwhile, and ten thousand connected sites are millions of objects: with Python's own numbers, a second or two each
-# time, every few seconds.
-COLLECT = (50_000, 5, 20)
-SWITCH = 0.001  # seconds for which one thread may keep the others waiting: loop, disk, planner
+# Allocations between two runs of the garbage collector, for each generation. Nothing else runs meanwhile, and 10,000
+# connected sites are millions of objects: with Python's defaults it would stop the process for more than a second,
+# every few seconds.
+GC_THRESHOLDS = (50_000, 5, 20)
+SWITCH_INTERVAL_S = 0.001  # the event loop waits at most so long for the commit and planner threads
 
 
 class Server(uvicorn.Server):
-    """Says where it listens: with port 0 the system chooses, and a test or a script wants to know."""
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn does, and one line on standard output."""
+        """As in uvicorn; then print the address, because with port 0 the system chooses it."""
         await super().startup(sockets)
         if self.started:
             address = self.servers[0].sockets[0].getsockname()
@@ -42,23 +41,23 @@ class Server(uvicorn.Server):
             print(f"countless: listening on {scheme}://{host}:{address[1]}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """First let go of whoever watches, or uvicorn would wait for them."""
+        """First end the event streams: uvicorn would wait for them."""
         self.config.app.state.server.drain()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
 def serve(settings: Settings, log_level: str = "warning") -> None:
-    """Until the process is told to stop. Raises before it listens if the settings or the state are no good."""
+    """Serve until SIGTERM. Raises before it listens if the settings or the state cannot be used."""
     settings.require_safe()
     if log_level not in LOG_LEVELS:
         raise InvalidParameter("log_level", log_level, f"one of: {', '.join(LOG_LEVELS)}")
-    with _state(settings), _listening(settings) as listener:
+    with _usable_state(settings), _listener(settings) as listener:
         _run(settings, listener, log_level)
 
 
 @contextmanager
-def _state(settings: Settings) -> Iterator[None]:
-    """Where the state lives can be used, and on a disk by nobody else."""
+def _usable_state(settings: Settings) -> Iterator[None]:
+    """Check the state directory or the broker, and lock the directory."""
     if settings.nats:
         require_nats()
         from countless.server.cluster.broker import require_broker
@@ -68,13 +67,13 @@ def _state(settings: Settings) -> Iterator[None]:
     else:
         directory = Path(settings.state_dir)
         SqliteStore(directory / STATE_FILE).close()
-        with _alone(directory):
+        with _exclusive(directory):
             yield
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Two coordinators on one state would each forget what the other knows."""
+def _exclusive(directory: Path) -> Iterator[None]:
+    """Two coordinators on one state directory would overwrite each other's counts."""
     with (directory / "countless.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +82,7 @@ def _alone(directory: Path) -> Iterator[None]:
         yield
 
 
-def _listening(settings: Settings) -> socket.socket:
+def _listener(settings: Settings) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
@@ -93,15 +92,26 @@ def _listening(settings: Settings) -> socket.socket:
 
 
 def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
-    gc.set_threshold(*COLLECT)
-    sys.setswitchinterval(SWITCH)
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     app = build_app(settings)
+    config = uvicorn_config(app, settings, log_level)
+    # uvicorn ends by raising the signal that stopped it. A coordinator that stopped when asked to has not failed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.server.failing else 0))
+    server = Server(config)
+    server.run([listener])
+    if not server.started:
+        sys.exit(1)
+
+
+def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicorn.Config:
+    """Raises InvalidParameter if the TLS files cannot be used."""
     config = uvicorn.Config(
         app,
-        loop="auto",  # uvloop where it exists
-        ws=Wire,
+        loop="auto",  # uvloop if it is installed
+        ws=websocket_protocol(),
         ws_max_size=MAX_FRAME_BYTES,
-        ws_ping_interval=None,  # sites give signs of life that the host sees
+        ws_ping_interval=None,  # sites send heartbeats, which the site server sees
         ws_per_message_deflate=False,
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
@@ -118,9 +128,4 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
     except (OSError, ssl.SSLError) as error:
         names = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
         raise InvalidParameter("tls_cert", names, f"PEM files that fit together ({error})") from None
-    # uvicorn ends by raising the signal that stopped it: a coordinator that was asked to stop, and did, has not failed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.server.failing else 0))
-    server = Server(config)
-    server.run([listener])
-    if not server.started:
-        sys.exit(1)
+    return config

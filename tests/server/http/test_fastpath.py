@@ -1,181 +1,117 @@
-"""The short way from the socket brings what the library's way brings, however the bytes come in."""
+"""The fast path is used with the versions it was tested with; with others the ordinary path gives the same answers."""
 
-import asyncio
-import gc
-import weakref
-from typing import Any
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
 
-import uvicorn
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
-from websockets.frames import Frame, Opcode
 
-from countless.server.http.fastpath import SHARE, SINK, Wire, frame_shape
-from countless.wire.frames import MAX_FRAME_BYTES
-
-REQUEST = (
-    b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSocketConnection
+from countless.core.messages import Report
+from countless.server.app import build_app
+from countless.server.http import fastpath
+from countless.server.http.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol
+from countless.server.serve import Server, uvicorn_config
+from countless.server.settings import Settings
+from countless.wire.frames import (
+    MAX_FRAME_BYTES,
+    DownItem,
+    Hello,
+    Join,
+    Leave,
+    Sync,
+    SyncAck,
+    UpItem,
+    encode_frames,
 )
+from support.hostile import drain, fate
+from support.service import until
+
+OTHER_VERSIONS = {"uvicorn": "0.53", "websockets": "17.4"}
 
 
-class Transport(asyncio.Transport):
-    """Nobody at the other end."""
-
-    closing = False
-
-    def write(self, data: Any) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closing = True
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
+def test_fast_path_is_on_with_the_locked_versions() -> None:
+    assert fastpath.websocket_protocol() is FastWebSocketProtocol
+    for lock in (Path(__file__).parents[3] / "requirements").glob("*.txt"):
+        locked = dict(re.findall(r"^(uvicorn|websockets)==(\d+\.\d+)", lock.read_text(), re.MULTILINE))
+        assert locked == fastpath.TESTED_VERSIONS, f"{lock.name}: test the fast path with these versions first"
 
 
-async def _idle(scope: Any, receive: Any, send: Any) -> None:
-    await asyncio.Event().wait()
+def test_fast_path_is_off_with_other_versions(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fastpath, "TESTED_VERSIONS", OTHER_VERSIONS)
+    with caplog.at_level(logging.WARNING):
+        assert fastpath.websocket_protocol() == fastpath.ORDINARY
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["fast WebSocket path off"]
 
 
-class Listener:
-    """A connection of either kind, and what it has brought so far, in order."""
-
-    def __init__(self, kind: type[WebSocketsSansIOProtocol], hello: bytes = REQUEST) -> None:
-        config = uvicorn.Config(_idle, log_level="critical", ws_per_message_deflate=False, ws_max_size=MAX_FRAME_BYTES)
-        self.wire = kind(config, ServerState(), {}, asyncio.get_running_loop())
-        self.wire.connection_made(Transport())
-        self.heard: list[bytes | str] = []
-        self.quick = 0
-        self.wire.data_received(hello)
-        self.wire.conn.send_response(self.wire.response)
-        self.wire.handshake_complete = True
-        self.listen()
-        if isinstance(self.wire, Wire):
-            extensions: Any = self.wire.scope["extensions"]
-            extensions[SINK](self._sink)
-
-    def _sink(self, payload: bytes) -> float:
-        self.heard.append(bytes(payload))
-        self.quick += 1
-        return 0.0
-
-    def listen(self) -> None:
-        while not self.wire.queue.empty():
-            event: Any = self.wire.queue.get_nowait()
-            if event["type"] == "websocket.receive":
-                self.heard.append(bytes(event["bytes"]) if "bytes" in event else event["text"])
-            elif event["type"] == "websocket.disconnect":
-                self.heard.append(f"over: {event['code']}")
-
-    async def hear(self, pieces: list[bytes]) -> None:
-        for piece in pieces:
-            self.wire.data_received(piece)
-            self.listen()
-        for _ in range(4 + sum(map(len, pieces)) // SHARE):  # turns of the loop
-            await asyncio.sleep(0)
-            self.listen()
-
-
-def masked(opcode: Opcode, payload: bytes, fin: bool = True) -> bytes:
-    return Frame(opcode, payload, fin).serialize(mask=True)
-
-
-def until_over(heard: list[bytes | str]) -> list[bytes | str]:
-    """A real transport is closed at the first offence; this one goes on."""
-    end = next((n for n, what in enumerate(heard, 1) if str(what).startswith("over")), len(heard))
-    return heard[:end]
-
-
-LENGTHS = st.sampled_from([0, 1, 30, 125, 126, 300, SHARE - 9, SHARE, SHARE + 5, 70_000])
-PAYLOADS = st.builds(lambda size, byte: bytes([byte]) * size, LENGTHS, st.integers(0, 255))
-BINARY = st.builds(lambda payload: masked(Opcode.BINARY, payload), PAYLOADS)
-OTHERS = st.one_of(
-    st.just(masked(Opcode.PING, b"?")),
-    st.just(masked(Opcode.TEXT, b"text")),
-    st.builds(lambda one, two: masked(Opcode.BINARY, one, fin=False) + masked(Opcode.CONT, two), PAYLOADS, PAYLOADS),
-    st.sampled_from(  # nothing after these counts
-        [
-            masked(Opcode.CLOSE, b"\x03\xe8"),
-            masked(Opcode.BINARY, b"half", fin=False) + masked(Opcode.BINARY, b"and another"),
-            b"\x82\x01x",  # without a mask
-            b"\xc2\x81....y",  # compressed, which was not agreed
-            b"\x82\xff" + (1 << 40).to_bytes(8, "big"),  # as long as it pleases
-        ]
-    ),
-)
-
-
-@given(st.lists(st.one_of(BINARY, BINARY, OTHERS), max_size=8), st.lists(st.integers(1, 20_000), max_size=20))
-def test_both_ways_bring_the_same(frames: list[bytes], cuts: list[int]) -> None:
-    stream = b"".join(frames)
-    pieces, start = [], 0
-    for cut in cuts:
-        pieces.append(stream[start : start + cut])
-        start += cut
-    pieces = [piece for piece in (*pieces, stream[start:]) if piece]
-
-    async def both() -> None:
-        plain, ours = Listener(WebSocketsSansIOProtocol), Listener(Wire)
-        await plain.hear(frames)  # one by one: what comes together with an offence, it forgets
-        await ours.hear(pieces)
-        assert until_over(ours.heard) == until_over(plain.heard)
-
-    asyncio.run(both())
-
-
-def test_the_short_way_is_taken_by_what_comes_all_the_time() -> None:
-    async def small() -> None:
-        ours = Listener(Wire)
-        await ours.hear([masked(Opcode.BINARY, b"one") + masked(Opcode.BINARY, b"two" * 60)])
-        assert ours.quick == 2
-        await ours.hear([masked(Opcode.BINARY, b"x" * SHARE)])
-        assert (ours.quick, len(ours.heard)) == (2, 3)
-
-    asyncio.run(small())
-
-
-def test_whoever_cannot_wait_for_the_handshake_is_heard_all_the_same() -> None:
-    async def eager() -> None:
-        frame = masked(Opcode.BINARY, b"hello")
-        ours = Listener(Wire, REQUEST + frame[:4])
-        await ours.hear([frame[4:], masked(Opcode.BINARY, b"again")])
-        assert (ours.heard, ours.quick) == ([b"hello", b"again"], 0)
-
-    asyncio.run(eager())
-
-
-def test_a_connection_that_is_lost_leaves_nothing_for_the_collector() -> None:
-    """It would be found seconds or hours later, while everybody waits."""
-
-    async def lost() -> weakref.ref[Wire]:
-        ours = Listener(Wire)
-        await ours.hear([masked(Opcode.BINARY, b"one"), masked(Opcode.TEXT, b"two")])
-        ours.wire.connection_lost(None)
-        for task in ours.wire.tasks:
-            task.cancel()
-        assert isinstance(ours.wire, Wire)
-        return weakref.ref(ours.wire)
-
-    gc.disable()
+@contextmanager
+def running(directory: Path) -> Iterator[tuple[Server, str]]:
+    """A coordinator in a thread of this process."""
+    settings = Settings(state_dir=str(directory), port=0, max_messages_per_second=1000, scheme="exact")
+    config = uvicorn_config(build_app(settings), settings, "critical")
+    config.port = 0
+    server = Server(config)
+    thread = Thread(target=server.run)
+    thread.start()
     try:
-        assert asyncio.run(lost())() is None
+        until(lambda: server.started, "the server")
+        yield server, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
-        gc.enable()
+        server.should_exit = True
+        thread.join()
 
 
-@given(BINARY, st.integers(0, 20))
-def test_a_frame_shows_its_size_as_soon_as_its_header_is_there(frame: bytes, seen: int) -> None:
-    body, size = frame_shape(b"before" + frame, 6)
-    assert size == len(frame)
-    assert len(frame) - body == len(Frame(Opcode.BINARY, frame[body:]).data)
-    part = frame[:seen]
-    assert seen >= len(frame) or frame_shape(part, 0)[1] > len(part)
+def send(link: WebSocketConnection, *items: UpItem) -> None:
+    for frame in encode_frames(list(items)):
+        link.send(frame)
+
+
+def converse(url: str) -> list[list[DownItem] | str]:
+    """What a coordinator sends to sites that do everything a site can do, right and wrong."""
+    place = Endpoint.parse(url)
+    link = WebSocketConnection(place, None)
+    send(link, Hello(1, "web", 1), Join("hits", 0, 0))
+    for number in range(1, 51):  # a frame for each, as a busy site sends them
+        send(link, Report("hits", 0, number, number))
+    send(link, Sync(1))
+    heard: list[list[DownItem] | str] = [drain(link, SyncAck(1))]
+    many: list[UpItem] = [Join(f"counter-{number:0100}", 0, number) for number in range(300)]
+    assert len(next(encode_frames(many))) > CONNECTION_BYTES  # the ordinary path, between two fast frames
+    send(link, *many)
+    send(link, Sync(2))
+    heard.append(drain(link, SyncAck(2)))
+    send(link, *(Report("hits", 0, 50 + number, 50 + number) for number in range(1, 5001)))  # more than the rate
+    send(link, Leave("hits", 0, 5050), Sync(3))
+    heard.append(drain(link, SyncAck(3)))
+    send(link, Report("never joined", 0, 1, 1))
+    heard.append(fate(link))
+    for frame in (b"\xc1", b"\x91" + b"\x00" * MAX_FRAME_BYTES):
+        link = WebSocketConnection(place, None)
+        send(link, Hello(1, "other", 1), Sync(1))
+        heard.append(drain(link, SyncAck(1)))
+        try:
+            link.send(frame)
+            heard.append(fate(link).partition(":")[0])
+        except ConnectionLost:  # disconnected while the frame was being sent
+            heard.append("the coordinator has hung up")
+            link.abandon()
+    return heard
+
+
+def test_ordinary_path_has_the_same_conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(tmp_path / "fast") as (server, url):
+        assert server.config.ws_protocol_class is FastWebSocketProtocol
+        fast = converse(url)
+        totals = server.config.loaded_app.app.state.server.counters["hits"].published_answer.estimate
+    monkeypatch.setattr(fastpath, "TESTED_VERSIONS", OTHER_VERSIONS)
+    with running(tmp_path / "ordinary") as (server, url):
+        assert server.config.ws_protocol_class is WebSocketsSansIOProtocol
+        assert converse(url) == fast
+        assert server.config.loaded_app.app.state.server.counters["hits"].published_answer.estimate == totals == 5050
+    assert "has not joined" in str(fast[3])

@@ -1,9 +1,8 @@
-"""The WebSocket of a site: bytes to items, items to bytes, and a word of explanation for whoever is cut off."""
+"""`/api/v1/site`: the WebSocket of a site. Frames become calls of the `SiteServer`, its items become frames."""
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from itertools import islice
 from time import monotonic
 
@@ -11,185 +10,180 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import ProtocolError
 from countless.server.http.auth import Authenticator, Grant
-from countless.server.http.fastpath import SINK, TROUBLE, VOICE
+from countless.server.http.fastpath import ERROR, RECEIVER
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
-log = logging.getLogger("countless.socket")
+log = logging.getLogger("countless.websocket")
 
-Voice = Callable[[list[bytes]], bool]
-_HANDSHAKE = 10.0  # seconds until a connection has said who it is
+HELLO_TIMEOUT_S = 10.0
+BURST_S = 4.0  # a site may send this many seconds' worth at once: after a reconnect it has items for every counter
+ITEMS_PER_WRITE = 1000
+MAX_REASON_CHARS = 120  # a WebSocket close frame has room for 123 bytes
 
 
-class SocketLine:
-    """An open connection, as the host sees it: sending never waits; what cannot be sent at once, a task writes."""
+class SocketConnection:
+    """An open connection for the site server: `send` queues, and the `write` task sends."""
 
-    def __init__(self, websocket: WebSocket, host: SiteServer) -> None:
+    def __init__(self, websocket: WebSocket, server: SiteServer) -> None:
         self.last_seen = monotonic()
         self.ignored_counters: set[str] = set()
         self._websocket = websocket
-        self._host = host
-        self._voice: Voice | None = websocket.scope.get("extensions", {}).get(VOICE)
-        self._waiting: deque[DownItem] = deque()
-        self._writing = False  # what was taken from the queue is not sent yet
+        self._server = server
+        self._queue: deque[DownItem] = deque()
         self._closing: tuple[int, str] | None = None
-        self._wake = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def send(self, items: list[DownItem]) -> None:
-        """What is to be sent: now, if there is nothing to wait for."""
-        if self._voice is not None and not (self._waiting or self._writing or self._closing):
-            frames = list(encode_frames(items))
-            if self._voice(frames):
-                self._host.frame_sent(items, sum(map(len, frames)))
-                return
-        self._waiting += items
-        if len(self._waiting) > MAX_QUEUED_ITEMS:
-            self._waiting.clear()
+        self._queue += items
+        if len(self._queue) > MAX_QUEUED_ITEMS:
+            self._queue.clear()
             self.close(1008, "does not read what it is sent")
-        self._wake.set()
+        self._wakeup.set()
 
     def close(self, code: int, reason: str) -> None:
-        """Hang up, once what is queued has been sent."""
+        """Close once what is queued was sent. The first code and reason count."""
         self._closing = self._closing or (code, reason)
-        self._wake.set()
+        self._wakeup.set()
 
     async def write(self) -> None:
-        """Send what is queued, all that is due in one frame, until it is time to hang up."""
+        """Send what is queued, as many items in a frame as fit, until `close` is called."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            self._writing = True
-            while self._waiting:
-                items = list(islice(self._waiting, 1000))
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            while self._queue:
+                items = list(islice(self._queue, ITEMS_PER_WRITE))
                 for _ in items:
-                    self._waiting.popleft()
+                    self._queue.popleft()
                 for frame in encode_frames(items):
                     await self._websocket.send_bytes(frame)
-                    self._host.frame_sent(items, len(frame))
-            self._writing = False
+                    self._server.frame_sent(items, len(frame))
             if self._closing is not None:
                 code, reason = self._closing
-                await self._websocket.close(code, reason[:120])
+                await self._websocket.close(code, reason[:MAX_REASON_CHARS])
                 return
 
 
-class Intake:
-    """From frames to the host, no faster than a site may send: whoever sends more is kept waiting by TCP."""
+class RateLimitedReader:
+    """Passes the frames of one session to the site server. A token bucket: `max_messages_per_second`, BURST_S full.
 
-    __slots__ = ("_host", "_left", "_life", "_line", "_per_second", "_then")
+    Both methods return for how many seconds nothing more is to be read; TCP then makes the site wait.
+    """
 
-    def __init__(self, host: SiteServer, life: Session, line: SocketLine) -> None:
-        self._host, self._life, self._line = host, life, line
-        self._per_second = host.settings.max_messages_per_second
-        self._left = 4.0 * self._per_second  # a site that comes back says a few words on each of its counters
-        self._then = monotonic()
+    __slots__ = ("_connection", "_last_refill", "_per_second", "_server", "_session", "_tokens")
 
-    def take(self, frame: bytes) -> float:
-        """How long to wait, in seconds, before more is read."""
-        self._host.frame_bytes["up"] += len(frame)
-        return self.hear(decode_up(frame), len(frame))
+    def __init__(self, server: SiteServer, session: Session, connection: SocketConnection) -> None:
+        self._server, self._session, self._connection = server, session, connection
+        self._per_second = server.settings.max_messages_per_second
+        self._tokens = BURST_S * self._per_second
+        self._last_refill = monotonic()
 
-    def hear(self, items: list[UpItem], size: int) -> float:
-        """The same for a frame that was read already."""
-        self._host.on_frame(self._life, self._line, items, size)
-        self._left -= len(items)
-        return self._borrow() if self._left < 0 else 0.0
+    def on_frame(self, frame: bytes) -> float:
+        self._server.frame_bytes["up"] += len(frame)
+        return self.on_items(decode_up(frame), len(frame))
 
-    def _borrow(self) -> float:
+    def on_items(self, items: list[UpItem], size: int) -> float:
+        self._server.on_frame(self._session, self._connection, items, size)
+        self._tokens -= len(items)
+        return self._delay() if self._tokens < 0 else 0.0
+
+    def _delay(self) -> float:
         now = monotonic()
-        earned = min(4.0 * self._per_second, (now - self._then) * self._per_second)
-        self._left, self._then = self._left + earned, now
-        seconds = max(0.0, -self._left / self._per_second)
-        self._line.last_seen = now + seconds  # it is our doing that the site is not heard
+        self._tokens += min(BURST_S, now - self._last_refill) * self._per_second
+        self._last_refill = now
+        seconds = max(0.0, -self._tokens / self._per_second)
+        self._connection.last_seen = now + seconds  # the site must not time out while it is not read
         return seconds
 
 
 async def site_socket(websocket: WebSocket) -> None:
-    """`/api/v1/site`: the connection of one life of one site."""
-    host: SiteServer = websocket.app.state.server
+    server: SiteServer = websocket.app.state.server
     access: Authenticator = websocket.app.state.access
     grant = access.authenticate(websocket)
     if not grant.allows("site"):
-        host.dropped["not allowed"] += 1
-        return await websocket.close()  # before it was accepted: the answer is 403
-    if host.connection_count >= host.settings.max_connections or host.draining:
-        host.dropped["too many connections"] += 1
+        server.dropped["not allowed"] += 1
+        return await websocket.close()  # before `accept`: the client sees status 403
+    if server.connection_count >= server.settings.max_connections or server.draining:
+        server.dropped["too many connections"] += 1
         await websocket.accept()
         return await websocket.close(1013, "no more connections (max_connections)")
-    host.connection_count += 1
+    server.connection_count += 1
     try:
         await websocket.accept()
-        await _converse(websocket, host, grant)
+        await _serve(websocket, server, grant)
     finally:
-        host.connection_count -= 1
+        server.connection_count -= 1
 
 
-async def _converse(websocket: WebSocket, host: SiteServer, grant: Grant) -> None:
-    line = SocketLine(websocket, host)
-    writer = asyncio.create_task(line.write())
+async def _serve(websocket: WebSocket, server: SiteServer, grant: Grant) -> None:
+    connection = SocketConnection(websocket, server)
+    writer = asyncio.create_task(connection.write())
     try:
-        await _read(websocket, host, grant, line)
+        await _read(websocket, server, grant, connection)
     except WebSocketDisconnect:
         pass
     except Exception as error:
-        await _hang_up(host, line, writer, error)
+        _close_with_reason(server, connection, error)
+        await asyncio.wait([writer], timeout=HELLO_TIMEOUT_S)
     finally:
         writer.cancel()
         await asyncio.gather(writer, return_exceptions=True)
 
 
-async def _hang_up(host: SiteServer, line: SocketLine, writer: asyncio.Task[None], error: Exception) -> None:
+def _close_with_reason(server: SiteServer, connection: SocketConnection, error: Exception) -> None:
     if isinstance(error, ProtocolError):
-        host.dropped["protocol"] += 1
-        line.close(1008, str(error))
+        server.dropped["protocol"] += 1
+        connection.close(1008, str(error))
     elif isinstance(error, TimeoutError):
-        host.dropped["no hello"] += 1
-        line.close(1008, "a connection begins with a hello")
-    else:  # a bug of ours: this site is cut off and will come back; the others go on
-        host.dropped["internal"] += 1
-        log.error("a site's message could not be handled", exc_info=error)
-        line.close(1011, "internal error")
-    await asyncio.wait([writer], timeout=_HANDSHAKE)
+        server.dropped["no hello"] += 1
+        connection.close(1008, "a connection begins with a hello")
+    else:  # a bug: this site is disconnected and will reconnect; the others are not affected
+        server.dropped["internal"] += 1
+        log.error("site frame failed: please report this", exc_info=error)
+        connection.close(1011, "internal error")
 
 
-async def _read(websocket: WebSocket, host: SiteServer, grant: Grant, line: SocketLine) -> None:
-    async with asyncio.timeout(_HANDSHAKE):
-        frame = await _frame(websocket)
-        host.frame_bytes["up"] += len(frame)
-        items, size = decode_up(frame), len(frame)
-        life = await _introduce(host, grant, line, items)
-    if life is None:
-        await websocket.receive()  # it has been told that its life is over, and will hang up
+async def _read(websocket: WebSocket, server: SiteServer, grant: Grant, connection: SocketConnection) -> None:
+    async with asyncio.timeout(HELLO_TIMEOUT_S):
+        frame = await _receive(websocket)
+        server.frame_bytes["up"] += len(frame)
+        items = decode_up(frame)
+        session = await _open_session(server, grant, connection, items)
+    if session is None:
+        await websocket.receive()  # the client was told that its incarnation is retired, and disconnects
         return
     try:
-        intake = Intake(host, life, line)
-        pause = intake.hear(items[1:], size)
-        connect_sink = websocket.scope.get("extensions", {}).get(SINK)
-        if connect_sink is not None:  # from now on only what the sink does not take comes to the queue
-            connect_sink(intake.take)
+        reader = RateLimitedReader(server, session, connection)
+        pause_s = reader.on_items(items[1:], len(frame))
+        set_receiver = websocket.scope.get("extensions", {}).get(RECEIVER)
+        if set_receiver is not None:  # from now on only frames that do not take the fast path come from `receive`
+            set_receiver(reader.on_frame)
         while True:
-            await asyncio.sleep(pause)
-            pause = intake.take(await _frame(websocket))
+            await asyncio.sleep(pause_s)
+            pause_s = reader.on_frame(await _receive(websocket))
     finally:
-        host.on_disconnect(life, line)
+        server.on_disconnect(session, connection)
 
 
-async def _introduce(host: SiteServer, grant: Grant, line: SocketLine, items: list[UpItem]) -> Session | None:
+async def _open_session(
+    server: SiteServer, grant: Grant, connection: SocketConnection, items: list[UpItem]
+) -> Session | None:
     if not items or not isinstance(items[0], Hello):
         raise ProtocolError("a connection begins with a hello")
     if grant.site is not None and grant.site != items[0].site:
         raise ProtocolError(f"this token is for site {grant.site!r}")
-    return await host.on_hello(line, items[0])
+    return await server.on_hello(connection, items[0])
 
 
-async def _frame(websocket: WebSocket) -> bytes:
+async def _receive(websocket: WebSocket) -> bytes:
+    """The next binary frame. Raises what the receiver raised on the fast path."""
     message = await websocket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
-    if TROUBLE in message:  # in the sink
-        raise message[TROUBLE]
+    if ERROR in message:
+        raise message[ERROR]
     data: bytes | None = message.get("bytes")
     if data is None:
         raise ProtocolError("frames are binary")
