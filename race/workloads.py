@@ -113,16 +113,16 @@ def recorded(path: Path, most_events: int | None = None, faster: float = 1.0) ->
     trace = read_trace(path)
     length = trace.length if most_events is None else min(most_events, trace.length)
     sites, last, ticks = 0, 0.0, True
-    for time, site in trace.moments(length):
+    for time, site in trace.timed_events(length):
         sites, last, ticks = max(sites, site + 1), time, ticks and time.is_integer()
-    moments = _spread(trace.moments(length)) if ticks else trace.moments(length)
+    timed = _spread(trace.timed_events(length)) if ticks else trace.timed_events(length)
     name = path.parent.name if path.name.startswith("events.") else path.name.partition(".")[0]
-    events = (Event(time / faster, site, ONE) for time, site in moments)
+    events = (Event(time / faster, site, ONE) for time, site in timed)
     return Workload(name, sites, (last // 1 + 1) / faster, events)
 
 
-def _spread(moments: Iterator[tuple[float, int]]) -> Iterator[tuple[float, int]]:
-    for time, together in groupby(moments, itemgetter(0)):
+def _spread(timed: Iterator[tuple[float, int]]) -> Iterator[tuple[float, int]]:
+    for time, together in groupby(timed, itemgetter(0)):
         sites = [site for _, site in together]
         for place, site in enumerate(sites):
             yield time + place / len(sites), site

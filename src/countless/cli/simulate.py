@@ -12,7 +12,7 @@ from rich.table import Table
 
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
-from countless.lab.simulation.baselines import flush_messages
+from countless.lab.simulation.baselines import flush_messages, flush_messages_of_trace
 from countless.lab.simulation.registry import STREAMS, stream_named
 from countless.lab.simulation.run import Outcome, fast_run
 from countless.lab.simulation.stream import Stream
@@ -124,7 +124,7 @@ def _alternatives(source: Stream, events: int, per_second: float | None) -> dict
         if per_second is not None:
             costs[f"flush_{seconds}s"] = flush_messages(source, events, per_second * seconds)
         elif isinstance(source, Trace):
-            costs[f"flush_{seconds}s"] = source.flushes(events, seconds)
+            costs[f"flush_{seconds}s"] = flush_messages_of_trace(source, events, seconds)
     return costs
 
 

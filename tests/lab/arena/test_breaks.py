@@ -39,7 +39,7 @@ def test_stop_after_jump(scheme: str, alpha: float, events: int, factor: float) 
 
 @pytest.mark.slow
 def test_hyz_from_below() -> None:
-    setting = Setting("hyz", LeaveBeforeJump(silence=3.1), SITES, 0.001, 0.05, 10**6)
+    setting = Setting("hyz", LeaveBeforeJump(gap=3.1), SITES, 0.001, 0.05, 10**6)
     assert play(setting, 1).under > sqrt(SITES) / 4
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from countless.lab.arena.adversaries.search import evolve, mutate
 from countless.lab.arena.adversaries.single_site import SingleSite
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.match import Setting, play
 from countless.lab.arena.registry import ADVERSARIES, adversary_named
+from countless.lab.arena.search import evolve, mutate
 from countless.randomness import SeededRandom
 
 pytestmark = pytest.mark.slow
@@ -48,6 +48,6 @@ def test_mutants_stay_in_range() -> None:
         child = mutate(adversary, rng)
         assert isinstance(child, StopAfterJump)
         assert child.early is None or 0.1 <= child.early <= 1.0
-        assert child.calm is None or 0 <= child.calm <= 40
+        assert child.min_step is None or 0 <= child.min_step <= 40
         adversary = child
     assert mutate(SingleSite(), rng) == SingleSite()

@@ -1,4 +1,4 @@
-"""What interval flushing would cost, against counting it by hand."""
+"""Messages of flushes, against a direct count."""
 
 from collections.abc import Iterable
 
@@ -8,15 +8,15 @@ from countless.lab.simulation.baselines import flush_messages
 from countless.lab.simulation.registry import STREAMS, stream_named
 
 
-def by_hand(order: Iterable[int], per_interval: float) -> int:
+def direct_count(order: Iterable[int], per_interval: float) -> int:
     return len({(site, int(number / per_interval)) for number, site in enumerate(order)})
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_few_intervals_are_counted_one_by_one(name: str) -> None:
+def test_few_intervals_are_counted_exactly(name: str) -> None:
     stream = stream_named(name, 15, 2_000, seed=1)
-    assert flush_messages(stream, 2_000, 200) == by_hand(stream.order(2_000), 200)
-    assert flush_messages(stream, 2_000, 150) == by_hand(stream.order(2_000), 150)
+    assert flush_messages(stream, 2_000, 200) == direct_count(stream.order(2_000), 200)
+    assert flush_messages(stream, 2_000, 150) == direct_count(stream.order(2_000), 150)
 
 
 @pytest.mark.parametrize("name", ["uniform", "zipf", "single"])
@@ -24,10 +24,10 @@ def test_many_intervals_are_estimated(name: str) -> None:
     stream = stream_named(name, 15, 20_000, seed=1)
     for per_interval in (5, 40):
         assert flush_messages(stream, 20_000, per_interval) == pytest.approx(
-            by_hand(stream.order(20_000), per_interval), rel=0.15
+            direct_count(stream.order(20_000), per_interval), rel=0.15
         )
 
 
-def test_intervals_shorter_than_the_gap_between_events() -> None:
+def test_intervals_shorter_than_the_time_between_events() -> None:
     stream = stream_named("uniform", 5, 100, seed=1)
     assert flush_messages(stream, 100, 0.01) == 100

@@ -20,40 +20,40 @@ def build(saved_state: PersistentState | None) -> Coordinator:
 @pytest.fixture
 def owner() -> Owner:
     owner = Owner(build, [A, B])
-    owner.hear(A, Report("hits", 0, 5, 5))
+    owner.receive(A, Report("hits", 0, 5, 5))
     return owner
 
 
-def test_what_was_heard_is_saved_before_anything_is_sent(owner: Owner) -> None:
+def test_state_is_saved_before_anything_is_sent(owner: Owner) -> None:
     assert owner.saved.saved_state == owner.coordinator.saved_state
     owner.restart()
-    assert (owner.coordinator.published, owner.known(A)) == (5, 5)
+    assert (owner.coordinator.published, owner.reported_by(A)) == (5, 5)
 
 
-def test_a_new_life_buries_the_old_one(owner: Owner) -> None:
-    owner.hello(SiteId("a", 1), Snapshot("hits", 0, 0))
-    assert owner.buried == 5
+def test_new_incarnation_retires_the_old_one(owner: Owner) -> None:
+    owner.join(SiteId("a", 1), Snapshot("hits", 0, 0))
+    assert owner.retired_events == 5
     assert owner.coordinator.known_total == 5
     assert owner.coordinator.answer.sites == 2
-    owner.hear(A, Report("hits", 0, 9, 9))  # still under way when it died
+    owner.receive(A, Report("hits", 0, 9, 9))  # was in flight
     assert owner.coordinator.known_total == 5
 
 
-def test_an_old_hello_does_not_bury_the_living(owner: Owner) -> None:
-    owner.hello(SiteId("a", 1), Snapshot("hits", 0, 0))
-    assert owner.hello(A, Snapshot("hits", 0, 5)) == []
-    assert owner.lives["a"] == SiteId("a", 1)
+def test_late_join_of_an_old_incarnation_is_ignored(owner: Owner) -> None:
+    owner.join(SiteId("a", 1), Snapshot("hits", 0, 0))
+    assert owner.join(A, Snapshot("hits", 0, 5)) == []
+    assert owner.current["a"] == SiteId("a", 1)
 
 
-def test_a_farewell_may_be_said_twice(owner: Owner) -> None:
-    owner.farewell(A, Snapshot("hits", 0, 7))
+def test_repeated_leave_is_counted_once(owner: Owner) -> None:
+    owner.leave(A, Snapshot("hits", 0, 7))
     owner.restart()
-    assert owner.farewell(A, Snapshot("hits", 0, 7)) == []
-    assert owner.hello(A, Snapshot("hits", 0, 7)) == []  # it would be counted twice
+    assert owner.leave(A, Snapshot("hits", 0, 7)) == []
+    assert owner.join(A, Snapshot("hits", 0, 7)) == []
     assert owner.coordinator.known_total == 7
 
 
-def test_words_of_strangers_are_ignored_and_lies_of_members_are_not(owner: Owner) -> None:
-    assert owner.hear(SiteId("x"), Report("hits", 0, 1, 1)) == []
+def test_reports_of_unknown_sites_are_ignored_and_invalid_reports_of_members_raise(owner: Owner) -> None:
+    assert owner.receive(SiteId("x"), Report("hits", 0, 1, 1)) == []
     with pytest.raises(ProtocolError):
-        owner.hear(A, Report("hits", 3, 6, 1))
+        owner.receive(A, Report("hits", 3, 6, 1))

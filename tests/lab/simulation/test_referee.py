@@ -1,4 +1,4 @@
-"""The referee finds the worst moment, and is not fooled by rounding at the edge."""
+"""The referee keeps the worst errors, and rounding does not decide at the edge of the bound."""
 
 from fractions import Fraction
 
@@ -9,26 +9,42 @@ from hypothesis import strategies as st
 from countless.lab.simulation.referee import Referee
 
 
-def test_the_worst_moment_is_kept() -> None:
+def test_worst_errors_of_both_sides_are_kept() -> None:
     referee = Referee(0.1)
-    for estimate, truth in [(0, 0), (1, 1), (95, 100), (110, 103), (109, 110)]:
-        referee.see(estimate, truth)
-    assert (referee.estimate, referee.truth) == (110, 103)
-    assert referee.worst_error_over_alpha == pytest.approx(abs(110 - 103) / 103 / 0.1)
-    assert referee.inside
+    for estimate, total in [(0, 0), (1, 1), (95, 100), (110, 103), (109, 110)]:
+        referee.judge(estimate, total)
+    assert referee.over == pytest.approx((110 - 103) / 103 / 0.1)
+    assert referee.under == pytest.approx((100 - 95) / 100 / 0.1)
+    assert referee.worst == referee.over
+    assert referee.violated_at is None
 
 
 @pytest.mark.parametrize(
-    ("estimate", "truth", "inside"), [(110, 100, True), (111, 100, False), (9.9, 9, True), (9.9, 11, True)]
+    ("estimate", "total", "alpha", "inside"),
+    [
+        (110, 100, 0.1, True),
+        (111, 100, 0.1, False),
+        (9.9, 9, 0.1, True),  # within 10 % of both 9 and 11, but not in binary
+        (9.9, 11, 0.1, True),
+        (307169.28, 304128, 0.01, True),  # (1 + 1/100) * 304128, as a double: a little above the decimal
+        (307169.29, 304128, 0.01, False),
+        (99, 100, 0.01, True),
+    ],
 )
-def test_the_edge(estimate: float, truth: int, inside: bool) -> None:
-    """9.9 is within 10 % of both 9 and 11, but not in binary."""
+def test_estimate_at_the_edge_is_inside(estimate: float, total: int, alpha: float, inside: bool) -> None:
+    referee = Referee(alpha)
+    referee.judge(estimate, total)
+    assert referee.violated_at == (None if inside else total)
+
+
+def test_first_violation_is_kept() -> None:
     referee = Referee(0.1)
-    referee.see(estimate, truth)
-    assert referee.inside is inside
+    for estimate, total in ((10, 10), (12, 10), (20, 11)):
+        referee.judge(estimate, total)
+    assert (referee.violated_at, round(referee.over, 3), referee.under) == (10, 8.182, 0.0)
 
 
 @given(estimate=st.integers(1, 10**6), start=st.integers(1, 10**6), length=st.integers(1, 200))
-def test_the_ends_of_a_wait_are_its_worst_moments(estimate: int, start: int, length: int) -> None:
-    errors = [abs(Fraction(estimate, truth) - 1) for truth in range(start, start + length)]
+def test_error_between_two_reports_is_largest_at_an_end(estimate: int, start: int, length: int) -> None:
+    errors = [abs(Fraction(estimate, total) - 1) for total in range(start, start + length)]
     assert max(errors) == max(errors[0], errors[-1])

@@ -1,4 +1,4 @@
-"""The streams are what their names say, and can be read backwards."""
+"""The streams have the distributions of their names, and can be read by site."""
 
 from collections import Counter
 from itertools import groupby
@@ -14,7 +14,7 @@ from countless.lab.simulation.registry import STREAMS, independent, stream_named
 @pytest.mark.parametrize("name", STREAMS)
 @settings(max_examples=15)
 @given(sites=st.integers(1, 12), events=st.integers(1, 1500), seed=st.integers(0, 99))
-def test_backwards_is_forwards(name: str, sites: int, events: int, seed: int) -> None:
+def test_queries_by_site_agree_with_the_order(name: str, sites: int, events: int, seed: int) -> None:
     stream = stream_named(name, sites, events, seed)
     counts = [0] * sites
     for number, site in enumerate(stream.order(events), 1):
@@ -26,7 +26,7 @@ def test_backwards_is_forwards(name: str, sites: int, events: int, seed: int) ->
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_seed_is_a_stream(name: str) -> None:
+def test_seed_determines_the_stream(name: str) -> None:
     def first(seed: int) -> list[int]:
         return list(stream_named(name, 50, 3000, seed).order(500))
 
@@ -39,28 +39,28 @@ def shares(name: str, sites: int, events: int) -> list[float]:
     return [stream.count(site, events) / events for site in range(sites)]
 
 
-def test_uniform() -> None:
+def test_uniform_shares() -> None:
     assert shares("uniform", 20, 10**9) == pytest.approx([1 / 20] * 20)
 
 
-def test_zipf() -> None:
+def test_zipf_shares() -> None:
     found = shares("zipf", 100, 10**9)
     assert [found[0] / share for share in found[:5]] == pytest.approx([1, 2, 3, 4, 5], rel=0.02)
     assert found[0] / found[99] == pytest.approx(100)
 
 
-def test_single() -> None:
+def test_single_has_one_site() -> None:
     assert sorted(shares("single", 10, 10**6)) == [0] * 9 + [1]
 
 
-def test_bursts_come_in_runs_of_very_different_sizes() -> None:
+def test_bursts_have_short_and_long_runs() -> None:
     stream = stream_named("bursts", 20, 100_000, 1)
     sizes = [len(list(run)) for _, run in groupby(stream.order(30_000))]
     assert min(sizes) == 1
     assert max(sizes) > 1000
 
 
-def test_hot_spots_wander() -> None:
+def test_every_site_is_a_hot_spot() -> None:
     sites, events = 20, 70_000
     order = list(stream_named("hot_spots", sites, events, 1).order(events))
     window = events // (7 * sites)
@@ -69,7 +69,7 @@ def test_hot_spots_wander() -> None:
     assert sum(count for _, count in hottest) > 0.5 * events
 
 
-def test_sites_join_all_the_time() -> None:
+def test_joining_sites_have_no_events_before_they_join() -> None:
     stream = stream_named("joining", 10, 6_000, 1)
     assert (stream.fleet, stream.sites) == (5, 10)
     assert list(stream.arrivals) == [(1000, 5), (2000, 6), (3000, 7), (4000, 8), (5000, 9)]
@@ -79,13 +79,13 @@ def test_sites_join_all_the_time() -> None:
         assert site in order[number : number + 20]
 
 
-def test_independent_arrivals_stray_from_their_share() -> None:
+def test_independent_arrivals_are_not_cyclic() -> None:
     """10,000 events, 10 sites: chi-square (9 degrees of freedom) is in (1, 40) but for 1 run in 1,400; seed pinned."""
     found = Counter(independent(10, 10_000, seed=1))
     assert 1 < sum((found[site] - 1000) ** 2 / 1000 for site in range(10)) < 40
 
 
-def test_bad_input_is_refused() -> None:
+def test_invalid_input_is_refused() -> None:
     with pytest.raises(UnknownName, match="one of: uniform"):
         stream_named("nonsense", 3, 10, 1)
     with pytest.raises(InvalidParameter, match="sites"):

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from countless.errors import InvalidParameter
+from countless.lab.simulation.baselines import flush_messages_of_trace
 from countless.lab.simulation.traces import read_trace
 
 LINES = "t,site\n0,b\n0,a\n1,a\n1.5,b\n20,c\n"
 
 
 @pytest.mark.parametrize("name", ["trace.csv", "trace.csv.gz"])
-def test_events_in_order(tmp_path: Path, name: str) -> None:
+def test_trace_has_the_events_of_the_file_in_order(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     file.write_bytes(gzip.compress(LINES.encode()) if name.endswith(".gz") else LINES.encode())
     trace = read_trace(file)
@@ -22,18 +23,18 @@ def test_events_in_order(tmp_path: Path, name: str) -> None:
     assert (trace.when(0, 2), trace.count(1, 2)) == (4, 1)
 
 
-def test_moments_begin_at_zero(tmp_path: Path) -> None:
+def test_timed_events_start_at_second_zero(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text("t,site\n7,b\n7.5,a\n9,b\n")
-    assert list(read_trace(file).moments(2)) == [(0, 0), (0.5, 1)]
+    assert list(read_trace(file).timed_events(2)) == [(0, 0), (0.5, 1)]
 
 
-def test_flushes_on_the_clock_of_the_trace(tmp_path: Path) -> None:
+def test_flush_messages_on_the_clock_of_the_trace(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text(LINES)
     trace = read_trace(file)
-    assert [trace.flushes(5, seconds) for seconds in (1, 2, 15, 60)] == [5, 3, 3, 3]
-    assert trace.flushes(2, 1) == 2
+    assert [flush_messages_of_trace(trace, 5, seconds) for seconds in (1, 2, 15, 60)] == [5, 3, 3, 3]
+    assert flush_messages_of_trace(trace, 2, 1) == 2
 
 
 @pytest.mark.parametrize(
@@ -47,14 +48,14 @@ def test_flushes_on_the_clock_of_the_trace(tmp_path: Path) -> None:
         ("t,site\n2,a\n1,b\n", "line 3 goes back"),
     ],
 )
-def test_bad_files(tmp_path: Path, text: str, complaint: str) -> None:
+def test_invalid_files_are_refused_with_the_line(tmp_path: Path, text: str, complaint: str) -> None:
     file = tmp_path / "trace.csv"
     file.write_text(text)
     with pytest.raises(InvalidParameter, match=complaint):
         read_trace(file)
 
 
-def test_unreadable_files(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="readable"):
         read_trace(tmp_path / "nowhere.csv")
     broken = tmp_path / "broken.csv.gz"

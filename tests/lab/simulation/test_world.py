@@ -22,7 +22,7 @@ def tapped_tracker(scheme: str, sites: int, seed: int) -> tuple[Tracker, list[Li
 
 
 @pytest.mark.parametrize("scheme", list(SCHEMES))
-def test_the_transcript_of_a_tracker(scheme: str) -> None:
+def test_world_has_the_transcript_of_a_tracker(scheme: str) -> None:
     tracker, theirs = tapped_tracker(scheme, 10, seed=4)
     ours: list[Line] = []
     world = World(
@@ -43,7 +43,7 @@ def test_the_transcript_of_a_tracker(scheme: str) -> None:
     assert world.round == tracker.answer.round
 
 
-def test_sites_by_name() -> None:
+def test_sites_join_and_leave_by_name() -> None:
     world = World("exact", ["a", "b"], alpha=0.1, delta=0.1, seed=1)
     world.add("a", 3)
     assert world.join() == 2
@@ -52,10 +52,10 @@ def test_sites_by_name() -> None:
     assert world.sites == ("b", 2, "c")
     assert (world.total, world.estimate) == (3, 3)
     assert world.site("b").count == 0
-    assert "the truth is 3" in repr(world)
+    assert "total 3" in repr(world)
 
 
-def test_a_name_again_is_another_life() -> None:
+def test_same_name_again_is_the_next_incarnation() -> None:
     world = World("exact", 1, alpha=0.1, delta=0.1, seed=1)
     world.add(0, 5)
     world.leave(0)
@@ -65,7 +65,7 @@ def test_a_name_again_is_another_life() -> None:
     assert (world.total, world.estimate) == (7, 7)
 
 
-def test_bad_input_is_refused_and_changes_nothing() -> None:
+def test_invalid_input_is_refused_and_changes_nothing() -> None:
     world = World("exact", 2, alpha=0.1, delta=0.1, seed=1)
     with pytest.raises(UnknownName, match="site = 7"):
         world.add(7)
@@ -81,6 +81,6 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("sites", "alpha", "delta"), [(-1, 0.1, 0.1), ("ab", 0.1, 0.1), ([1, 1], 0.1, 0.1), (2, 0.5, 0.1), (2, 0.1, 0)]
 )
-def test_bad_worlds(sites: int, alpha: float, delta: float) -> None:
+def test_invalid_parameters_are_refused(sites: int, alpha: float, delta: float) -> None:
     with pytest.raises(InvalidParameter):
         World("exact", sites, alpha=alpha, delta=delta, seed=1)

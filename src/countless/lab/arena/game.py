@@ -1,24 +1,19 @@
-"""The game: an adversary chooses the next events, a tracker answers, a referee who knows the truth looks
-on (SPEC 7).
+"""The game: an adversary chooses the next events, a tracker publishes estimates, a referee judges every event.
 
-The rules are those of the paper's model. After every single event the adversary sees the answer, and
-chooses the next event. Most adversaries only want to know *when* the answer moves, so a move says how many
-events to give to one site and what may end it early; that is the same game, played faster. The game itself
-skips from one report to the next: in between nothing can change but the truth, which only grows, so the
-error is worst at the two ends of every silence and the referee looks at both. Nothing is sampled: the
-worst error is the worst over all single events.
-
-Uses `simulation` and the rooms below. Judges, and computes no bounds.
+The rules are those of the paper's model: after every single event the adversary sees the estimate and chooses the next
+event. Most adversaries only need to know when the estimate changes, so a move gives several events to one site and says
+what may end it early. The game skips from one report to the next: in between only the true total changes, so the error
+is largest just after one report or just before the next, and both are judged.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
 
 from countless.errors import InvalidParameter, PlanError
+from countless.lab.simulation.referee import Referee
 from countless.randomness import SeededRandom
 
 
@@ -43,15 +38,15 @@ class Subject(Protocol):
 
     @property
     def estimate(self) -> float:
-        """What the public sees."""
+        """The published estimate."""
 
     @property
     def sent(self) -> int:
-        """Messages so far, both directions."""
+        """Messages so far, in both directions."""
 
     @property
     def round(self) -> int:
-        """The number of the present round."""
+        """The number of the current round."""
 
     @property
     def scheme(self) -> str:
@@ -64,15 +59,14 @@ class Subject(Protocol):
         """How many events this site can take before anything is sent."""
 
     def add(self, site: int, n: int) -> None:
-        """`n` events at one site, everything delivered."""
+        """`n` events at one site, with all messages delivered."""
 
 
 class View:
-    """What an adversary knows: the algorithm, its own inputs, the answers.
+    """What an adversary knows: the algorithm, its own inputs, the published estimates.
 
-    Round and step follow from those (plans are public and draw nothing; the adversary knows its own inputs
-    and can count the answers), so they are handed over rather than worked out again by every adversary.
-    Dice are not: no offset, threshold, coin, report or message count is here.
+    Round and step follow from these, because plans are public and use no random numbers; they are handed over so that
+    no adversary has to recompute them. Offsets, thresholds, samples, reports and message counts are not here.
     """
 
     def __init__(self, subject: Subject, sites: int, alpha: float) -> None:
@@ -82,25 +76,24 @@ class View:
         self.scheme = subject.scheme
         self.estimate = subject.estimate
         self.total = 0
-        self.horizon = 0  # at how many events the game ends
+        self.horizon = 0  # the number of events at which the game ends
         self.counts = [0] * sites
         self.taken = 0  # events of the last move
-        self.jump = 0.0  # how far the answer moved during the last move
-        self._spoke = False
+        self.jump = 0.0  # change of the estimate during the last move
+        self._message_sent = False
 
     @property
     def changed(self) -> bool:
-        """Whether the last move moved the answer."""
+        """Whether the last move changed the estimate."""
         return self.jump != 0
 
     @property
     def round(self) -> int:
-        """The present round."""
         return self._subject.round
 
     @property
     def step(self) -> int:
-        """The step of the present round, or 0 while there is none."""
+        """The step of the current round, or 0 while there is none."""
         return self._subject.step(0)
 
     def _after(self, site: int, taken: int, estimate: float) -> None:
@@ -112,66 +105,33 @@ class View:
 
 
 class FullView(View):
-    """What an adversary knows that also watches the wire."""
+    """What an adversary knows that also sees messages."""
 
     @property
     def messages(self) -> int:
-        """The message counter."""
         return self._subject.sent
 
     @property
-    def spoke(self) -> bool:
-        """Whether the last event of the last move made a site speak."""
-        return self._spoke
+    def message_sent(self) -> bool:
+        """Whether the last event of the last move caused a message."""
+        return self._message_sent
 
 
 class Adversary(ABC):
-    """Chooses events. Frozen: parameters only, so that one adversary can play any number of matches.
+    """Chooses events. Holds parameters only, so that one object can play any number of games.
 
-    Every adversary says what it `sees` ("answers" or "everything") and which strawman it is meant to beat.
+    An adversary declares what it `sees` ("answers" or "everything") and which scheme it must beat in the tests: a
+    negative control, or a scheme without a guarantee against it.
     """
 
     name: ClassVar[str]
     sees: ClassVar[str] = "answers"
     must_beat: ClassVar[str]
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {}  # parameters that a search may change
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {}  # parameters that the search may change
 
     @abstractmethod
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """The moves, for ever; `view` is up to date when each is asked for."""
-
-
-class Referee:
-    """Knows the truth."""
-
-    def __init__(self, alpha: float) -> None:
-        self._alpha = alpha
-        self._exact = Fraction(repr(alpha))
-        self.over = self.under = 0.0  # worst error / alpha, on either side
-        self.violated_at: int | None = None
-
-    @property
-    def worst(self) -> float:
-        """Worst error / alpha so far."""
-        return max(self.over, self.under)
-
-    def judge(self, estimate: float, total: int) -> None:
-        """One moment."""
-        error = (estimate - total) / (self._alpha * total) if total else 0.0
-        if error > self.over:
-            self.over = error
-        elif -error > self.under:
-            self.under = -error
-        else:
-            return
-        # Schemes may sit on the very edge of the bound; floating point must not decide there.
-        if self.violated_at is None and self.worst > 1 - 1e-9 and self._outside(estimate, total):
-            self.violated_at = total
-
-    def _outside(self, estimate: float, total: int) -> bool:
-        # An answer is a double: it may be the one nearest to an allowed number, as the bounds here are.
-        upper, lower = float((1 + self._exact) * total), float((1 - self._exact) * total)
-        return not lower <= estimate <= upper
+        """The moves, without end; `view` is up to date when each is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +140,16 @@ class Score:
 
     seed: int
     events: int
-    worst: float  # worst error / alpha over all single events
-    over: float  # ... of answers above the truth
+    worst: float  # worst error / alpha over all events
+    over: float  # ... of estimates above the total
     under: float
-    violated_at: int | None  # the total at the first answer outside 1 ± alpha
+    violated_at: int | None  # the total at the first estimate outside 1 ± alpha
     messages: int
     rounds: int
 
 
 class Point(NamedTuple):
-    """For plots: the worst signed error / alpha since the last point."""
+    """For plots: the signed error / alpha after a report or a move."""
 
     total: int
     error: float
@@ -201,18 +161,18 @@ class Game:
     def __init__(
         self, subject: Subject, adversary: Adversary, sites: int, alpha: float, rng: SeededRandom, *, path: bool = False
     ) -> None:
-        kind = FullView if adversary.sees == "everything" else View
         self.subject = subject
-        self._view = kind(subject, sites, alpha)
         self._full = adversary.sees == "everything"
+        self._view = (FullView if self._full else View)(subject, sites, alpha)
         self._moves = adversary.moves(self._view, rng)
         self._alpha = alpha
         self.referee = Referee(alpha)
         self.path: list[Point] | None = [] if path else None
 
     def head_start(self, events: int) -> None:
-        """So many events at every site before the adversary comes, one batch each: the start of a tracker, in which
-        every event is reported, hides nothing and takes long to play. Judged only at its end.
+        """So many events at every site before the first move, one batch each, judged only at the end.
+
+        At the start of a tracker every event is reported: that takes long to play and hides nothing.
         """
         for site in range(self._view.sites):
             self.subject.add(site, events)
@@ -232,8 +192,7 @@ class Game:
             try:
                 self._feed(move, min(move.events, events - view.total))
             except PlanError:
-                # Once its promise is broken, a tracker may find itself without a plan to go on with.
-                # Before that: a bug.
+                # A tracker outside its guarantee may have no plan to continue with. Inside it, this is a bug.
                 if self.referee.violated_at is None:
                     raise
                 return
@@ -242,32 +201,23 @@ class Game:
         subject, judge, view = self.subject, self.referee.judge, self._view
         by_answer, by_message = move.until is Until.ANSWER, move.until is Until.MESSAGE
         start, left, sent = subject.estimate, events, subject.sent if by_message else 0
-        estimate, total, spoke = start, view.total, False
-        while left and not spoke and not (by_answer and estimate != start):
-            silent = min(subject.events_until_report(move.site), left)
-            taken = min(silent + 1, left)
-            judge(estimate, total + silent)
+        estimate, total, message_sent = start, view.total, False
+        while left and not message_sent and not (by_answer and estimate != start):
+            unreported = min(subject.events_until_report(move.site), left)
+            taken = min(unreported + 1, left)
+            judge(estimate, total + unreported)
             subject.add(move.site, taken)
             total, left = total + taken, left - taken
-            if taken > silent:
+            if taken > unreported:
                 estimate = subject.estimate
                 judge(estimate, total)
-                spoke = by_message and subject.sent != sent
+                message_sent = by_message and subject.sent != sent
             if self.path is not None:
                 self.path.append(Point(total, (estimate - total) / (self._alpha * total)))
-        view._spoke = spoke
+        view._message_sent = message_sent
         view._after(move.site, events - left, estimate)
 
     def score(self, seed: int) -> Score:
-        """The referee's verdict so far."""
         referee, subject = self.referee, self.subject
-        return Score(
-            seed,
-            self._view.total,
-            referee.worst,
-            referee.over,
-            referee.under,
-            referee.violated_at,
-            subject.sent,
-            subject.round,
-        )
+        errors = (referee.worst, referee.over, referee.under, referee.violated_at)
+        return Score(seed, self._view.total, *errors, subject.sent, subject.round)

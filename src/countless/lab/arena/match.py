@@ -1,6 +1,6 @@
-"""A match: many games from many seeds, in parallel, and an exact interval on the failure rate (SPEC 7).
+"""A match: many games from many seeds, in parallel, and an exact confidence interval of the failure rate.
 
-"Not broken in n games" is not "proved": the interval says how much n games can say.
+No failure in n games is not a proof; the interval says what n games show.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ class Setting:
     alpha: float
     delta: float
     events: int
-    against: str = "adaptive"  # what `auto` is told to stand against
-    head_start: int = 0  # events at every site before the adversary comes
+    against: str = "adaptive"  # the adversary that `auto` plans for
+    head_start: int = 0  # events at every site before the first move
 
     def __post_init__(self) -> None:
         for name, least in (("sites", 1), ("events", 1), ("head_start", 0)):
@@ -42,7 +42,7 @@ class Setting:
         self.fresh_scheme()
 
     def fresh_scheme(self) -> Scheme:
-        """The tracker to attack: a scheme, or a strawman."""
+        """The scheme, or the negative control, to attack."""
         if self.scheme in NEGATIVE_CONTROLS:
             return NEGATIVE_CONTROLS[self.scheme]()
         return scheme_named(self.scheme, self.against)
@@ -50,26 +50,23 @@ class Setting:
 
 @dataclass(frozen=True)
 class Match:
-    """What many games say about one pair."""
+    """The games of one setting."""
 
     setting: Setting
     scores: tuple[Score, ...]
 
     @property
     def trials(self) -> int:
-        """Games played."""
         return len(self.scores)
 
     @property
     def failures(self) -> int:
-        """Games in which an answer left 1 ± alpha at any moment."""
+        """Games in which an estimate was outside 1 ± alpha at any event."""
         return sum(score.violated_at is not None for score in self.scores)
 
     @property
     def failure_rate(self) -> tuple[float, float]:
-        """Exact (Clopper-Pearson) 95 % limits, each one on its own side, on the probability that a game
-        fails.
-        """
+        """Exact (Clopper-Pearson) limits of the probability that a game fails, each with 95 % confidence."""
         return (
             lower_limit(self.failures, self.trials, CONFIDENCE),
             upper_limit(self.failures, self.trials, CONFIDENCE),
@@ -82,12 +79,12 @@ class Match:
 
     @property
     def messages(self) -> float:
-        """Mean messages of a game."""
+        """Mean number of messages of a game."""
         return sum(score.messages for score in self.scores) / self.trials
 
 
 def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
-    """The game of one seed, before its first move. The adversary's dice are not the tracker's."""
+    """The game of one seed, before its first move. Adversary and tracker have separate random sources."""
     subject = Tracked(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
     rng = SeededRandom(seed).spawn("adversary", setting.adversary.name)
     game = Game(subject, setting.adversary, setting.sites, setting.alpha, rng, path=path)
@@ -97,7 +94,6 @@ def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
 
 
 def play(setting: Setting, seed: int) -> Score:
-    """One game."""
     game = game_of(setting, seed)
     game.play(setting.events)
     return game.score(seed)

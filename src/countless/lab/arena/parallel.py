@@ -1,7 +1,7 @@
-"""Many games at a time (SPEC 7): joblib on this machine, or on a cluster that dask or ray runs.
+"""Games in parallel: joblib on this machine, or a dask or ray cluster.
 
-A cluster is the one this process is connected to already, else the one that `DASK_SCHEDULER_ADDRESS` or `RAY_ADDRESS`
-names, else a small one of this machine's own cores. Games come from their seeds: where they run makes no difference.
+The cluster is the one that this process is connected to, else the one that `DASK_SCHEDULER_ADDRESS` or `RAY_ADDRESS`
+names, else one that is started on this machine. A game depends on its seed only, not on where it runs.
 """
 
 import os
@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from countless.errors import InvalidParameter, MissingExtra, UnknownName
 
 T = TypeVar("T")
-Progress = Callable[[float], None]  # is told the part that is done
+Progress = Callable[[float], None]  # called with the part that is done
 
 # The package that each backend needs.
 BACKENDS = {"local": "joblib", "dask": "distributed", "ray": "ray"}
-_ALL = -1  # joblib's word for as many as there are
+_ALL = -1  # joblib: one for each core
 
 
 def in_parallel(
@@ -28,7 +28,7 @@ def in_parallel(
     backend: str = "local",
     progress: Progress | None = None,
 ) -> list[T]:
-    """`work(*task)` for every task, in order, `jobs` at a time; None is as many as there are cores to work on."""
+    """`work(*task)` for every task, in order, `jobs` at a time; None is one for each core."""
     if backend not in BACKENDS:
         raise UnknownName("backend", backend, BACKENDS)
     if jobs is not None and jobs < 1:
@@ -52,7 +52,7 @@ def _in_parts(
     size: int,
     progress: Progress | None,
 ) -> list[T]:
-    """All at once, unless somebody wants to see how it goes."""
+    """In one part, or in parts of `size` if there is progress to show."""
     if progress is None:
         return work(tasks)
     results: list[T] = []
@@ -72,7 +72,7 @@ def _dask(jobs: int | None) -> Iterator[str]:
     distributed: Any = import_module("distributed")
     try:
         distributed.get_client()
-    except ValueError:  # there is none yet
+    except ValueError:  # not connected
         named = import_module("dask").config.get("scheduler-address", None)
         own = {} if named else {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
         with _reachable("dask", named):
@@ -85,7 +85,7 @@ def _dask(jobs: int | None) -> Iterator[str]:
 
 @contextmanager
 def _ray(jobs: int | None) -> Iterator[str]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for statistics to be sent anywhere
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # ray sends usage statistics by default
     ray: Any = import_module("ray")
     ours = not ray.is_initialized()
     if ours:

@@ -1,8 +1,8 @@
-"""One attack, recorded: what the page replays. The old tracker and ours against the same adversary.
+"""The recorded attack that the web page replays: the classical tracker and Countless against the same adversary.
 
     python -m countless.lab.arena.recording src/countless/server/page/attack.json
 
-writes the recording that the package carries. It is drawn from one seed, so it comes out the same everywhere.
+writes the file. It comes from one seed, so it is the same on every machine.
 """
 
 import json
@@ -20,41 +20,41 @@ from countless.randomness import SeededRandom
 CONTESTANTS = {"hyz": "the classical tracker", "auto": "Countless"}
 ADVERSARY = "stop-after-jump"
 SITES, ALPHA, DELTA, EVENTS, SEED = 1024, 0.01, 0.05, 400_000, 1
-FRAMES = 400  # of the film
+FRAMES = 400  # of the recording
 
 
-class Moment(NamedTuple):
-    """How things stand after a report or a move."""
+class Sample(NamedTuple):
+    """The state before or after a report or a move."""
 
     total: int
     estimate: float
     sent: int
-    error: float  # over alpha; positive where the answer is too large
+    error: float  # over alpha; positive where the estimate is too large
 
 
 class RecordingSubject(Tracked):
-    """A tracker that writes down what the public sees and what it has sent."""
+    """A tracker that records its estimates and message counts."""
 
     def __init__(self, setting: Setting, seed: int) -> None:
         super().__init__(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
         self._alpha = setting.alpha
         self._total = 0
-        self.samples: list[Moment] = []
+        self.samples: list[Sample] = []
 
     def add(self, site: int, n: int) -> None:
-        """Events, and a picture: the error is worst just before the tracker speaks, or just after."""
+        """Add events; sample just before and just after the report, where the error is largest."""
         before = self.estimate
         super().add(site, n)
         self._total += n
         if self._total > 1:
             late = (before - self._total + 1) / (self._total - 1) / self._alpha
-            self.samples.append(Moment(self._total - 1, before, self.sent, late))
+            self.samples.append(Sample(self._total - 1, before, self.sent, late))
         error = (self.estimate - self._total) / self._total / self._alpha
-        self.samples.append(Moment(self._total, self.estimate, self.sent, error))
+        self.samples.append(Sample(self._total, self.estimate, self.sent, error))
 
 
 def record() -> dict[str, Any]:
-    """Every contestant's game, frame by frame."""
+    """The game of every contestant, frame by frame."""
     return {
         "adversary": ADVERSARY,
         "sites": SITES,
@@ -80,32 +80,31 @@ def _play(scheme: str, name: str) -> dict[str, Any]:
         "left_at": score.violated_at,
         "messages": score.messages,
         "rounds": score.rounds,
-        "frames": [_frame(moments) for moments in _bucket(subject.samples)],
+        "frames": [_frame(samples) for samples in _bucket(subject.samples)],
     }
 
 
-def _bucket(samples: list[Moment]) -> list[list[Moment]]:
-    """As many pieces as there are frames, of equally many events. A piece in which nothing happened is still."""
-    pieces: list[list[Moment]] = [[] for _ in range(FRAMES)]
-    for moment in samples:
-        pieces[ceil(moment.total * FRAMES / EVENTS) - 1].append(moment)
+def _bucket(samples: list[Sample]) -> list[list[Sample]]:
+    """The samples of each frame; all frames have equally many events. A frame without samples repeats the last one."""
+    frames: list[list[Sample]] = [[] for _ in range(FRAMES)]
+    for sample in samples:
+        frames[ceil(sample.total * FRAMES / EVENTS) - 1].append(sample)
     last = samples[0]
-    for number, piece in enumerate(pieces):
-        if not piece:
+    for number, frame in enumerate(frames):
+        if not frame:
             total = (number + 1) * EVENTS // FRAMES
-            piece.append(last._replace(total=total, error=(last.estimate - total) / total / ALPHA))
-        last = piece[-1]
-    return pieces
+            frame.append(last._replace(total=total, error=(last.estimate - total) / total / ALPHA))
+        last = frame[-1]
+    return frames
 
 
-def _frame(moments: list[Moment]) -> list[float]:
-    """Events so far, answer, messages so far, and the worst error of the frame: nothing is smoothed away."""
-    worst = max(moments, key=lambda moment: abs(moment.error))
-    return [moments[-1].total, round(moments[-1].estimate), moments[-1].sent, round(worst.error, 3)]
+def _frame(samples: list[Sample]) -> list[float]:
+    """Events, estimate and messages at the end of the frame, and the worst error in it."""
+    worst = max(samples, key=lambda sample: abs(sample.error))
+    return [samples[-1].total, round(samples[-1].estimate), samples[-1].sent, round(worst.error, 3)]
 
 
 def main() -> None:
-    """Write the recording to the file that is named."""
     if len(sys.argv) != 2:
         sys.exit("usage: python -m countless.lab.arena.recording FILE")
     Path(sys.argv[1]).write_text(json.dumps(record(), separators=(",", ":")) + "\n")

@@ -1,6 +1,4 @@
-"""The adversaries by name (SPEC 7). A new one is a file in `adversaries/` and a line here; the tests pick
-it up.
-"""
+"""The adversaries by name. A new one is a file in `adversaries/` and a line here; the tests run with every one."""
 
 from countless.errors import UnknownName
 from countless.lab.arena.adversaries.averager import Averager
@@ -29,11 +27,10 @@ ATTACKS: tuple[type[Adversary], ...] = (
     MessageReader,
 )
 ADVERSARIES: dict[str, type[Adversary]] = {adversary.name: adversary for adversary in CONTROLS + ATTACKS}
-SEARCH = "search"  # evolves the parameters of the others: see `countless.lab.arena.adversaries.search`
+SEARCH = "search"  # evolves the parameters of the others: see `countless.lab.arena.search`
 
 
 def adversary_named(name: str, **parameters: object) -> Adversary:
-    """An adversary with its default parameters, or with those given."""
     if name not in ADVERSARIES:
         raise UnknownName("adversary", name, [*ADVERSARIES, SEARCH])
     return ADVERSARIES[name](**parameters)

@@ -1,8 +1,6 @@
-"""The paper's headline, measured (SPEC 3.4): how messages grow with sites, alpha and the total.
+"""How messages grow with sites, alpha and the total, measured on regular traffic, with lines fitted to logarithms.
 
-Counts the messages a tracker sends while the total grows from one number to another, on regular traffic,
-and fits straight lines to logarithms. Measures only; what a plan says it costs is in
-`countless.schemes.compare`.
+What a plan is expected to cost is in `countless.schemes.compare`.
 """
 
 from collections.abc import Sequence
@@ -12,13 +10,13 @@ from math import log
 from countless.lab.arena.adversaries.round_robin import RoundRobin
 from countless.lab.arena.match import Setting, game_of
 
-START, END = 10**6, 2 * 10**7  # past the start of every scheme at the sizes used; three e-folds
+START, END = 10**6, 2 * 10**7  # after the exact start of every scheme at the sizes used; three e-folds
 _TRAFFIC = RoundRobin(share=0.1)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A straight line through points: slope, and the share of the variance it explains."""
+    """A straight line through points, and the share of the variance that it explains."""
 
     slope: float
     intercept: float
@@ -33,8 +31,8 @@ def line(xs: Sequence[float], ys: Sequence[float]) -> Fit:
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
     intercept = mean_y - slope * mean_x
     left = sum((y - slope * x - intercept) ** 2 for x, y in zip(xs, ys, strict=True))
-    all_of_it = sum((y - mean_y) ** 2 for y in ys)
-    return Fit(slope, intercept, 1 - left / all_of_it if all_of_it else 1.0)
+    spread_y = sum((y - mean_y) ** 2 for y in ys)
+    return Fit(slope, intercept, 1 - left / spread_y if spread_y else 1.0)
 
 
 def power(xs: Sequence[float], ys: Sequence[float]) -> Fit:

@@ -1,4 +1,4 @@
-"""The league: every scheme against every adversary, and what each result means (SPEC 7)."""
+"""The tournament: every scheme against every adversary, and what each result means."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import Any
 
 from countless.errors import UnknownName
 from countless.lab.arena.adversaries.feedback import Feedback
-from countless.lab.arena.adversaries.search import evolve
 from countless.lab.arena.match import Match, Setting
 from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
 from countless.lab.arena.registry import ADVERSARIES as KINDS
 from countless.lab.arena.registry import CONTROLS, SEARCH, adversary_named
+from countless.lab.arena.search import evolve
 from countless.lab.simulation.stream import Stream
 from countless.schemes.registry import ADVERSARIES, SCHEMES, scheme_named
 
@@ -20,7 +20,7 @@ ADVERSARY_NAMES = tuple(KINDS)
 
 
 def names(asked: str, known: Iterable[str]) -> list[str]:
-    """`all`, or names with commas between them."""
+    """`all`, or names separated by commas."""
     return list(known) if asked == "all" else [name.strip() for name in asked.split(",")]
 
 
@@ -34,7 +34,7 @@ def settings(
     seconds: float = inf,
     trace: Stream | None = None,
 ) -> list[Setting]:
-    """Every pair that was asked for. `search` breeds an adversary for each scheme; `feedback` may follow a trace."""
+    """Every pair of the names. `search` finds an adversary for each scheme; `feedback` may follow a trace."""
     found = []
     for scheme in names(schemes, SCHEME_NAMES):
         if scheme not in SCHEME_NAMES and scheme not in NEGATIVE_CONTROLS:
@@ -42,8 +42,8 @@ def settings(
         for name in names(adversaries, ADVERSARY_NAMES):
             if name == SEARCH:
                 setting = Setting(scheme, Feedback(), **base)
-                bred = evolve(setting, seed, tries=tries, seconds=seconds)
-                found.append(replace(setting, adversary=bred.adversary))
+                searched = evolve(setting, seed, tries=tries, seconds=seconds)
+                found.append(replace(setting, adversary=searched.adversary))
             elif name == Feedback.name and trace is not None:
                 found.append(Setting(scheme, Feedback.following(trace, base["events"]), **base))
             else:
@@ -64,14 +64,12 @@ def claimed(setting: Setting) -> bool:
 
 
 def guarantee_violated(match: Match) -> bool:
-    """Whether a guarantee that covers this adversary has failed more often than it says it may, beyond
-    chance.
-    """
+    """Whether the scheme's guarantee covers this adversary and failed more often than delta, beyond chance."""
     return claimed(match.setting) and match.failure_rate[0] > match.setting.delta
 
 
 def as_json(match: Match, seed: int) -> dict[str, Any]:
-    """One match, for machines."""
+    """The JSON object of one match."""
     setting, (lower, upper) = match.setting, match.failure_rate
     first = next((score for score in match.scores if score.violated_at is not None), None)
     return {

@@ -1,42 +1,39 @@
-"""What the same stream would cost with the usual ways to count: one message per event, or one per site and interval.
+"""What the same stream would cost with flushes: each site sends one message per interval in which it counted something.
 
-A site sends at a flush only if it has counted something since the last one, which is the cheapest honest version:
-the number of pairs (site, interval) with at least one event. Long streams have too many intervals to look at all of
-them: then some, evenly spread, stand for the rest, and the result is an estimate.
+So the cost is the number of pairs (site, interval) with at least one event. A long stream has too many intervals to
+look at: then some of them, evenly spread, are counted and the result is an estimate.
 """
 
-from countless.lab.simulation.stream import Stream
+from itertools import pairwise
 
-INTERVALS = 16  # looked at, at most
-_WORK = 400_000  # sites looked at in one question, at most: fewer intervals for large fleets
+from countless.lab.simulation.stream import Stream
+from countless.lab.simulation.traces import Trace
+
+MAX_INTERVALS = 16  # that are looked at
+_MAX_WORK = 400_000  # sites times intervals: fewer intervals are looked at for large fleets
 
 
 def flush_messages(stream: Stream, events: int, per_interval: float) -> int:
-    """Messages for so many events, when so many fall into one interval of the whole fleet."""
+    """Messages for the first `events` events, if `per_interval` of them fall into one interval."""
     if per_interval <= 1:
         return events
     intervals = int(events / per_interval)
-    most = max(2, min(INTERVALS, _WORK // stream.sites))
-    if intervals < most:
-        return _every_interval(stream, events, per_interval)
-    seen = 0
-    for sample in range(most):
-        number = (2 * sample + 1) * intervals // (2 * most)
-        seen += _active_sites(stream, int(number * per_interval), int((number + 1) * per_interval))
-    return round(seen * (events / per_interval) / most)
+    limit = max(2, min(MAX_INTERVALS, _MAX_WORK // stream.sites))
+    if intervals < limit:
+        ends = [*(int(number * per_interval) for number in range(intervals + 1)), events]
+        return sum(_active_sites(stream, start, end) for start, end in pairwise(ends))
+    sampled = [(2 * sample + 1) * intervals // (2 * limit) for sample in range(limit)]
+    active = sum(_active_sites(stream, int(n * per_interval), int((n + 1) * per_interval)) for n in sampled)
+    return round(active * (events / per_interval) / limit)
 
 
-def _every_interval(stream: Stream, events: int, per_interval: float) -> int:
-    messages, number, start = 0, 1, 0
-    while start < events:
-        end = min(events, int(number * per_interval))
-        messages += _active_sites(stream, start, end)
-        number, start = number + 1, end
-    return messages
+def flush_messages_of_trace(trace: Trace, events: int, seconds: float) -> int:
+    """Messages for the first `events` events, if an interval is so many seconds of the trace's own clock."""
+    return len({(site, time // seconds) for time, site in trace.timed_events(events)})
 
 
 def _active_sites(stream: Stream, start: int, end: int) -> int:
-    """How many sites count something in the events start + 1 .. end."""
+    """How many sites have at least one of the events start + 1 .. end."""
     if end - start <= 2 * stream.sites:
         return len({stream.site_at(number) for number in range(start + 1, end + 1)})
     return sum(stream.count(site, end) > stream.count(site, start) for site in range(stream.sites))

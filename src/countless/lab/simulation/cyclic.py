@@ -1,9 +1,9 @@
-"""Streams in laps: one long pattern of runs, repeated, each time turned by a random amount (SPEC section 6).
+"""Cyclic streams: one pattern of runs, repeated, each cycle rotated by a random amount.
 
-A pattern is a list of runs (site, how many events in a row). The events of a lap are the pattern's, shifted
-cyclically; so every lap brings every site the same number of events, in a random but related order. Memory is one
-pattern, and every question is a binary search in it, however long the stream. What this is not: independent arrivals.
-A site's count never strays from its share by more than a lap. Where that matters use `streams.independent`.
+A pattern is a list of runs (site, number of events in a row). A cycle is the pattern shifted cyclically, so every cycle
+brings every site the same number of events, in a random but related order. Memory is one pattern, and every query is a
+binary search in it, however long the stream is. Arrivals are therefore not independent: a site's count differs from its
+share by less than a cycle. `registry.independent` has independent arrivals.
 """
 
 from array import array
@@ -14,25 +14,25 @@ from countless.errors import InvalidParameter
 from countless.lab.simulation.stream import Stream
 from countless.randomness import SeededRandom
 
-ROTATIONS = 1021  # random turns are drawn once and used again: so many laps are more than anything here can notice
+ROTATIONS = 1021  # random rotations are drawn once and reused after so many cycles
 
 
 class CyclicStream(Stream):
-    """A pattern for ever. Without dice every lap is the pattern as it is.
+    """A pattern without end. Without `rng` no cycle is rotated.
 
-    >>> laps = Laps(3, [(2, 1), (0, 3), (2, 1)])
-    >>> list(laps.order(7)), laps.when(2, 3), laps.count(0, 8)
+    >>> stream = CyclicStream(3, [(2, 1), (0, 3), (2, 1)])
+    >>> list(stream.order(7)), stream.when(2, 3), stream.count(0, 8)
     ([2, 0, 0, 0, 2, 2, 0], 6, 5)
     """
 
     def __init__(self, sites: int, runs: Iterable[tuple[int, int]], rng: SeededRandom | None = None) -> None:
         self.sites = self.fleet = sites
-        self._owner = array("q")  # the site of each run
-        self._begin = array("q")  # and the position of its first event
+        self._run_site = array("q")
+        self._run_start = array("q")  # position of the run's first event in the pattern
         length = 0
         for site, size in runs:
-            self._owner.append(site)
-            self._begin.append(length)
+            self._run_site.append(site)
+            self._run_start.append(length)
             length += size
         if length < 1:
             raise InvalidParameter("runs", length, "a pattern of at least one event")
@@ -42,15 +42,15 @@ class CyclicStream(Stream):
         self._rotations = [0] if turns is None else [turns.randbelow(length) for _ in range(ROTATIONS)]
 
     def _index_runs(self) -> None:
-        """The same runs, site by site: a site's runs are the rows first[site] .. first[site + 1] - 1."""
-        runs = sorted(range(len(self._owner)), key=self._owner.__getitem__)
+        """The same runs, sorted by site: those of a site are the rows first[site] .. first[site + 1] - 1."""
+        runs = sorted(range(len(self._run_site)), key=self._run_site.__getitem__)
         self._first = array("q", [0]) * (self.sites + 1)
-        self._share = array("q", [0]) * self.sites  # events of each site in a lap
-        self._starts = array("q")  # position of a run's first event in the lap
+        self._share = array("q", [0]) * self.sites  # events of each site in a cycle
+        self._starts = array("q")  # position of a run's first event in the pattern
         self._ranks = array("q")  # events of the site before this run
         for run in runs:
-            site, start = self._owner[run], self._begin[run]
-            end = self._begin[run + 1] if run + 1 < len(self._begin) else self.length
+            site, start = self._run_site[run], self._run_start[run]
+            end = self._run_start[run + 1] if run + 1 < len(self._run_start) else self.length
             self._starts.append(start)
             self._ranks.append(self._share[site])
             self._share[site] += end - start
@@ -58,44 +58,40 @@ class CyclicStream(Stream):
         for site in range(self.sites):
             self._first[site + 1] = max(self._first[site + 1], self._first[site])
 
-    def _rotation(self, lap: int) -> int:
-        """By how much a lap is turned."""
-        return self._rotations[lap % len(self._rotations)]
+    def _rotation(self, cycle: int) -> int:
+        return self._rotations[cycle % len(self._rotations)]
 
     def site_at(self, number: int) -> int:
-        """Turn back, and look it up."""
-        lap, position = divmod(number - 1, self.length)
-        return self._owner[bisect_right(self._begin, (position - self._rotation(lap)) % self.length) - 1]
+        cycle, position = divmod(number - 1, self.length)
+        return self._run_site[bisect_right(self._run_start, (position - self._rotation(cycle)) % self.length) - 1]
 
     def when(self, site: int, count: int) -> int | None:
-        """Which lap, and where in it."""
         share = self._share[site]
         if share == 0:
             return None
-        lap, rank = divmod(count - 1, share)
-        turn = self._rotation(lap)
+        cycle, rank = divmod(count - 1, share)
+        rotation = self._rotation(cycle)
         if share == 1:
-            position = (self._starts[self._first[site]] + turn) % self.length
+            position = (self._starts[self._first[site]] + rotation) % self.length
         else:
-            late = share - self._before(site, self.length - turn)  # what the turn brings to the front
-            if rank < late:
-                position = self._position(site, share - late + rank) - (self.length - turn)
+            moved = share - self._before(site, self.length - rotation)  # events that the rotation moves to the front
+            if rank < moved:
+                position = self._position(site, share - moved + rank) - (self.length - rotation)
             else:
-                position = self._position(site, rank - late) + turn
-        return lap * self.length + position + 1
+                position = self._position(site, rank - moved) + rotation
+        return cycle * self.length + position + 1
 
     def count(self, site: int, number: int) -> int:
-        """Whole laps, and a part of one."""
-        lap, passed = divmod(number, self.length)
-        share, turn = self._share[site], self._rotation(lap)
+        cycle, passed = divmod(number, self.length)
+        share, rotation = self._share[site], self._rotation(cycle)
         if share == 1:
-            return lap + ((self._starts[self._first[site]] + turn) % self.length < passed)
-        cut = self.length - turn
-        if passed <= turn:
+            return cycle + ((self._starts[self._first[site]] + rotation) % self.length < passed)
+        cut = self.length - rotation
+        if passed <= rotation:
             part = self._before(site, cut + passed) - self._before(site, cut)
         else:
-            part = share - self._before(site, cut) + self._before(site, passed - turn)
-        return lap * share + part
+            part = share - self._before(site, cut) + self._before(site, passed - rotation)
+        return cycle * share + part
 
     def _before(self, site: int, position: int) -> int:
         """Events of the site before this position of the pattern."""
@@ -104,10 +100,10 @@ class CyclicStream(Stream):
         if run < first:
             return 0
         rank = self._ranks[run]
-        most = self._ranks[run + 1] if run + 1 < end else self._share[site]
-        return min(most, rank + position - self._starts[run])
+        after_run = self._ranks[run + 1] if run + 1 < end else self._share[site]
+        return min(after_run, rank + position - self._starts[run])
 
     def _position(self, site: int, rank: int) -> int:
-        """The place in the pattern of the site's event after `rank` others."""
+        """The position in the pattern of the site's event that has `rank` events of the site before it."""
         run = bisect_right(self._ranks, rank, self._first[site], self._first[site + 1]) - 1
         return self._starts[run] + rank - self._ranks[run]

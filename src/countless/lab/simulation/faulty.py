@@ -1,13 +1,14 @@
-"""The faulty world: production sites and coordinator on a network that fails, from one integer seed (SPEC section 6).
+"""The faulty world: production sites and coordinator on a network that fails, all from one seed.
 
-Time goes in ticks. Messages travel as bytes and take time. In ordered weather they travel on connections, like TCP: in
-order, until the connection breaks and all that is under way on it is lost; a site that reconnects says hello and then
-again all that may have been lost. In unordered weather every message finds its own way, may be lost and may come
-twice. Sites stop and come back, with their state or without; the coordinator stops and goes on from what it
-saved. The truth is known throughout: see `accounted`.
+Time is counted in ticks. Messages travel as bytes and take time. With an ordered fault profile they travel on
+connections, as over TCP: in order, until the connection breaks and loses what is in flight; a site that reconnects
+joins again and resends its state. With an unordered profile each message may be late, lost or repeated. Sites crash
+and restart, with their state or without; the coordinator crashes and continues from what it saved. `counted` is the
+true total throughout.
 """
 
 from heapq import heappop, heappush
+from typing import Literal, NamedTuple
 
 from countless.core.coordinator import Coordinator, Outbox, PersistentState
 from countless.core.estimator import Scheme
@@ -21,44 +22,61 @@ from countless.lab.simulation.world import COUNTER
 from countless.randomness import SeededRandom
 from countless.wire.codec import decode, encode
 
+MAX_SETTLING_TICKS = 10_000
+NO_CONNECTION = 0
+
+Kind = Literal["join", "leave", "up", "down", "left"]  # "left" acknowledges "leave"
+TO_SITE = ("down", "left")
+
+
+class InFlight(NamedTuple):
+    """A message on its way, ordered by its arrival."""
+
+    tick: int
+    number: int
+    connection: int
+    site_id: SiteId
+    kind: Kind
+    data: bytes
+
 
 class Machine:
-    """The machine a site runs on: it may be down, and its connection may be broken."""
+    """The machine a site runs on, and its connection to the coordinator."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, now: int) -> None:
         self.site = site
-        self.line = 0  # number of the open connection; 0: none
+        self.connection = NO_CONNECTION
         self.down_until = 0
         self.cut_until = 0  # no connection before this tick
-        self.heard = 0  # when the coordinator last heard of it
-        self.silenced = False
+        self.last_seen = now  # when the coordinator last received something from it
+        self.marked_unreachable = False
         self.leaving = False
-        self.loses_state = False  # will come back as another life
-        self.last_arrival = [0, 0]  # when the connection's last message, up and down, will have arrived
+        self.loses_state = False  # will restart as a new incarnation
+        self.last_arrival = {True: 0, False: 0}  # on this connection, to the site and to the coordinator
 
 
 class FaultyWorld:
-    """Everything that can go wrong between sites and coordinator."""
+    """Sites on machines, a coordinator with a disk, and faults between them."""
 
     def __init__(
         self, scheme: Scheme, sites: int, profile: FaultProfile, *, alpha: float, delta: float, seed: int
     ) -> None:
         self._rng = SeededRandom(seed)
-        self._chance = self._rng.spawn("faults")
+        self._faults = self._rng.spawn("faults")
         self._scheme, self._alpha, self._delta = scheme, alpha, delta
         self.profile = profile
         self.now = 0
-        self.finished = 0  # the exact counts of the sites that left in good order
-        self.lost = 0  # events that died with a site, before any report (some may still be under way)
-        self._lines = self._messages = 0
-        self._away_until = 0  # until when the coordinator is down
-        self._post: list[tuple[int, int, int, SiteId, str, bytes]] = []  # (tick, number, line, address, kind, data)
+        self.departed = 0  # final counts of the sites that left
+        self.lost = 0  # events that were lost with the state of a site, before any report of them arrived
+        self._connections = self._messages = 0
+        self._coordinator_down_until = 0
+        self._in_flight: list[InFlight] = []
         self._fleet = [SiteId(name) for name in range(sites)]
-        self._names = sites  # the next newcomer's
+        self._next_name = sites
         self.owner = Owner(self._build, self._fleet)
         self.machines: dict[SiteName, Machine] = {}
         for site_id in self._fleet:
-            self._enter(site_id, self.owner.coordinator.trigger_of(site_id))
+            self._start_machine(site_id, self.owner.coordinator.trigger_of(site_id))
 
     def _build(self, saved_state: PersistentState | None) -> Coordinator:
         rng = self._rng.spawn("coordinator", saved_state.round if saved_state else 0)
@@ -68,58 +86,47 @@ class FaultyWorld:
         )
 
     def __repr__(self) -> str:
-        return f"<FaultyWorld at tick {self.now}: {self.owner.coordinator.answer}; truth {self.counted:,}>"
-
-    # The truth
+        return f"<FaultyWorld at tick {self.now}: {self.owner.coordinator.answer}; total {self.counted:,}>"
 
     @property
     def counted(self) -> int:
-        """All events whose count still exists: at sites that live or left in good order, or known of dead ones."""
-        dead = sum(self.owner.known(site_id) for site_id in self._dying())
-        living = sum(machine.site.count for machine in self.machines.values() if not machine.loses_state)
-        return self.finished + self.owner.buried + dead + living
-
-    def _dying(self) -> list[SiteId]:
-        """Lives that have ended, which the coordinator does not know yet."""
-        present = {machine.site.site_id for machine in self.machines.values() if not machine.loses_state}
-        leaving = {machine.site.site_id for machine in self.machines.values() if machine.leaving}
-        return [site_id for site_id in self.owner.lives.values() if site_id not in present | leaving]
+        """All events whose count still exists: at running sites, in final snapshots, or in reports of lost sites."""
+        machines = self.machines.values()
+        running = sum(machine.site.count for machine in machines if not machine.loses_state)
+        present = {machine.site.site_id for machine in machines if not machine.loses_state or machine.leaving}
+        # Incarnations that have ended, which the coordinator does not know yet.
+        ended = [site_id for site_id in self.owner.current.values() if site_id not in present]
+        return self.departed + self.owner.retired_events + running + sum(map(self.owner.reported_by, ended))
 
     # Time
 
     def tick(self, count: bool = True) -> None:
-        """One step: messages arrive, machines come back, something may break, and some site counts."""
+        """One step: messages arrive, machines restart, faults happen and, with `count`, a site counts events."""
         self.now += 1
-        self._come_back()
-        while self._post and self._post[0][0] <= self.now:
-            self._arrive(*heappop(self._post)[2:])
-        self._notice_silence()
-        self._break_something()
-        if count:
-            self._count()
+        self._restart_due()
+        while self._in_flight and self._in_flight[0].tick <= self.now:
+            self._arrive(heappop(self._in_flight))
+        self._check_timeouts()
+        self._cause_faults()
+        machine = self._random_machine() if count else None
+        if machine is not None:
+            self._send_up(machine, machine.site.add(self._faults.geometric(5)))
 
-    def _one_in(self, chance: int) -> bool:
-        return chance > 0 and self._chance.randbelow(chance) == 0
+    def _one_in(self, n: int) -> bool:
+        return n > 0 and self._faults.randbelow(n) == 0
 
     def _random_machine(self) -> Machine | None:
-        machines = [
-            machine for machine in self.machines.values() if machine.down_until <= self.now and not machine.leaving
-        ]
-        return machines[self._chance.randbelow(len(machines))] if machines else None
+        machines = [each for each in self.machines.values() if each.down_until <= self.now and not each.leaving]
+        return machines[self._faults.randbelow(len(machines))] if machines else None
 
-    def _count(self) -> None:
-        machine = self._random_machine()
-        if machine is not None:
-            self._say(machine, machine.site.add(self._chance.geometric(5)))
-
-    # What the coordinator's machine does
+    # The coordinator
 
     @property
     def _coordinator_is_up(self) -> bool:
-        return self._away_until <= self.now
+        return self._coordinator_down_until <= self.now
 
-    def _send(self, outbox: Outbox) -> None:
-        if outbox and self._one_in(self.profile.coordinator_crash):  # saved, but not sent
+    def _send_down(self, outbox: Outbox) -> None:
+        if outbox and self._one_in(self.profile.coordinator_crash):  # after saving, before sending
             self._crash_coordinator()
             return
         for site_id, message in outbox:
@@ -128,177 +135,176 @@ class FaultyWorld:
                 self._dispatch(machine, "down", message)
 
     def _crash_coordinator(self) -> None:
-        self._away_until = self.now + 1 + self._chance.randbelow(self.profile.outage)
-        for machine in self.machines.values():
-            machine.line = 0
+        self._coordinator_down_until = self.now + 1 + self._faults.randbelow(self.profile.outage)
+        self._drop_connections()
 
-    def _notice_silence(self) -> None:
+    def _drop_connections(self) -> None:
+        for machine in self.machines.values():
+            machine.connection = NO_CONNECTION
+
+    def _check_timeouts(self) -> None:
         if not self._coordinator_is_up:
             return
         for machine in list(self.machines.values()):
-            if machine.line and self.profile.ordered:
-                machine.heard = self.now
-            if machine.silenced or self.now - machine.heard <= self.profile.patience:
+            if machine.connection and self.profile.ordered:
+                machine.last_seen = self.now
+            if machine.marked_unreachable or self.now - machine.last_seen <= self.profile.timeout:
                 continue
-            if self.owner.lives.get(machine.site.site_id.site) == machine.site.site_id:
-                machine.silenced = True
-                self._send(self.owner.silence(machine.site.site_id))
+            site_id = machine.site.site_id
+            if self.owner.current.get(site_id.site) == site_id:
+                machine.marked_unreachable = True
+                self._send_down(self.owner.mark_unreachable(site_id))
 
-    def _arrive(self, line: int, site_id: SiteId, kind: str, data: bytes) -> None:
-        machine = self.machines.get(site_id.site)
-        if machine is not None and machine.site.site_id != site_id:
-            machine = None  # that life is over
-        if line and (machine is None or machine.line != line):
-            return  # the connection broke while this was under way
-        if kind in ("down", "bye"):
+    def _arrive(self, arrived: InFlight) -> None:
+        machine = self.machines.get(arrived.site_id.site)
+        if machine is not None and machine.site.site_id != arrived.site_id:
+            machine = None  # that incarnation has ended
+        if arrived.connection and (machine is None or machine.connection != arrived.connection):
+            return  # the connection broke while this was in flight
+        if arrived.kind in TO_SITE:
             if machine is not None and machine.down_until <= self.now:
-                self._arrive_at_site(machine, kind, decode(data))
+                self._arrive_at_site(machine, arrived.kind, decode(arrived.data))
         elif self._coordinator_is_up:
             if machine is not None:
-                machine.heard, machine.silenced = self.now, False
-            self._arrive_at_coordinator(site_id, machine, kind, decode(data))
+                machine.last_seen, machine.marked_unreachable = self.now, False
+            self._arrive_at_coordinator(arrived.site_id, machine, arrived.kind, decode(arrived.data))
 
-    def _arrive_at_coordinator(self, site_id: SiteId, machine: Machine | None, kind: str, message: Message) -> None:
-        if kind == "hello" and isinstance(message, Snapshot):
-            self._send(self.owner.hello(site_id, message))
-        elif kind == "farewell" and isinstance(message, Snapshot):
-            self._send(self.owner.farewell(site_id, message))
+    def _arrive_at_coordinator(self, site_id: SiteId, machine: Machine | None, kind: Kind, message: Message) -> None:
+        if kind == "join" and isinstance(message, Snapshot):
+            self._send_down(self.owner.join(site_id, message))
+        elif kind == "leave" and isinstance(message, Snapshot):
+            self._send_down(self.owner.leave(site_id, message))
             if machine is not None:
-                self._dispatch(machine, "bye", message)
+                self._dispatch(machine, "left", message)
         elif isinstance(message, UpMessage):
-            self._send(self.owner.hear(site_id, message))
+            self._send_down(self.owner.receive(site_id, message))
 
-    # What a site's machine does
+    # The sites
 
-    def _arrive_at_site(self, machine: Machine, kind: str, message: Message) -> None:
-        if kind == "bye":
-            self.finished += machine.site.count
+    def _arrive_at_site(self, machine: Machine, kind: Kind, message: Message) -> None:
+        if kind == "left":
+            self.departed += machine.site.count
             del self.machines[machine.site.site_id.site]
         elif isinstance(message, DownMessage):
-            self._say(machine, machine.site.receive(message))
+            self._send_up(machine, machine.site.receive(message))
 
-    def _say(self, machine: Machine, messages: tuple[UpMessage, ...]) -> None:
+    def _send_up(self, machine: Machine, messages: tuple[UpMessage, ...]) -> None:
         for message in messages:
             self._dispatch(machine, "up", message)
 
-    def _dispatch(self, machine: Machine, kind: str, message: Message) -> None:
-        if not machine.line:
-            return  # nothing is lost that matters: the state of the site says it all again later
+    def _dispatch(self, machine: Machine, kind: Kind, message: Message) -> None:
+        if not machine.connection:
+            return  # the site resends its state when it reconnects
         profile, copies = self.profile, 1
-        arrival = self.now + 1 + self._chance.randbelow(profile.delay)
+        arrival = self.now + 1 + self._faults.randbelow(profile.delay)
         if profile.ordered:
-            direction = kind in ("down", "bye")
-            arrival = machine.last_arrival[direction] = max(machine.last_arrival[direction], arrival)
+            to_site = kind in TO_SITE
+            arrival = machine.last_arrival[to_site] = max(machine.last_arrival[to_site], arrival)
         else:
             copies = 0 if self._one_in(profile.lose) else 2 if self._one_in(profile.repeat) else 1
         for copy in range(copies):
             self._messages += 1
-            tick = arrival + (copy and self._chance.randbelow(2 * profile.delay))
-            line = machine.line if profile.ordered else 0
-            heappush(self._post, (tick, self._messages, line, machine.site.site_id, kind, encode(message)))
+            tick = arrival + (copy and self._faults.randbelow(2 * profile.delay))
+            connection = machine.connection if profile.ordered else NO_CONNECTION
+            sent = InFlight(tick, self._messages, connection, machine.site.site_id, kind, encode(message))
+            heappush(self._in_flight, sent)
 
-    def _come_back(self) -> None:
-        if self.now == self._away_until:
-            self._send(self.owner.restart())
+    def _restart_due(self) -> None:
+        """Restart what has been down for long enough, and reconnect."""
+        if self.now == self._coordinator_down_until:
+            self._send_down(self.owner.restart())
             for machine in self.machines.values():
-                machine.heard, machine.silenced = self.now, False
+                machine.last_seen, machine.marked_unreachable = self.now, False
         for machine in list(self.machines.values()):
             if machine.down_until > self.now:
                 continue
             if machine.loses_state:
-                self.lost += machine.site.count - self.owner.known(machine.site.site_id)
-                machine = self._reborn(machine)
+                name, incarnation = machine.site.site_id
+                self.lost += machine.site.count - self.owner.reported_by(machine.site.site_id)
+                machine = self._start_machine(SiteId(name, incarnation + 1))
             reachable = self._coordinator_is_up and machine.cut_until <= self.now
-            if reachable and (not machine.line or self._wants_to_repeat()):
-                self.connect(machine)
+            if reachable and (not machine.connection or self._resend_due()):
+                self._connect(machine)
 
-    def _wants_to_repeat(self) -> bool:
-        """Where no connection tells that a message was lost, a site says everything again now and then."""
-        return not self.profile.ordered and self._one_in(max(1, self.profile.patience // 3))
+    def _resend_due(self) -> bool:
+        """Without connections a site cannot notice a lost message: it resends its state from time to time."""
+        return not self.profile.ordered and self._one_in(max(1, self.profile.timeout // 3))
 
-    def _reborn(self, machine: Machine) -> Machine:
-        name, life = machine.site.site_id
-        return self._enter(SiteId(name, life + 1))
-
-    def _enter(self, site_id: SiteId, trigger: Trigger | None = None) -> Machine:
-        machine = Machine(Site(COUNTER, site_id, self._rng.spawn("site", *site_id), trigger=trigger))
-        machine.heard = self.now
-        self.machines[site_id.site] = machine
+    def _start_machine(self, site_id: SiteId, trigger: Trigger | None = None) -> Machine:
+        site = Site(COUNTER, site_id, self._rng.spawn("site", *site_id), trigger=trigger)
+        machine = self.machines[site_id.site] = Machine(site, self.now)
         return machine
 
-    def connect(self, machine: Machine) -> None:
-        """A connection opens: hello, and whatever the last one may have lost."""
-        self._lines += 1
-        machine.line, machine.last_arrival = self._lines, [0, 0]
-        self._dispatch(machine, "hello", machine.site.snapshot())
-        self._say(machine, machine.site.resend())
+    def _connect(self, machine: Machine) -> None:
+        """Open a connection, join, and send again what the last connection may have lost."""
+        self._connections += 1
+        machine.connection, machine.last_arrival = self._connections, {True: 0, False: 0}
+        self._dispatch(machine, "join", machine.site.snapshot())
+        self._send_up(machine, machine.site.resend())
         if machine.leaving:
-            self._dispatch(machine, "farewell", machine.site.snapshot())
+            self._dispatch(machine, "leave", machine.site.snapshot())
 
-    # What breaks
+    # Faults
 
-    def _break_something(self) -> None:
+    def _cause_faults(self) -> None:
         profile = self.profile
         machine = self._random_machine()
         if self._coordinator_is_up and self._one_in(profile.coordinator_crash):
             self._crash_coordinator()
         if self._one_in(profile.partition):
-            self._cut([other for other in self.machines.values() if self._chance.randbelow(2)])
+            self._cut([other for other in self.machines.values() if self._faults.randbelow(2)])
         if self._one_in(profile.join):
-            self._enter(SiteId(self._names))
-            self._names += 1
+            self._start_machine(SiteId(self._next_name))
+            self._next_name += 1
         if machine is None:
             return
         if self._one_in(profile.disconnect):
             machines = list(self.machines.values())
-            self._cut([machines[self._chance.randbelow(len(machines))]])
+            self._cut([machines[self._faults.randbelow(len(machines))]])
         staying = sum(not other.leaving for other in self.machines.values())
         if self._one_in(profile.leave) and staying > 1:
             machine.leaving = True
-            self._dispatch(machine, "farewell", machine.site.snapshot())
+            self._dispatch(machine, "leave", machine.site.snapshot())
         elif self._one_in(profile.crash):
-            machine.down_until, machine.line = self.now + 1 + self._chance.randbelow(profile.outage), 0
+            machine.connection = NO_CONNECTION
+            machine.down_until = self.now + 1 + self._faults.randbelow(profile.outage)
             machine.loses_state = self._one_in(profile.loses_state)
 
     def _cut(self, machines: list[Machine]) -> None:
-        until = self.now + 1 + self._chance.randbelow(self.profile.outage)
+        until = self.now + 1 + self._faults.randbelow(self.profile.outage)
         for machine in machines:
-            machine.line, machine.cut_until = 0, until
+            machine.connection, machine.cut_until = NO_CONNECTION, until
 
-    # How it ends
+    # After the faults
 
     def heal(self) -> None:
-        """No more faults: everything under way arrives, everybody comes back and says again what may have been lost."""
+        """Stop all faults, let everything in flight arrive, and let every site reconnect."""
         self.profile = self.profile.healed
-        self.settle()
-        self._reconnect_all()
-        self.settle()
+        self._run_until_idle()
+        self._drop_connections()
+        self._run_until_idle()
 
     def restart(self) -> None:
-        """A restart of the coordinator in good weather: it asks everybody."""
-        self._away_until = self.now + 1
-        self._reconnect_all()
-        self.settle()
+        """Restart the coordinator, which then asks every site for its count."""
+        self._coordinator_down_until = self.now + 1
+        self._drop_connections()
+        self._run_until_idle()
 
-    def _reconnect_all(self) -> None:
-        for machine in self.machines.values():
-            machine.line = 0
-
-    def step(self) -> None:
-        """One event, and everything that follows from it."""
+    def add_event(self) -> None:
+        """One event at a random site, and everything that follows from it."""
         machine = self._random_machine()
         if machine is not None:
-            self._say(machine, machine.site.add())
-        self.settle()
+            self._send_up(machine, machine.site.add())
+        self._run_until_idle()
 
-    def settle(self, most: int = 10_000) -> None:
-        """Let time pass without events until everything has arrived and everybody is there."""
-        start = self.now
-        while not self._quiet():
+    def _run_until_idle(self) -> None:
+        """Let time pass without events until nothing is in flight and every site is connected."""
+        end = self.now + MAX_SETTLING_TICKS
+        while not self._idle():
             self.tick(count=False)
-            if self.now - start > most:
-                raise InvariantBroken(f"the network does not come to rest: {self!r}")
+            if self.now > end:
+                raise InvariantBroken(f"messages in flight after {MAX_SETTLING_TICKS:,} ticks: {self!r}")
 
-    def _quiet(self) -> bool:
-        connected = all(machine.line and not machine.leaving for machine in self.machines.values())
-        return connected and not self._post and self._coordinator_is_up
+    def _idle(self) -> bool:
+        connected = all(machine.connection and not machine.leaving for machine in self.machines.values())
+        return connected and not self._in_flight and self._coordinator_is_up

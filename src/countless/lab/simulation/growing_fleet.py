@@ -1,4 +1,4 @@
-"""A fleet that grows all the time: half of the sites arrive one after the other (SPEC section 6)."""
+"""A fleet that grows all the time: half of the sites join one after the other."""
 
 from countless.lab.simulation.cyclic import CyclicStream
 from countless.lab.simulation.stream import Stream
@@ -6,10 +6,10 @@ from countless.randomness import SeededRandom
 
 
 class GrowingFleet(Stream):
-    """Uniform traffic; a newcomer takes half of the load off one older site, as new servers do.
+    """Uniform traffic; a new site takes half of the load from one older site.
 
-    Before it arrives, the events of newcomer `old + j` happen at site `j`. So the traffic is uniform laps over all
-    sites, read through a rule that says who stands in for whom.
+    Until new site `old + j` joins, its events happen at site `j`, its substitute. So the traffic is a uniform cyclic
+    stream over all sites, with the sites that have not joined yet replaced by their substitutes.
     """
 
     def __init__(self, sites: int, events: int, rng: SeededRandom) -> None:
@@ -17,43 +17,40 @@ class GrowingFleet(Stream):
         late = sites // 2
         self.fleet = sites - late
         self.arrivals = [(events * (j + 1) // (late + 1), self.fleet + j) for j in range(late)]
-        self._laps = CyclicStream(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
-        # What happened at a stand-in until the newcomer came: as many events as its own laps had brought it by then.
-        self._covered = [self._laps.count(site, number) for number, site in self.arrivals]
+        self._traffic = CyclicStream(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
+        # Events of each new site that happened at its substitute.
+        self._covered = [self._traffic.count(site, number) for number, site in self.arrivals]
 
     def site_at(self, number: int) -> int:
-        """The site itself, or its stand-in."""
-        site = self._laps.site_at(number)
+        site = self._traffic.site_at(number)
         late = site - self.fleet
         return site if late < 0 or number > self.arrivals[late][0] else late
 
     def count(self, site: int, number: int) -> int:
-        """For a newcomer, what comes after its arrival; for a stand-in, what comes to both."""
         late = site - self.fleet
         if late >= 0:
-            return max(0, self._laps.count(site, number) - self._covered[late])
-        own = self._laps.count(site, number)
+            return max(0, self._traffic.count(site, number) - self._covered[late])
+        own = self._traffic.count(site, number)
         if site >= len(self._covered):
             return own
-        return own + min(self._covered[site], self._laps.count(self.fleet + site, number))
+        return own + min(self._covered[site], self._traffic.count(self.fleet + site, number))
 
     def when(self, site: int, count: int) -> int | None:
-        """For a stand-in: the count-th of two merged sequences, which never differ by more than one event."""
+        """For a substitute: the count-th of two merged sequences, whose counts differ by at most one event."""
         late = site - self.fleet
         if late >= 0:
-            return self._laps.when(site, self._covered[late] + count)
+            return self._traffic.when(site, self._covered[late] + count)
         if site >= len(self._covered):
-            return self._laps.when(site, count)
-        # The c-th smallest of a union is the least, over all ways to take c in all, of the later of the two last ones.
+            return self._traffic.when(site, count)
+        # The c-th smallest of a union is the minimum, over all ways to take c in all, of the later of the last two.
         shares = {min(self._covered[site], share) for share in ((count - 1) // 2, count // 2, (count + 1) // 2)}
         return min(max(self._at(site, count - share), self._at(self.fleet + site, share)) for share in shares)
 
     def _at(self, site: int, count: int) -> int:
-        return self._laps.when(site, count) or 0 if count else 0
+        return self._traffic.when(site, count) or 0 if count else 0
 
 
 def shuffled(items: range | list[int], rng: SeededRandom) -> list[int]:
-    """The same items in random order."""
     order = list(items)
     for last in range(len(order) - 1, 0, -1):
         other = rng.randbelow(last + 1)

@@ -1,11 +1,12 @@
-"""The owner of a coordinator, as the service will be one: saves before it sends, knows who is gone (SPEC section 2).
+"""The owner of a coordinator in the faulty world: what a service must add to the core for the guarantees to hold.
 
-The core has no clock, no disk and no connections. What its owner must add for the promises to hold is small, and here
-it is in one place, so that the faulty world tests it too:
+The core has no clock, disk or connections. Its owner
 
-- save the `Memory` after each input and before anything is sent;
-- bury an earlier life of a site when the next one says hello: what was known of it is all that will ever be known;
-- remember who is gone, and do not listen to it any more: its words may still be under way.
+- saves the persistent state after each input and before anything is sent;
+- retires the earlier incarnation of a site when the next one joins, with the count that it last reported;
+- ignores later messages of retired incarnations, which may still be in flight.
+
+The service does the same in `server/sessions` and `server/storage`.
 """
 
 from collections.abc import Callable
@@ -17,76 +18,73 @@ from countless.errors import ProtocolError
 
 
 class Saved(NamedTuple):
-    """What is on the disk."""
+    """The contents of the disk."""
 
     saved_state: PersistentState
-    lives: dict[SiteName, SiteId]  # the present life of each site
-    gone: frozenset[SiteId]
+    current: dict[SiteName, SiteId]
+    retired: frozenset[SiteId]
 
 
 class Owner:
-    """A coordinator that may die at any moment, and what it leaves behind."""
+    """A coordinator that can crash at any moment, and its disk."""
 
     def __init__(self, build: Callable[[PersistentState | None], Coordinator], fleet: list[SiteId]) -> None:
         self._build = build
         self.coordinator = build(None)
-        self.lives: dict[SiteName, SiteId] = {site_id.site: site_id for site_id in fleet}
-        self.gone: frozenset[SiteId] = frozenset()
-        self.buried = 0  # events known of lives that ended without their last words
+        self.current: dict[SiteName, SiteId] = {site_id.site: site_id for site_id in fleet}
+        self.retired: frozenset[SiteId] = frozenset()
+        self.retired_events = 0  # reported by incarnations that ended without a final snapshot
         self._save()
 
     def _save(self) -> None:
-        self.saved = Saved(self.coordinator.saved_state, dict(self.lives), self.gone)
+        self.saved = Saved(self.coordinator.saved_state, dict(self.current), self.retired)
 
     def restart(self) -> Outbox:
-        """Another process goes on from what the last one saved."""
-        saved_state, lives, self.gone = self.saved
-        self.lives = dict(lives)
+        """Continue from the disk, as a new process does."""
+        saved_state, current, self.retired = self.saved
+        self.current = dict(current)
         self.coordinator = self._build(saved_state)
-        return self._done(self.coordinator.recover())
+        return self._saved(self.coordinator.recover())
 
-    def _done(self, outbox: Outbox) -> Outbox:
+    def _saved(self, outbox: Outbox) -> Outbox:
         self._save()
         return outbox
 
-    def known(self, site_id: SiteId) -> int:
-        """What the coordinator has heard of a site."""
+    def reported_by(self, site_id: SiteId) -> int:
         return dict(self.coordinator.saved_state.known).get(site_id, 0)
 
-    def hello(self, site_id: SiteId, hello: Snapshot) -> Outbox:
-        """A connection has opened."""
-        earlier = self.lives.get(site_id.site, site_id)
-        if site_id in self.gone or earlier.incarnation > site_id.incarnation:
+    def join(self, site_id: SiteId, snapshot: Snapshot) -> Outbox:
+        """A site has connected. An incarnation that is retired or older than the current one is ignored."""
+        earlier = self.current.get(site_id.site, site_id)
+        if site_id in self.retired or earlier.incarnation > site_id.incarnation:
             return []
-        outbox = self._bury(earlier) if earlier != site_id else []
-        self.lives[site_id.site] = site_id
-        return self._done(outbox + self.coordinator.join(site_id, hello))
+        outbox = self._retire(earlier) if earlier != site_id else []
+        self.current[site_id.site] = site_id
+        return self._saved(outbox + self.coordinator.join(site_id, snapshot))
 
-    def _bury(self, site_id: SiteId) -> Outbox:
-        known, coordinator = self.known(site_id), self.coordinator
-        self.buried += known
-        self.gone |= {site_id}
-        return coordinator.leave(site_id, Snapshot(coordinator.counter, coordinator.round, known))
+    def _retire(self, site_id: SiteId) -> Outbox:
+        reported, coordinator = self.reported_by(site_id), self.coordinator
+        self.retired_events += reported
+        self.retired |= {site_id}
+        return coordinator.leave(site_id, Snapshot(coordinator.counter, coordinator.round, reported))
 
-    def farewell(self, site_id: SiteId, farewell: Snapshot) -> Outbox:
-        """A site goes in good order. It may say so again: the first answer may have been lost."""
-        if site_id in self.gone:
+    def leave(self, site_id: SiteId, snapshot: Snapshot) -> Outbox:
+        """A site leaves with its final count. It repeats this if the acknowledgement was lost."""
+        if site_id in self.retired:
             return []
-        self.gone |= {site_id}
-        del self.lives[site_id.site]
-        return self._done(self.coordinator.leave(site_id, farewell))
+        self.retired |= {site_id}
+        del self.current[site_id.site]
+        return self._saved(self.coordinator.leave(site_id, snapshot))
 
-    def hear(self, site_id: SiteId, message: UpMessage) -> Outbox:
-        """A site spoke."""
-        if site_id in self.gone:
+    def receive(self, site_id: SiteId, message: UpMessage) -> Outbox:
+        if site_id in self.retired:
             return []
         try:
-            return self._done(self.coordinator.receive(site_id, message))
+            return self._saved(self.coordinator.receive(site_id, message))
         except ProtocolError:
-            if site_id in self.lives.values():
+            if site_id in self.current.values():
                 raise
-            return []  # its hello was lost or overtaken: it will say it all again
+            return []  # its join was lost or overtaken: the site will send everything again
 
-    def silence(self, site_id: SiteId) -> Outbox:
-        """Nothing was heard of a site for too long."""
-        return self._done(self.coordinator.mark_unreachable(site_id))
+    def mark_unreachable(self, site_id: SiteId) -> Outbox:
+        return self._saved(self.coordinator.mark_unreachable(site_id))

@@ -1,32 +1,35 @@
-"""The referee: how far the published estimate has ever been from the truth. Imports nothing."""
+"""The referee compares every published estimate with the true total and keeps the worst errors."""
+
+from countless.core.answer import within
 
 
 class Referee:
-    """Keeps the worst moment seen.
+    """Worst errors of one run, in units of alpha: 1 is the edge of the guarantee.
 
-    While an estimate stands and the total grows, the relative error is largest at one end of the wait: so it is
-    enough to look just before and just after each change of the estimate, and at the end.
+    While the estimate does not change and the total grows, the relative error is largest at the first or the last of
+    these events. So it is enough to judge just before and just after each change of the estimate, and at the end.
     """
 
-    __slots__ = ("_error", "alpha", "estimate", "truth")
+    __slots__ = ("_alpha", "over", "under", "violated_at")
 
     def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
-        self.estimate: float = 0  # at the worst moment
-        self.truth = 0
-        self._error = 0.0
-
-    def see(self, estimate: float, truth: int) -> None:
-        """One moment."""
-        if truth and (error := abs(estimate - truth) / truth) > self._error:
-            self._error, self.estimate, self.truth = error, estimate, truth
+        self._alpha = float(alpha)
+        self.over = self.under = 0.0  # worst error / alpha of estimates above and below the total
+        self.violated_at: int | None = None  # the total at the first estimate outside 1 ± alpha
 
     @property
-    def worst_error_over_alpha(self) -> float:
-        """1 is the edge of what is promised. Rounded where a float could print 1.0000000000000002 at that edge."""
-        return round(self._error / self.alpha, 12)
+    def worst(self) -> float:
+        return max(self.over, self.under)
 
-    @property
-    def inside(self) -> bool:
-        """Whether the estimate was within 1 ± alpha of the truth at every moment."""
-        return self.worst_error_over_alpha <= 1
+    def judge(self, estimate: float, total: int) -> None:
+        if not total:
+            return
+        error = (estimate - total) / (self._alpha * total)
+        if error > self.over:
+            self.over = error
+        elif -error > self.under:
+            self.under = -error
+        else:
+            return
+        if self.violated_at is None and not within(estimate, self._alpha, total):
+            self.violated_at = total

@@ -1,13 +1,13 @@
-"""The streams by name, each from a seed (SPEC section 6). All but `independent` can be skipped through.
+"""The streams by name, each from a seed.
 
-| name | what happens |
+| name | traffic |
 |---|---|
-| uniform | every site as busy as every other |
-| zipf | site i is 1/(i+1) as busy as site 0 |
-| single | everything at one site |
-| bursts | sites speak in runs whose sizes range from one event to a site's whole share |
-| hot_spots | nine events of ten at one site; every site has its turn, seven times over |
-| joining | uniform, while half of the sites arrive one after the other |
+| uniform | the same rate at every site |
+| zipf | site i has 1/(i+1) of the rate of site 0 |
+| single | all events at one site |
+| bursts | runs at random sites, from one event to a site's whole share |
+| hot_spots | nine events of ten at one site; each site is that site seven times |
+| joining | uniform, while half of the sites join one after the other |
 """
 
 from collections.abc import Callable, Iterator
@@ -18,43 +18,42 @@ from countless.lab.simulation.growing_fleet import GrowingFleet, shuffled
 from countless.lab.simulation.stream import Stream
 from countless.randomness import SeededRandom
 
-MOST_SITES = 10_000_000
-_ZIPF_GRAIN = 2  # events of the rarest site in a lap: larger is closer to Zipf, and more memory
-_RUNS = 8  # bursts for each site in a lap
-_PASSES = 7  # how often each site is the hot spot
-_PIECES = 5  # runs into which one such time is cut
+MAX_SITES = 10_000_000
+_ZIPF_MIN_EVENTS = 2  # of the rarest site in a cycle: a larger number is closer to Zipf and takes more memory
+_BURSTS_PER_SITE = 8  # in a cycle
+_HOT_TIMES = 7  # how often each site is the hot spot
+_RUNS_PER_HOT_TIME = 5
 
 
 def uniform(sites: int, events: int, rng: SeededRandom) -> Stream:
-    """Every lap brings one event to every site."""
     return CyclicStream(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
 
 
 def zipf(sites: int, events: int, rng: SeededRandom) -> Stream:
-    """Every lap brings site i so many events as its weight 1/(i+1), rounded, is worth; in random order."""
-    slots = [site for site in range(sites) for _ in range(round(_ZIPF_GRAIN * sites / (site + 1)))]
+    """In every cycle, events in proportion to 1/(i+1), rounded, in random order."""
+    slots = [site for site in range(sites) for _ in range(round(_ZIPF_MIN_EVENTS * sites / (site + 1)))]
     return CyclicStream(sites, [(site, 1) for site in shuffled(slots, rng)], rng)
 
 
 def single(sites: int, events: int, rng: SeededRandom) -> Stream:
-    """Only one site has anything to count."""
     return CyclicStream(sites, [(rng.randbelow(sites), 1)])
 
 
 def bursts(sites: int, events: int, rng: SeededRandom) -> Stream:
-    """Runs at random sites; a run's mean size is a random power of two up to events / sites."""
+    """The mean size of a run is a random power of two up to events / sites."""
     sizes = max(2, (events // sites).bit_length())
-    runs = [(rng.randbelow(sites), rng.geometric(2 ** rng.randbelow(sizes))) for _ in range(_RUNS * sites)]
+    number = _BURSTS_PER_SITE * sites
+    runs = [(rng.randbelow(sites), rng.geometric(2 ** rng.randbelow(sizes))) for _ in range(number)]
     return CyclicStream(sites, runs, rng)
 
 
 def hot_spots(sites: int, events: int, rng: SeededRandom) -> Stream:
-    """Nine events of ten at the hot spot, one at a random site, in runs; the hot spot wanders through all sites."""
-    grain = max(1, events // (_PASSES * sites * _PIECES * 10))
+    """Runs of nine parts at the hot spot and one part at a random site."""
+    part = max(1, events // (_HOT_TIMES * sites * _RUNS_PER_HOT_TIME * 10))
     runs = []
     for hot in shuffled(range(sites), rng):
-        for _ in range(_PIECES):
-            runs += [(hot, 9 * grain), (rng.randbelow(sites), grain)]
+        for _ in range(_RUNS_PER_HOT_TIME):
+            runs += [(hot, 9 * part), (rng.randbelow(sites), part)]
     return CyclicStream(sites, runs, rng)
 
 
@@ -69,17 +68,17 @@ STREAMS: dict[str, Callable[[int, int, SeededRandom], Stream]] = {
 
 
 def stream_named(name: str, sites: int, events: int, seed: int) -> Stream:
-    """A stream for so many sites. It never ends; `events` only tells it how long it will be looked at."""
+    """A stream without end; `events` is how much of it will be read, which sets the length of its runs."""
     if name not in STREAMS:
         raise UnknownName("stream", name, STREAMS)
-    if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MOST_SITES:
-        raise InvalidParameter("sites", sites, f"an integer from 1 to {MOST_SITES:,}")
+    if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MAX_SITES:
+        raise InvalidParameter("sites", sites, f"an integer from 1 to {MAX_SITES:,}")
     if isinstance(events, bool) or not isinstance(events, int) or events < 1:
         raise InvalidParameter("events", events, "an integer of at least 1")
     return STREAMS[name](sites, events, SeededRandom(seed).spawn("stream", name))
 
 
 def independent(sites: int, events: int, seed: int) -> Iterator[int]:
-    """Each event at a site chosen at random, independently of all others: for the reference engine, event by event."""
+    """Each event at a uniformly random site, independently of all others: for the reference engine."""
     rng = SeededRandom(seed).spawn("stream", "independent")
     return (rng.randbelow(sites) for _ in range(events))

@@ -1,4 +1,4 @@
-"""Whole runs of a world over a stream, by either engine (SPEC section 6)."""
+"""Whole runs of a world over a stream, by either engine."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _POINTS_PER_EFOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where a run was."""
+    """The state of a run after some event."""
 
     events: int
     estimate: float
@@ -27,14 +27,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run cost, and how wrong it ever was."""
+    """What a run cost, and its worst error."""
 
     events: int
     estimate: float
     messages: Messages
     rounds: int
-    worst_error_over_alpha: float  # over every single event of the run, also those between reports
-    inside: bool  # whether that is at most 1
+    worst_error_over_alpha: float  # over every single event, also those between reports; rounded to 12 digits
+    inside: bool  # whether the estimate was within 1 ± alpha at every event
     course: tuple[Point, ...]
 
 
@@ -49,33 +49,27 @@ def fast_run(
     adversary: str = "adaptive",
     progress: Callable[[float], None] | None = None,
 ) -> Outcome:
-    """Skip through a stream; `progress` hears what part of the work is done."""
-    world = FastWorld(scheme, stream, alpha=alpha, delta=delta, seed=seed, adversary=adversary)
+    """Skip through a stream; `progress` is called with the part of the work that is done."""
+    fast = FastWorld(scheme, stream, alpha=alpha, delta=delta, seed=seed, adversary=adversary)
+    world, referee = fast.world, fast.referee
 
-    def heard(number: int) -> None:
+    def report(number: int) -> None:
         if progress is not None:  # the messages grow with the logarithm of the total
             progress(log(max(1, number)) / log(max(2, events)))
 
     course = []
     for mark in _marks(events):
-        world.run(mark, heard)
-        heard(mark)
+        fast.run(mark, report)
+        report(mark)
         answer = world.answer
         course.append(Point(mark, answer.estimate, world.messages.total, answer.round, answer.scheme))
-    referee = world.referee
-    return Outcome(
-        events,
-        world.estimate,
-        world.messages,
-        world.round,
-        referee.worst_error_over_alpha,
-        referee.inside,
-        tuple(course),
-    )
+    worst = round(referee.worst, 12)
+    inside = referee.violated_at is None
+    return Outcome(events, world.estimate, world.messages, world.round, worst, inside, tuple(course))
 
 
 def _marks(events: int) -> Iterator[int]:
-    """Where a run is looked at: evenly on a logarithmic scale, and at the end."""
+    """Events at which a run is recorded: evenly spaced on a logarithmic scale, and the last one."""
     mark = 1
     while mark < events:
         yield mark
@@ -97,14 +91,14 @@ def reference_run(
     """Play every event of a stream, one by one."""
     fleet = range(stream.fleet)
     world = World(scheme, fleet, alpha=alpha, delta=delta, seed=seed, adversary=adversary, tap=tap)
-    referee = Referee(float(alpha))
+    referee = Referee(alpha)
     arrivals = [arrival for arrival in stream.arrivals if arrival[0] <= events]
     for number, site in enumerate(stream.order(events), 1):
         while arrivals and arrivals[0][0] < number:
             world.join(arrivals.pop(0)[1])
-            referee.see(world.estimate, world.total)
-        referee.see(world.add(site), number)
+            referee.judge(world.estimate, world.total)
+        referee.judge(world.add(site), number)
     for _, name in arrivals:
         world.join(name)
-        referee.see(world.estimate, world.total)
+        referee.judge(world.estimate, world.total)
     return world, referee

@@ -1,14 +1,13 @@
-"""What a stream is to the simulated worlds: a numbered sequence of events that can be read backwards (SPEC section 6).
+"""A stream of events that can be read forwards and by site.
 
-Event 1, 2, 3, ... each happens at one site. So the number of the event *is* the true total, and no two events tie. Two
-ways to read the same sequence make the two engines possible:
+Event 1, 2, 3, ... each happens at one site, so the number of an event is the true total after it, and no two events are
+simultaneous. Both engines read the same sequence:
 
-- forwards, `site_at(number)`: the reference engine takes every event in turn;
-- backwards, `when(site, count)` and `count(site, number)`: the fast engine asks at which event a site will speak next
-  and what the others have counted by then, and never looks at the events in between.
+- the reference engine asks `site_at(number)` and plays every event;
+- the fast engine asks `when(site, count)` for the event of the next report, and `count(site, number)` for what a site
+  has counted by then. It never looks at the events in between.
 
-All of it is integers, so both engines agree to the last event. Streams do not react to the answers: adversaries, which
-do, live in the arena. Imports nothing but the standard library.
+All answers are exact integers. Streams do not react to published estimates; adversaries (`lab/arena`) do.
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +15,11 @@ from collections.abc import Iterator, Sequence
 
 
 class Stream(ABC):
-    """Sites are numbered from 0; the first `fleet` of them are there from the start, the others arrive."""
+    """Sites are numbered from 0. The first `fleet` of them take part from the start, the others join later."""
 
     sites: int  # all that ever take part
     fleet: int
-    arrivals: Sequence[tuple[int, int]] = ()  # (after which event, which site), in order
+    arrivals: Sequence[tuple[int, int]] = ()  # (number of the last event before it joins, site), in order
 
     @abstractmethod
     def site_at(self, number: int) -> int:
@@ -28,7 +27,7 @@ class Stream(ABC):
 
     @abstractmethod
     def when(self, site: int, count: int) -> int | None:
-        """The number of the event that brings this site to `count` (from 1); None if it never counts so far."""
+        """The number of the event that brings this site to `count` (from 1); None if that never happens."""
 
     @abstractmethod
     def count(self, site: int, number: int) -> int:

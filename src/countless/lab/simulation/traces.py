@@ -1,6 +1,6 @@
-"""Traces: recorded traffic as a stream, from a CSV file with the columns `t,site`, plain or gzipped (SPEC section 6).
+"""Recorded traffic as a stream: a CSV file with the columns `t,site`, plain or gzipped.
 
-`t` is in seconds, never falling; `site` is any text. The whole trace is kept in memory, a few bytes for each event.
+`t` is in seconds and never decreases; `site` is any text. The trace is kept in memory: 16 bytes or more for each event.
 """
 
 import csv
@@ -17,42 +17,36 @@ _COLUMNS = ["t", "site"]
 
 
 class Trace(CyclicStream):
-    """A recorded stream; every site of the file is there from the start. Read on, it begins again."""
+    """A recorded stream; every site of the file takes part from the start. After the last event it repeats."""
 
-    def __init__(self, names: list[str], owners: "array[int]", times: "array[float]") -> None:
-        super().__init__(len(names), ((site, sum(1 for _ in run)) for site, run in groupby(owners)))
+    def __init__(self, names: list[str], event_sites: "array[int]", times: "array[float]") -> None:
+        super().__init__(len(names), ((site, sum(1 for _ in run)) for site, run in groupby(event_sites)))
         self.names = names
-        self._owners = owners
+        self._event_sites = event_sites
         self._times = times
 
-    def moments(self, events: int) -> Iterator[tuple[float, int]]:
+    def timed_events(self, events: int) -> Iterator[tuple[float, int]]:
         """Seconds since the first event, and the site, of each of the first `events`."""
         start = self._times[0]
-        for time, site in zip(self._times[:events], self._owners[:events], strict=True):
+        for time, site in zip(self._times[:events], self._event_sites[:events], strict=True):
             yield time - start, site
-
-    def flushes(self, events: int, seconds: float) -> int:
-        """Messages of sites that send once in every `seconds` of the trace's own clock in which they counted."""
-        start = self._times[0]
-        seen = zip(self._owners[:events], self._times[:events], strict=True)
-        return len({(site, (time - start) // seconds) for site, time in seen})
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a file; what is wrong with it is said with its line."""
+    """Read a file; InvalidParameter names the line that is wrong."""
     names: dict[str, int] = {}
-    owners, times = array("q"), array("d")
+    event_sites, times = array("q"), array("d")
     try:
         for number, time, name in _rows(path):
             if times and time < times[-1]:
                 raise InvalidParameter("trace", str(path), f"in time order; line {number} goes back to {time:g}")
             times.append(time)
-            owners.append(names.setdefault(name, len(names)))
+            event_sites.append(names.setdefault(name, len(names)))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidParameter("trace", str(path), f"a readable CSV or CSV.gz file ({error})") from error
-    if not owners:
+    if not event_sites:
         raise InvalidParameter("trace", str(path), "a file with at least one event")
-    return Trace(list(names), owners, times)
+    return Trace(list(names), event_sites, times)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, float, str]]:

@@ -1,8 +1,8 @@
-"""A trial of the faulty world, from one integer: faults, then healing, then everything must add up (SPEC section 6)."""
+"""A trial of the faulty world, from one seed: faults, then healing, then every count must be accounted for."""
 
 from typing import NamedTuple
 
-from countless.core.answer import State
+from countless.core.answer import State, within
 from countless.core.estimator import Scheme
 from countless.errors import InvariantBroken
 from countless.lab.simulation.faults import PROFILES
@@ -10,11 +10,11 @@ from countless.lab.simulation.faulty import FaultyWorld
 from countless.randomness import SeededRandom
 from countless.schemes.registry import SCHEMES, scheme_named
 
-DELTA = 1e-9  # so that a trial that fails is a bug, not bad luck
+DELTA = 1e-9  # so small that a trial that fails is a bug
 
 
 class Trial(NamedTuple):
-    """What is tried. `repr` says how to repeat it."""
+    """The parameters of a trial; its `repr`, which every failure shows, repeats it."""
 
     seed: int
     scheme: str
@@ -25,17 +25,17 @@ class Trial(NamedTuple):
 
     @classmethod
     def drawn(cls, seed: int) -> "Trial":
-        """Everything from the seed."""
+        """All parameters drawn from the seed."""
         rng = SeededRandom(seed).spawn("trial")
         schemes, profiles = list(SCHEMES), list(PROFILES)
         scheme, profile = schemes[rng.randbelow(len(schemes))], profiles[rng.randbelow(len(profiles))]
         return cls(seed, scheme, profile, 1 + rng.randbelow(7), (0.1, 0.2, 0.3)[rng.randbelow(3)])
 
     def run(self, scheme: Scheme | None = None) -> FaultyWorld:
-        """Raise InvariantBroken if anything is wrong; else the world as it is at the end."""
+        """The world at the end of the trial; InvariantBroken if a check failed."""
+        tried = scheme or scheme_named(self.scheme)
         profile = PROFILES[self.profile]
-        recipe = scheme or scheme_named(self.scheme)
-        world = FaultyWorld(recipe, self.sites, profile, alpha=self.alpha, delta=DELTA, seed=self.seed)
+        world = FaultyWorld(tried, self.sites, profile, alpha=self.alpha, delta=DELTA, seed=self.seed)
         try:
             self._fault_phase(world)
             self._check_healed(world)
@@ -51,10 +51,10 @@ class Trial(NamedTuple):
             world.tick()
             now = world.owner.coordinator.saved_state
             _require(world.owner.coordinator.known_total <= world.counted, "more is known than has happened")
-            _require(now.published >= before.published, "the answer fell")
-            _require(now.round >= before.round, "the round fell")
+            _require(now.published >= before.published, "the published estimate decreased")
+            _require(now.round >= before.round, "the round decreased")
             known = dict(now.known)
-            _require(all(known.get(site, count) >= count for site, count in before.known), "a count fell")
+            _require(all(known.get(site, count) >= count for site, count in before.known), "a count decreased")
             before = now
 
     def _check_healed(self, world: FaultyWorld) -> None:
@@ -64,28 +64,27 @@ class Trial(NamedTuple):
         _require(answer.sites == len(world.machines), f"{answer.sites} sites instead of {len(world.machines)}")
 
     def _check_accurate(self, world: FaultyWorld) -> None:
-        """Events go on, one at a time, through one more synchronisation; then the answer is right at every event."""
+        """After the next synchronisation the answer must be within 1 ± alpha at every event."""
         coordinator = world.owner.coordinator
         start, round = world.counted, coordinator.round
         synchronised = False
         while world.counted < 4 * start + 100:
-            world.step()
+            world.add_event()
             if coordinator.round != round:
                 round, synchronised = coordinator.round, True
-                _require(coordinator.known_total == world.counted, "a synchronisation does not find the truth")
+                _require(coordinator.known_total == world.counted, "a synchronisation does not find the exact total")
             if synchronised:
                 self._require_within(world)
         self._require_within(world)
 
     def _require_within(self, world: FaultyWorld) -> None:
-        # An answer published before may stand for events that died with a site: then the truth has to catch up first.
-        coordinator, truth = world.owner.coordinator, world.counted
-        off = abs(coordinator.published - truth) / truth / self.alpha
-        catching_up = world.lost > 0 and coordinator.published > truth
-        _require(off <= 1 + 1e-9 or catching_up, f"off by {off:.3f} alpha")
+        # Events that were lost with a site's state may have been published: then the total has to catch up first.
+        published, total = world.owner.coordinator.published, world.counted
+        catching_up = world.lost > 0 and published > total
+        _require(within(published, self.alpha, total) or catching_up, f"estimate {published:,} for {total:,} events")
 
     def _check_complete(self, world: FaultyWorld) -> None:
-        """Whatever the scheme: a coordinator that asks everybody finds every event."""
+        """A restarted coordinator, which asks every site for its count, finds every event."""
         world.restart()
         coordinator = world.owner.coordinator
         _require(coordinator.known_total == world.counted, "counts are missing")

@@ -1,11 +1,10 @@
-"""The reference world: the production Site and Coordinator, and a network without delay (SPEC section 6).
+"""The reference world: production sites and coordinator, with a network that delivers before the next event.
 
-Everything is delivered before the next event, and the truth is known. From the same seed a `Tracker` gives the same
-transcript: the dice are split in the same way. There are no locks here; a world belongs to one thread. Uses the rooms
-from `transports` down.
+From the same seed a `Tracker` gives the same transcript, because the random sources are spawned in the same way. A
+world has no locks and belongs to one thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
@@ -23,17 +22,17 @@ COUNTER = "total"  # as in a Tracker: the name is part of every message and so o
 
 
 class World:
-    """One counter over instantaneous messages.
+    """One counter.
 
     >>> world = World("deterministic", 2, alpha=0.1, delta=0.05, seed=1)
     >>> for _ in range(999): _ = world.add(0)
     >>> world.add(0), world.total, world.messages.up
     (1081, 1000, 29)
 
-    `tap`, if given, sees every message in order, with the address of its site.
+    `tap` sees every message in order, with its site. `before_receive` is called with a site before each message to it.
     """
 
-    __slots__ = ("_lives", "_network", "_rng", "_sites", "coordinator", "total")
+    __slots__ = ("_before_receive", "_incarnations", "_network", "_rng", "_sites", "coordinator", "total")
 
     def __init__(
         self,
@@ -45,15 +44,17 @@ class World:
         seed: int,
         adversary: str = "adaptive",
         tap: Tap | None = None,
+        before_receive: Callable[[Site], None] | None = None,
     ) -> None:
         require_alpha(alpha)
         require_probability("delta", delta)
         require_adversary(adversary)
         names = site_names(sites)
         self._rng = SeededRandom(seed)
-        self._lives: dict[SiteName, int] = {}
+        self._incarnations: dict[SiteName, int] = {}
         self._sites: dict[SiteName, Site] = {}
-        self.total = 0  # the exact truth
+        self._before_receive = before_receive
+        self.total = 0  # the true total
         self.coordinator = Coordinator(
             COUNTER,
             scheme if isinstance(scheme, Scheme) else scheme_named(scheme, adversary),
@@ -64,67 +65,61 @@ class World:
         )
         self._network = MemoryNetwork(self.coordinator, self._receive, tap)
         for name in names:
-            self._enter(name, self.coordinator.trigger_of(SiteId(name)))
+            self._create(name, self.coordinator.trigger_of(SiteId(name)))
 
     def __repr__(self) -> str:
-        return f"<World of {len(self._sites):,} sites: {self.answer}; the truth is {self.total:,}>"
+        return f"<World of {len(self._sites):,} sites: {self.answer}; total {self.total:,}>"
 
-    def _enter(self, name: SiteName, trigger: Trigger | None = None) -> Site:
-        site_id = SiteId(name, self._lives.get(name, 0))
+    def _create(self, name: SiteName, trigger: Trigger | None = None) -> Site:
+        site_id = SiteId(name, self._incarnations.get(name, 0))
         rng = self._rng.spawn("site", name, site_id.incarnation)
         site = self._sites[name] = Site(COUNTER, site_id, rng, trigger=trigger)
         return site
 
     def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
-        return self._sites[site_id.site].receive(message)
-
-    # What can be read
+        site = self._sites[site_id.site]
+        if self._before_receive is not None:
+            self._before_receive(site)
+        return site.receive(message)
 
     @property
     def estimate(self) -> float:
-        """What the public sees."""
         return self.coordinator.published
 
     @property
     def answer(self) -> Answer:
-        """The estimate with its bounds and its state."""
         return self.coordinator.answer
 
     @property
     def messages(self) -> Messages:
-        """What the protocol has cost so far."""
         return self._network.messages
 
     @property
     def round(self) -> int:
-        """The number of the present round."""
         return self.coordinator.round
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
-        """The names of the sites that take part."""
         return tuple(self._sites)
 
     def site(self, name: SiteName) -> Site:
-        """The production site of this name."""
         try:
             return self._sites[name]
         except KeyError:
             raise UnknownName("site", name, self._sites) from None
 
-    # What can be done
-
-    def add(self, site: SiteName, n: int = 1) -> float:
-        """`n` more events at a site, everything delivered; the estimate published afterwards."""
-        try:
-            speaker = self._sites[site]
-        except KeyError:
-            raise UnknownName("site", site, self._sites) from None
-        messages = speaker.add(n)
+    def add(self, name: SiteName, n: int = 1) -> float:
+        """`n` events at a site; returns the estimate after everything was delivered."""
+        site = self.site(name)
+        messages = site.add(n)
         self.total += n
-        if messages:
-            self._network.send(speaker.site_id, messages)
+        self.send(site, messages)
         return self.coordinator.published
+
+    def send(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
+        """Deliver what a site sends, and all that follows from it."""
+        if messages:
+            self._network.send(site.site_id, messages)
 
     def join(self, name: SiteName | None = None) -> SiteName:
         """One more site, at count 0. Without a name it gets the next free number."""
@@ -134,7 +129,7 @@ class World:
                 name += 1
         if name in self._sites:
             raise InvalidParameter("site", name, "a name that is not taken")
-        site = self._enter(name)
+        site = self._create(name)
         try:
             self._network.join(site.site_id, site.snapshot())
         except PlanError:  # no plan for so many sites: nothing has changed
@@ -143,10 +138,10 @@ class World:
         return name
 
     def leave(self, name: SiteName) -> None:
-        """A site goes; what it counted stays in the total. The same name may come back, as another life."""
+        """Remove a site; its count stays in the total. The name may join again, as the next incarnation."""
         site = self.site(name)
         del self._sites[name]
-        self._lives[name] = site.site_id.incarnation + 1
+        self._incarnations[name] = site.site_id.incarnation + 1
         self._network.leave(site.site_id, site.snapshot())
 
 

@@ -1,4 +1,4 @@
-"""Averager (SPEC 7): probe again and again, to average the noise away."""
+"""Averages many readings of a noisy estimate."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -10,12 +10,11 @@ from countless.randomness import SeededRandom
 
 @dataclass(frozen=True)
 class Averager(Adversary):
-    """Idea: noise that is drawn afresh for every answer hides nothing from one who asks often enough. The
-    last site serves as a probe: feed it a step, read answer minus truth, repeat `reads` times, take the
-    mean. Push a group by half a step between two readings: if the mean rose, the group has reported and is
-    overestimated, so leave it; if not, push it on.
+    """Idea: noise that is drawn again for every estimate averages out over many readings. The last site is the probe:
+    feed it a step, read the estimate minus the total, repeat `reads` times, take the mean. Push a group by half a step
+    between two readings. If the mean rose, the group has reported and is overestimated, so leave it; if not, push on.
 
-    Sees: the answers. Must beat: `fresh-noise`, which adds new noise to every answer and thinks itself safe.
+    Sees: the answers. Must beat: `fresh-noise`, which adds new noise to every estimate.
     """
 
     name: ClassVar[str] = "averager"
@@ -26,7 +25,6 @@ class Averager(Adversary):
     group: int = 1
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """Read, push, read, push on if need be."""
         size = max(1, round(self.group))
         before = yield from self._read(view)
         while True:
@@ -40,7 +38,7 @@ class Averager(Adversary):
                 before = after
 
     def _read(self, view: View) -> Generator[Move, None, float]:
-        """The mean of answer minus truth; returned, as generators return."""
+        """The mean of estimate minus total."""
         lead = 0.0
         reads = max(1, round(self.reads))
         for _ in range(reads):

@@ -1,4 +1,4 @@
-"""Feedback (SPEC 7): nobody attacks; a quota throttles on the answer, and that is enough."""
+"""A quota that throttles on the estimate: no attacker, only feedback."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,18 +9,17 @@ from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.lab.simulation.stream import Stream
 from countless.randomness import SeededRandom
 
-MOST = 10**6  # events of a trace that are kept as jobs
+MAX_TRACE_EVENTS = 10**6  # of a trace, kept as jobs
 
 
 @dataclass(frozen=True)
 class Feedback(Adversary):
-    """Idea: every site works through a queue of jobs, as `trace` says or in random bursts, under a
-    fleet-wide limit. A site sends until its job is done or the answer moves: then the limiter, which reads
-    the answer, makes it back off and lets the next one go first. An honest system, and yet every site
-    tends to stop just after it was overestimated.
+    """Idea: every site works through a queue of jobs, from `trace` or in random bursts, under a fleet-wide limit. A
+    site counts until its job is done or the estimate changes: then the limiter, which reads the estimate, makes it
+    back off, and the next site continues. The sites are honest, and still each tends to stop just after it was
+    overestimated.
 
-    `job` is the mean size of a job, as a multiple of the step (or of a thousandth of the total while there
-    is none).
+    `job` is the mean size of a job, as a multiple of the step (or of a thousandth of the total while there is none).
 
     Sees: the answers. Must beat: `lattice`.
     """
@@ -34,12 +33,11 @@ class Feedback(Adversary):
 
     @classmethod
     def following(cls, stream: Stream, events: int) -> "Feedback":
-        """The jobs are the runs of a recorded stream: its first events, over and over."""
-        order = stream.order(min(events, MOST))
+        """The jobs are the runs of a recorded stream, repeated when they are used up."""
+        order = stream.order(min(events, MAX_TRACE_EVENTS))
         return cls(trace=tuple((site, sum(1 for _ in run)) for site, run in groupby(order)))
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """Jobs wait in line; whoever is made to back off goes to its end."""
         for site, events in self._jobs(view, rng):
             yield Move(site % view.sites, max(1, events), Until.ANSWER)
 

@@ -1,4 +1,4 @@
-"""Group freeze (SPEC 7): push groups half a step, keep those that reported early, push the others on."""
+"""Pushes groups of sites by half a step, leaves those that reported early, pushes the others on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from countless.randomness import SeededRandom
 
 @dataclass(frozen=True)
 class GroupFreeze(Adversary):
-    """Idea: half a step after a synchronisation, a site that has reported is overestimated by a quarter of
-    a step on average, one that has not is underestimated by as much; half a step later it is the other way
-    round. The answer says which way a whole group leans, even where single reports are hidden in phases:
-    freeze the groups that lean the wanted way, and push the others on until they do.
+    """Idea: half a step after a synchronisation, a site that has reported is overestimated by a quarter of a step on
+    average, and one that has not is underestimated by as much; half a step later it is the reverse. The estimate shows
+    in which direction a whole group errs, even where phases hide single reports: stop feeding the groups that err in
+    the wanted direction, and push the others on until they do.
 
-    `group` is the number of sites pushed together; by default as many as the answer's last jump was worth
-    in steps, so that one group moves the answer about half the time.
+    `group` is the number of sites pushed together; by default as many as the last change of the estimate was worth in
+    steps, so that one group changes the estimate about half the time.
 
     Sees: the answers. Must beat: `lattice`.
     """
@@ -29,7 +29,6 @@ class GroupFreeze(Adversary):
     push: float = 0.5
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """Group after group."""
         jump = 0.0
         while True:
             first = 0

@@ -1,4 +1,4 @@
-"""Leak chaser (SPEC 7): exploit the one exposed site of each phase."""
+"""Exploits the one site that each phase exposes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,15 +10,13 @@ from countless.randomness import SeededRandom
 
 @dataclass(frozen=True)
 class LeakChaser(Adversary):
-    """Idea: when the answer moves, the site that was just fed stands exactly on its lattice. Unless its
-    offset is redrawn, its next report is one step away, to the event. Collect such sites, then feed each
-    of them a step less one event: the tracker hears nothing at all while the truth grows by almost a step
-    for every site collected.
+    """Idea: when the estimate changes, the count of the site that was just fed is exactly at a point of its lattice.
+    Unless its offset is redrawn, its next report is exactly one step away. Collect such sites, then feed each of them
+    a step less one event: no message is sent while the total grows by almost a step for every site collected.
 
-    `collect` is the share of the sites to expose before cashing in. A new round makes the collection
-    worthless.
+    `collect` is the share of the sites to expose first. A new round makes the collection worthless.
 
-    Sees: the answers. Must beat: `unredrawn`, secret thresholds that leave exposed offsets in force.
+    Sees: the answers. Must beat: `unredrawn`, which has secret thresholds but keeps exposed offsets in force.
     """
 
     name: ClassVar[str] = "leak-chaser"
@@ -28,7 +26,6 @@ class LeakChaser(Adversary):
     collect: float = 0.9
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """Expose, then cash in."""
         site = 0
         while True:
             exposed: dict[int, None] = {}

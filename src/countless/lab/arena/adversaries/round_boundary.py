@@ -1,4 +1,4 @@
-"""Round boundary (SPEC 7): lean on the tracker while one round hands over to the next."""
+"""Attacks the change from one round to the next."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +10,11 @@ from countless.randomness import SeededRandom
 
 @dataclass(frozen=True)
 class RoundBoundary(Adversary):
-    """Idea: a synchronisation is where errors are forgotten, if it is done right. Leave every site
-    overestimated all the time, so that the round ends at its most wrong; then, in the first moments of the
-    new round, when every site has just adopted its pace, hit one site with a batch of many steps.
+    """Idea: a synchronisation removes all errors, if it is done right. Keep every site overestimated, so that the
+    round ends with its largest error; then, when every site has just received its new trigger, give one site a batch
+    of many steps.
 
-    Sees: the answers. Must beat: `drifting`, which starts a round from its own estimate instead of the
-    exact total.
+    Sees: the answers. Must beat: `drifting`, which starts a round from its own estimate instead of the exact total.
     """
 
     name: ClassVar[str] = "round-boundary"
@@ -25,7 +24,6 @@ class RoundBoundary(Adversary):
     batch: float = 3.0
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """Stop after jump, with a blow at each boundary."""
         site, round = 0, view.round
         while True:
             site = (site + 1) % view.sites

@@ -1,4 +1,4 @@
-"""Round robin: a control (SPEC 7). One site after the other, in bursts that grow with the total."""
+"""Control: one site after the other, in bursts that grow with the total."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from countless.randomness import SeededRandom
 
 
 def burst(view: View, share: float) -> int:
-    """A burst that is a fixed share of one site's fair part of the total, and at least one event."""
+    """Events of a burst: a fixed share of the mean count of a site, and at least one."""
     return 1 + int(share * view.total / view.sites)
 
 
@@ -17,8 +17,8 @@ def burst(view: View, share: float) -> int:
 class RoundRobin(Adversary):
     """Idea: perfectly regular traffic. Ignores what it sees.
 
-    Sees: the answers. Must beat: `aligned`, whose sites all speak at the same counts, so that regular
-    traffic makes all errors grow together.
+    Sees: the answers. Must beat: `aligned`, whose sites all report at the same counts, so that regular traffic makes
+    all errors grow together.
     """
 
     name: ClassVar[str] = "round-robin"
@@ -28,7 +28,6 @@ class RoundRobin(Adversary):
     share: float = 0.02
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """0, 1, 2, ..., 0, 1, 2, ..."""
         while True:
             size = burst(view, self.share)
             for site in range(view.sites):

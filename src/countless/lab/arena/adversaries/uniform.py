@@ -1,4 +1,4 @@
-"""Uniform: a control (SPEC 7). Bursts of random length at random sites."""
+"""Control: bursts of random length at random sites."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from countless.randomness import SeededRandom
 class Uniform(Adversary):
     """Idea: memoryless traffic. Ignores what it sees.
 
-    Sees: the answers. Must beat: `thrifty`, which hopes that independent errors cancel altogether.
+    Sees: the answers. Must beat: `thrifty`, whose step is ten times what is proved.
     """
 
     name: ClassVar[str] = "uniform"
@@ -23,6 +23,5 @@ class Uniform(Adversary):
     share: float = 0.05
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """Each burst geometric."""
         while True:
             yield Move(rng.randbelow(view.sites), rng.geometric(burst(view, self.share)))

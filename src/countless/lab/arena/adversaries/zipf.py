@@ -1,4 +1,4 @@
-"""Zipf: a control (SPEC 7). A few busy sites and a long tail of idle ones."""
+"""Control: a few busy sites and many idle ones."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from countless.randomness import SeededRandom
 class Zipf(Adversary):
     """Idea: site i has weight 1/(i+1)^exponent. Ignores what it sees.
 
-    Sees: the answers. Must beat: `pollster`, which asks one site and multiplies.
+    Sees: the answers. Must beat: `pollster`, which multiplies the count of one site.
     """
 
     name: ClassVar[str] = "zipf"
@@ -26,7 +26,6 @@ class Zipf(Adversary):
     share: float = 0.05
 
     def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        """By inversion of the cumulative weights."""
         weights = list(accumulate((i + 1) ** -self.exponent for i in range(view.sites)))
         while True:
             site = bisect_right(weights, rng.random() * weights[-1])

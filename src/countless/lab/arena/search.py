@@ -1,9 +1,8 @@
-"""Search (SPEC 7): evolve the parameters of the other adversaries against one scheme, for as long as one
-is told to.
+"""Search for the strongest attack on one scheme among parameters of the other adversaries.
 
-A small evolution strategy: start from every adversary as it is, then mutate one of the best so far, play
-it, keep what is worse for the tracker. What it finds is then played on seeds it was not bred on, so that
-its luck is not mistaken for its skill.
+A small evolution strategy: start from every adversary with its default parameters, then mutate one of the best so far
+and play it. The result is judged on other seeds than those it was selected on, because the best of many tries is also
+the luckiest.
 """
 
 from collections.abc import Callable
@@ -17,13 +16,13 @@ from countless.lab.arena.match import Setting, play
 from countless.lab.arena.registry import ADVERSARIES
 from countless.randomness import SeededRandom
 
-PARENTS = 4  # how many of the best may have children
-BREEDING_GROUND = 1 << 32  # seeds used for breeding start here: far away from those that are judged
+PARENTS = 4  # how many of the best are mutated
+SEARCH_SEEDS = 1 << 32  # seeds of the search start here, far from those that are judged
 
 
 @dataclass(frozen=True)
 class Found:
-    """The adversary that did best, on the seeds it was bred on."""
+    """The best adversary on the seeds of the search."""
 
     adversary: Adversary
     fitness: float  # mean over games of the worst error / alpha above plus that below
@@ -40,8 +39,7 @@ def evolve(
     sees: str = "answers",
     clock: Callable[[], float] = monotonic,
 ) -> Found:
-    """The best of `tries` variants, or of what can be tried in so many seconds; the defaults are always
-    tried.
+    """The best of `tries` variants, or of those tried within so many seconds; the defaults are always tried.
 
     `setting.adversary` is ignored. With `tries` alone the result depends on the seed only.
     """
@@ -49,7 +47,7 @@ def evolve(
     ranked: list[tuple[float, int, Adversary]] = []
 
     def attempt(adversary: Adversary) -> None:
-        fitness = _fitness(replace(setting, adversary=adversary), seed + BREEDING_GROUND, games)
+        fitness = _fitness(replace(setting, adversary=adversary), seed + SEARCH_SEEDS, games)
         ranked.append((fitness, -len(ranked), adversary))
         ranked.sort(reverse=True)
 
@@ -64,7 +62,7 @@ def evolve(
 
 
 def mutate(adversary: Adversary, rng: SeededRandom) -> Adversary:
-    """One parameter redrawn: half the time anywhere in its range, half the time near where it is."""
+    """One parameter redrawn: half the time anywhere in its range, half the time near its value."""
     if not adversary.ranges:
         return adversary
     names = sorted(adversary.ranges)
@@ -80,7 +78,6 @@ def mutate(adversary: Adversary, rng: SeededRandom) -> Adversary:
 
 
 def _fitness(setting: Setting, seed: int, games: int) -> float:
-    # Both sides count: some schemes start a round on the very edge of one side, by design, and that would
-    # hide all progress on the other.
+    # The sum of both sides: some schemes start a round at the edge of one side, which would hide progress on the other.
     scores = [play(setting, seed + i) for i in range(games)]
     return sum(score.over + score.under for score in scores) / games
