@@ -11,7 +11,7 @@ import pytest
 import countless
 from countless.client.transport.websocket import Endpoint, WebSocketConnection
 from countless.core.messages import Report
-from countless.server.storage.sqlite_store import SCHEMA
+from countless.server.storage.schema import SCHEMA
 from countless.wire.frames import Hello, Join, UpItem, encode_frames
 from support.service import PATIENCE, Server, environment
 

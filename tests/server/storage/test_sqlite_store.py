@@ -1,9 +1,8 @@
-"""What is saved is there again; what somebody else saved is not touched."""
+"""The state file: what was saved is there again after a restart, while its journal is folded and its WAL restarted."""
 
-import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,178 +10,123 @@ from hypothesis import strategies as st
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
+from countless.server.storage import sqlite_store
 from countless.server.storage.base import Changes, Config, CounterFields, StoreError
-from countless.server.storage.sqlite_store import SCHEMA, SqliteStore
+from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.sqlite_store import SqliteStore
 
-FIRST_SCHEMA = f"""
-PRAGMA user_version = 1;
-PRAGMA application_id = {0x436F756E};
-CREATE TABLE counters (
-    name TEXT PRIMARY KEY, alpha REAL NOT NULL, delta REAL NOT NULL, scheme TEXT NOT NULL, adversary TEXT NOT NULL,
-    label_cap INTEGER NOT NULL, round INTEGER NOT NULL, published TEXT NOT NULL, departed TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE sites (
-    counter TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, known TEXT NOT NULL,
-    PRIMARY KEY (counter, site, incarnation)
-) WITHOUT ROWID;
-CREATE TABLE gone (
-    site TEXT NOT NULL, incarnation INTEGER NOT NULL, counter TEXT NOT NULL, known TEXT NOT NULL,
-    PRIMARY KEY (site, incarnation, counter)
-) WITHOUT ROWID;
-CREATE TABLE tokens (
-    digest BLOB PRIMARY KEY, scope TEXT NOT NULL, site TEXT, label TEXT NOT NULL, created INTEGER NOT NULL
-) WITHOUT ROWID;
-"""
-WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
+WEB = SiteId("web", 2**62)
 
 
-def made(name: str, config: Config = Config(), *figures: Any) -> Changes:  # noqa: B008 - frozen
-    return Changes({name: CounterFields(*figures or (1, 5, 0))}, configs={name: config})
+def created(name: str, published: int = 5) -> Changes:
+    return Changes({name: CounterFields(1, published, 0)}, configs={name: Config()})
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    config = Config(alpha=0.02, scheme="dithered")
+def test_saved_changes_are_loaded_by_the_next_process(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "state" / "file")
-    store.save(made("hits", config, 7, 2**80, 2**70))
-    store.save(Changes(counts={"hits": {WEB: 2**90, OLD: 4}}))
-    store.save(Changes(counts={"hits": {WEB: 2**90 + 1, OLD: None}}, tombstones={("hits", OLD): 5}))
+    store.save(created("hits"))
+    store.save(Changes(counts={"hits": {WEB: 2**90}}, tombstones={("hits", SiteId("old", 1)): 5}))
     store.close()
     again = SqliteStore(tmp_path / "state" / "file")
-    assert again.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
-    assert again.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
-    assert again.tombstones(OLD) == (("hits", 5),)
-    assert again.tombstones(WEB) == ()
+    assert again.load() == {"hits": (Config(), PersistentState(1, 5, 0, ((WEB, 2**90),)))}
+    assert again.tombstones(SiteId("old", 1)) == (("hits", 5),)
     again.close()
 
 
-def test_a_published_total_with_a_fraction_survives() -> None:
+def test_failed_save_changes_nothing_and_the_next_one_succeeds() -> None:
     store = SqliteStore(None)
-    store.save(made("hits", Config(), 1, 12.5, 0))
-    assert store.load()["hits"][1].published == 12.5
-
-
-def test_deleting_a_counter_leaves_nothing_of_it() -> None:
-    store = SqliteStore(None)
-    store.save(made("hits"))
-    store.save(Changes(counts={"hits": {WEB: 5}}, tombstones={("hits", OLD): 3}))
-    store.save(Changes(deleted=["hits"]))
-    assert store.load() == {}
-    assert store.tombstones(OLD) == ()
-    store.save(Changes({"hits": CounterFields(1, 2, 0)}, {"hits": {OLD: 2}}, {"hits": Config()}, deleted=["hits"]))
-    assert store.load() == {"hits": (Config(), PersistentState(1, 2, 0, ((OLD, 2),)))}
-
-
-def test_a_save_that_fails_changes_nothing() -> None:
-    store = SqliteStore(None)
-    store.save(made("hits"))
-    with pytest.raises(sqlite3.Error):
+    store.save(created("hits"))
+    with pytest.raises(StoreError, match="save failed"):
         store.save(Changes({"hits": CounterFields(2, 6, 0)}, tombstones={("hits", SiteId("web", None)): 1}))  # type: ignore[arg-type]
     assert store.load()["hits"][1].published == 5
+    store.save(Changes({"hits": CounterFields(2, 6, 0)}))
+    assert store.load()["hits"][1].published == 6
 
 
-def quick(path: Path) -> SqliteStore:
-    """Without waiting for the disk: what is tested is what is written, not that it stays."""
-    store = SqliteStore(path)
-    store._db.execute("PRAGMA synchronous = OFF")
-    return store
+Step = tuple[int, int, int]
 
 
-@settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 60)), max_size=40), st.integers(0, 40))
-def test_whenever_it_is_opened_again_the_journal_and_the_tables_say_the_same(
-    story: list[tuple[int, int, int]], reopened: int
+def change(step: Step, known: MemoryStore) -> Changes:
+    """A counter is created before its first count; one count in twelve deletes it, one removes the site."""
+    counter, site, count = step
+    name, site_id = f"c{counter}", SiteId(f"s{site}", 1)
+    if count == 0:
+        return Changes(deleted=[name])
+    fields = {name: CounterFields(count, count, 0)}
+    configs = {} if name in known.load() else {name: Config()}
+    return Changes(fields, {name: {site_id: None if count == 1 else count}}, configs)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 11)), max_size=25),
+    st.sets(st.integers(0, 24)),
+    st.sets(st.integers(0, 24)),
+)
+def test_saves_during_a_fold_and_restarts_lose_nothing(steps: list[Step], folds: set[int], restarts: set[int]) -> None:
+    """Another store folds the journal, a row at a time, and one save comes between any two of its transactions."""
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(dir=fast_directory()) as directory:
+        path = Path(directory) / "file"
+        expected, waiting = MemoryStore(), iter(steps)
+        stores = {"writer": SqliteStore(path)}
+
+        def save_next(_: float = 0) -> bool:
+            step = next(waiting, None)
+            if step is None:
+                return False
+            changes = change(step, expected)
+            stores["writer"].save(changes)
+            expected.save(changes)
+            return True
+
+        patch.setattr(sqlite_store, "ROWS_PER_TRANSACTION", 1)
+        patch.setattr(sqlite_store, "sleep", save_next)
+        number = 0
+        while save_next():
+            if number in folds:
+                beside = SqliteStore(path)
+                beside.checkpoint()
+                beside.close()
+            if number in restarts:
+                stores["writer"].close()
+                stores["writer"] = SqliteStore(path)
+            number += 1
+        patch.setattr(sqlite_store, "sleep", lambda _: None)
+        found, wanted = stores["writer"].load(), expected.load()
+        assert stores["writer"].debug_state() == {"journal_entries": 0}
+        stores["writer"].close()
+    assert {name: (state[:3], sorted(state.known)) for name, (_, state) in found.items()} == {
+        name: (state[:3], sorted(state.known)) for name, (_, state) in wanted.items()
+    }
+
+
+def fast_directory() -> str | None:
+    """In memory where there is such a place: the test is about what is written, not about surviving a power cut."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
+    """A writer, and a second store of the same file."""
+    stores = SqliteStore(tmp_path / "file"), SqliteStore(tmp_path / "file")
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def test_checkpoint_beside_the_writer_empties_the_journal_and_restarts_the_wal(
+    tmp_path: Path, beside: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines that travel through a journal of a few bytes, in slices of two, against a plain dictionary."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("countless.server.storage.journal.MOST_BYTES", 40)
-        patch.setattr("countless.server.storage.journal.SLICE", 2)
-        with TemporaryDirectory() as directory:
-            store = quick(Path(directory) / "file")
-            truth: dict[str, tuple[Any, dict[SiteId, int]]] = {}
-            for moment, (counter, site, count) in enumerate(story):
-                name, site_id = f"c{counter}", SiteId(f"s{site}", 1)
-                if name not in truth:
-                    truth[name] = (CounterFields(0, 0, 0), {})
-                    store.save(made(name, Config(), 0, 0, 0))
-                if count == 60:
-                    del truth[name]
-                    store.save(Changes(deleted=[name]))
-                    continue
-                empty = count % 7 == 0
-                truth[name] = (CounterFields(moment, count, 0), {**truth[name][1], site_id: count})
-                if empty:
-                    del truth[name][1][site_id]
-                store.save(Changes({name: truth[name][0]}, {name: {site_id: None if empty else count}}))
-                if moment == reopened:
-                    store.close()
-                    store = quick(Path(directory) / "file")
-                    store.load()
-            found = {
-                name: (saved_state[:3], dict(saved_state.known)) for name, (_, saved_state) in store.load().items()
-            }
-            store.close()
-    assert found == truth
-
-
-def test_lives_that_ended_long_ago_are_dropped_and_the_store_says_since_when(tmp_path: Path) -> None:
-    now = 1000.0
-    store = SqliteStore(tmp_path / "file", lambda: now)
-    store.save(Changes(tombstones={("hits", OLD): 3}))
-    now = 2000.0
-    store.save(Changes(tombstones={("hits", WEB): 4}))
-    store.save(Changes(prune_before=900))
-    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (0, (("hits", 3),))
-    store.save(Changes(prune_before=1500))
-    assert (store.tombstone_horizon(), store.tombstones(OLD), store.tombstones(WEB)) == (1500, (), (("hits", 4),))
-    store.close()
-
-
-def test_a_file_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
-    database = sqlite3.connect(tmp_path / "file")
-    database.executescript(FIRST_SCHEMA)
-    database.execute("INSERT INTO counters VALUES ('hits', 0.01, 0.05, 'auto', 'adaptive', 2000, 3, '70', '9')")
-    database.execute("INSERT INTO sites VALUES ('hits', 'web', 1, '61')")
-    database.execute("INSERT INTO gone VALUES ('old', 1, 'hits', '9')")
-    database.commit()
-    database.close()
-    store = SqliteStore(tmp_path / "file")
-    assert store.load() == {"hits": (Config(), PersistentState(3, 70, 9, ((OLD, 61),)))}
-    store.save(Changes(prune_before=10**9))  # what ended before ages were kept counts as ended now
-    assert store.tombstones(SiteId("old", 1)) == (("hits", 9),)
-    store.close()
-
-
-def test_a_newer_schema_is_refused_with_a_clear_message(tmp_path: Path) -> None:
-    SqliteStore(tmp_path / "file").close()
-    database = sqlite3.connect(tmp_path / "file")
-    database.execute(f"PRAGMA user_version = {SCHEMA + 1}")
-    database.close()
-    with pytest.raises(StoreError, match=f"newer Countless .schema {SCHEMA + 1}; this one knows up to {SCHEMA}"):
-        SqliteStore(tmp_path / "file")
-
-
-def test_another_programs_file_is_refused(tmp_path: Path) -> None:
-    database = sqlite3.connect(tmp_path / "file")
-    database.execute("PRAGMA user_version = 1")
-    database.close()
-    with pytest.raises(StoreError, match="another program"):
-        SqliteStore(tmp_path / "file")
-    (tmp_path / "text").write_text("this is no database, whatever its name says. " * 100)
-    with pytest.raises(StoreError, match="not a database of Countless"):
-        SqliteStore(tmp_path / "text")
-
-
-def test_the_log_is_begun_anew_beside_the_writer_and_nothing_is_lost(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    store, beside = quick(path), SqliteStore(path)
-    store.save(made("hits", Config(), 0, 0, 0))
-    log, sizes = tmp_path / "file-wal", []
-    for number in range(1, 4_001):
-        store.save(Changes({"hits": CounterFields(1, number, 0)}, {"hits": {WEB: number}}))
-        if number % 1_000 == 0:
-            beside.checkpoint()
-            sizes.append(log.stat().st_size)
+    monkeypatch.setattr(sqlite_store, "CHECKPOINT_PAGES", 50)
+    writer, other = beside
+    writer.save(created("hits", 0))
+    sizes = []
+    for number in range(1, 401):
+        writer.save(Changes({"hits": CounterFields(1, number, 0)}, {"hits": {WEB: number}}))
+        if number % 100 == 0:
+            assert writer.debug_state()["journal_entries"] >= 100
+            other.checkpoint()
+            assert writer.debug_state()["journal_entries"] == 0
+            sizes.append((tmp_path / "file-wal").stat().st_size)
     assert sizes[-1] <= 1.2 * sizes[0]
-    beside.close()
-    store.close()
-    assert quick(path).load() == {"hits": (Config(), PersistentState(1, 4_000, 0, ((WEB, 4_000),)))}
+    assert writer.load() == {"hits": (Config(), PersistentState(1, 400, 0, ((WEB, 400),)))}

@@ -1,69 +1,61 @@
-"""The store: what survives the process, in one SQLite file (WAL), with a version.
+"""The SQLite store: one file in WAL mode.
 
-The core's rule is *save before send*: what a coordinator returned may leave the machine only when its `Memory` is on
-the disk. A `Memory` has a line for each site, but one input changes only the line of the site that spoke, so a save is
-a list of changed lines, and many inputs share one transaction.
-
-What changes all the time goes to the journal first (`journal.py`); what is rare goes to its table at once.
-
-Counts are unbounded, and SQLite's integers are not: in the tables they are decimal text.
+Rows that change with every report are appended to a journal, one entry for each save, and folded into their tables in
+the background (docs/decisions/journal.md). Rows that change rarely are written to their tables at once.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from time import time
+from time import sleep, time
+
+import msgspec
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields, MembershipKey, StoreError, Token
-from countless.server.storage.journal import Journal, Lines, as_json, as_number
+from countless.server.storage.base import Changes, Config, CounterFields, StoreError, Token, parse_total
+from countless.server.storage.journal import encode_entry, fold
+from countless.server.storage.schema import SCHEMA, schema_version, upgrade
 
-SCHEMA = 2
-_APPLICATION = 0x436F756E  # "Coun": so that another program's file is not taken for ours
-_TIDY_PAGES = 1_000  # of the log, after which it is begun anew
-_MOST_PAGES = 50_000  # of the log, 200 MB: after which whoever saves tidies up, should nobody else do
-_PRUNED = 20_000  # lines of the table `gone` dropped with one save
+CHECKPOINT_PAGES = 1_000  # size of the WAL from which a checkpoint also restarts it
+MAX_WAL_PAGES = 50_000  # 200 MB, after which the writer itself makes a checkpoint
+MAX_PRUNED = 20_000  # tombstones, in one save
+ROWS_PER_TRANSACTION = 500  # of a fold: a save waits for one of them, some milliseconds
+FOLD_PAUSE_S = 0.02  # between two of them, for a save that waits: SQLite's locks are not fair
 
-_TABLES = """
-CREATE TABLE counters (
-    name TEXT PRIMARY KEY, alpha REAL NOT NULL, delta REAL NOT NULL, scheme TEXT NOT NULL, adversary TEXT NOT NULL,
-    label_cap INTEGER NOT NULL, round INTEGER NOT NULL, published TEXT NOT NULL, departed TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE sites (
-    counter TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, known TEXT NOT NULL,
-    PRIMARY KEY (counter, site, incarnation)
-) WITHOUT ROWID;
-CREATE TABLE gone (
-    site TEXT NOT NULL, incarnation INTEGER NOT NULL, counter TEXT NOT NULL, known TEXT NOT NULL,
-    PRIMARY KEY (site, incarnation, counter)
-) WITHOUT ROWID;
-CREATE TABLE tokens (
-    digest BLOB PRIMARY KEY, scope TEXT NOT NULL, site TEXT, label TEXT NOT NULL, created INTEGER NOT NULL
-) WITHOUT ROWID;
+# The writer's thread shares the interpreter's lock with the event loop and may wait for it at every statement. So the
+# rows of a table travel as one JSON text, and SQLite takes it apart in one statement, without that lock.
+_CONFIGURE = "INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SET_COUNTERS = """
+UPDATE counters
+SET round = json_extract(value, '$[1]'), published = json_extract(value, '$[2]'), departed = json_extract(value, '$[3]')
+FROM json_each(?) WHERE name = json_extract(value, '$[0]')
 """
-# From each version to the next. A new file goes through all of them, so no upgrade is a way of its own.
-_UPGRADES = (
-    _TABLES,
-    """
-ALTER TABLE gone ADD COLUMN ended INTEGER NOT NULL DEFAULT 0;
-UPDATE gone SET ended = CAST(strftime('%s', 'now') AS INTEGER);
-CREATE INDEX gone_ended ON gone (ended);
-CREATE TABLE journal (number INTEGER PRIMARY KEY, lines BLOB NOT NULL);
-CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-""",
-)
-
-_BURY = """
-INSERT OR REPLACE INTO gone SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-json_extract(value, '$[2]'), json_extract(value, '$[3]'), ? FROM json_each(?)
+_SET_SITES = """
+INSERT OR REPLACE INTO sites
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+json_extract(value, '$[3]') FROM json_each(?)
+"""
+_REMOVE_SITES = """
+DELETE FROM sites WHERE (counter, site, incarnation) IN
+(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?))
+"""
+_SET_TOMBSTONES = """
+INSERT OR REPLACE INTO gone
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?)
+"""
+_PRUNE = """
+DELETE FROM gone WHERE (site, incarnation, counter) IN
+(SELECT site, incarnation, counter FROM gone WHERE ended < ? ORDER BY ended LIMIT ?)
 """
 
 
 class SqliteStore:
-    """One file. Safe to call from several threads, and beside other processes that use the same file."""
+    """Implements `StateStore` and `TokenStore`. Several stores, also of other processes, may share one file."""
 
     def __init__(self, path: Path | None, wall_clock: Callable[[], float] = time) -> None:
         self._lock = Lock()
@@ -74,39 +66,20 @@ class SqliteStore:
             self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path} cannot be used: {error}") from None
-        self._journal = Journal(self._db)
         try:
-            self._open(path)
-        except sqlite3.OperationalError as error:
+            outdated = schema_version(self._db, path) < SCHEMA
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")  # a power cut must not forget what was sent either
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {MAX_WAL_PAGES}")
+            if outdated:
+                with self._transaction():  # another process may have upgraded it meanwhile
+                    upgrade(self._db, schema_version(self._db, path))
+        except sqlite3.Error as error:
             self._db.close()
             raise StoreError(f"{path} cannot be used: {error}") from None
         except BaseException:
             self._db.close()
             raise
-
-    def _open(self, path: Path | None) -> None:
-        try:
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            application = self._db.execute("PRAGMA application_id").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{path} is not a database of Countless: {error}") from None
-        if version > SCHEMA:
-            raise StoreError(
-                f"{path} was written by a newer Countless (schema {version}; this one knows up to {SCHEMA}): "
-                "run that version, or restore a copy made before the upgrade"
-            )
-        if version and application != _APPLICATION:
-            raise StoreError(f"{path} is a database of another program")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")  # what was sent must not be forgotten by a power cut either
-        self._db.execute(f"PRAGMA wal_autocheckpoint = {_MOST_PAGES}")
-        if version < SCHEMA:
-            with self._transaction():
-                for statements in _UPGRADES[version:]:
-                    for statement in statements.split(";\n"):
-                        self._db.execute(statement)
-                self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -114,149 +87,134 @@ class SqliteStore:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # SQLite has rolled back by itself after some errors
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     def checkpoint(self) -> None:
-        """Move what the log has to its places in the file. That takes long, and whoever saves must not wait for it: so
-        this is for another store of the same file. First beside the writer; then, while it waits, the little that came
-        meanwhile, or the log would never be empty and grow.
+        """Fold the journal into the tables, and copy the WAL into the file. This is slow, so call it now and then on a
+        second store of the same file, not on the writer's: then a save waits for a few milliseconds of it at most.
         """
+        self._fold_journal(ROWS_PER_TRANSACTION, FOLD_PAUSE_S)
         with self._lock:
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages > _TIDY_PAGES:
+            if pages > CHECKPOINT_PAGES:
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)")
 
+    def _fold_journal(self, rows_per_transaction: int, pause_s: float) -> None:
+        """Write what the journal says to the tables. The state is the tables with all entries applied in order; entries
+        are absolute, so it stays the same after each transaction here, whatever is appended meanwhile.
+        """
+        with self._lock:
+            entries = self._db.execute("SELECT number, lines FROM journal ORDER BY number").fetchall()
+        if not entries:
+            return
+        folded = fold(entry for _, entry in entries)
+        if folded.deleted:  # rows that an earlier fold wrote while their counter was being deleted
+            with self._transaction():
+                self._db.executemany("DELETE FROM sites WHERE counter = ?", [(name,) for name in folded.deleted])
+        for statement, rows in (
+            (_SET_COUNTERS, folded.counters),
+            (_SET_SITES, folded.sites),
+            (_REMOVE_SITES, folded.removed),
+        ):
+            for start in range(0, len(rows), rows_per_transaction):
+                with self._transaction():
+                    self._execute(statement, rows[start : start + rows_per_transaction])
+                sleep(pause_s)
+        with self._transaction():
+            self._db.execute("DELETE FROM journal WHERE number <= ?", (entries[-1][0],))
+
+    def debug_state(self) -> dict[str, int]:
+        with self._lock:
+            return {"journal_entries": self._db.execute("SELECT count(*) FROM journal").fetchone()[0]}
+
     def close(self) -> None:
-        """No more."""
         with self._lock:
             self._db.close()
 
-    # The counters
+    # State
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]:
-        """Every counter with what its coordinator must remember. For the coordinator itself, when it starts."""
-        with self._transaction():
-            self._journal.read()
-            self._journal.move_all()
+        self._fold_journal(sys.maxsize, 0)
         with self._lock:
-            self._journal.moved()
             counters = self._db.execute("SELECT * FROM counters ORDER BY name").fetchall()
             sites = self._db.execute("SELECT * FROM sites").fetchall()
-        known: dict[str, list[tuple[SiteId, int]]] = {name: [] for name, *_ in counters}
+        counts: dict[str, list[tuple[SiteId, int]]] = {name: [] for name, *_ in counters}
         for counter, site, incarnation, count in sites:
-            known[counter].append((SiteId(site, incarnation), int(count)))
+            counts[counter].append((SiteId(site, incarnation), int(count)))
         return {
-            name: (Config(*config), PersistentState(number, as_number(published), int(departed), tuple(known[name])))
+            name: (Config(*config), PersistentState(number, parse_total(published), int(departed), tuple(counts[name])))
             for name, *config, number, published, departed in counters
         }
 
     def save(self, changes: Changes) -> None:
-        """All of it, or nothing. When this returns, what depends on it may be sent."""
-        with self._transaction():
-            if changes.deleted:
-                self._journal.move_all()
-                self._delete(changes.deleted)
-            self._db.executemany(
-                "INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    (name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap, *_text(changes.counters[name]))
-                    for name, c in changes.configs.items()
-                ),
-            )
-            self._bury(changes.tombstones)
-            if changes.prune_before is not None:
-                self._prune(changes.prune_before)
-            step = self._journal.write(Lines(changes.counters, changes.counts))
-        with self._lock:
-            if changes.deleted:
-                self._journal.moved()
-            self._journal.written(step)
+        try:
+            with self._transaction():
+                self._write(changes)
+        except sqlite3.Error as error:
+            raise StoreError(f"save failed: {error}") from error
 
-    def _delete(self, names: list[str]) -> None:
+    def _write(self, changes: Changes) -> None:
         for table, column in (("counters", "name"), ("sites", "counter"), ("gone", "counter")):
-            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", ((name,) for name in names))  # noqa: S608  # our own words
-
-    # Lives that are over
-
-    def _bury(self, gone: dict[MembershipKey, int]) -> None:
+            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in changes.deleted])  # noqa: S608  # constants
+        self._db.executemany(
+            _CONFIGURE,
+            [
+                (name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap, *_as_text(changes.counters[name]))
+                for name, c in changes.configs.items()
+            ],
+        )
+        if changes.counters or changes.counts or changes.deleted:
+            self._db.execute("INSERT INTO journal (lines) VALUES (?)", (encode_entry(changes),))
         now = int(self._wall_clock())
-        if gone:
-            lines = as_json([(*site_id, counter, str(known)) for (counter, site_id), known in gone.items()])
-            self._db.execute(_BURY, (now, lines))
+        self._execute(
+            _SET_TOMBSTONES,
+            [(*site_id, counter, str(count), now) for (counter, site_id), count in changes.tombstones.items()],
+        )
+        if changes.prune_before is not None and self._db.execute(_PRUNE, (changes.prune_before, MAX_PRUNED)).rowcount:
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (changes.prune_before,))
 
-    def _prune(self, before: int) -> None:
-        dropped = self._db.execute(
-            "DELETE FROM gone WHERE (site, incarnation, counter) IN "
-            "(SELECT site, incarnation, counter FROM gone WHERE ended < ? ORDER BY ended LIMIT ?)",
-            (before, _PRUNED),
-        ).rowcount
-        if dropped:
-            self._pruned(before)
-
-    def _pruned(self, before: int) -> None:
-        self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (before,))
+    def _execute(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            self._db.execute(statement, (msgspec.json.encode(rows).decode(),))
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
-        """What was known of a life when it ended, by counter."""
         with self._lock:
-            lines = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id)
-            return tuple((counter, int(known)) for counter, known in lines.fetchall())
+            rows = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id)
+            return tuple((counter, int(count)) for counter, count in rows.fetchall())
 
     def tombstone_horizon(self) -> int:
-        """Of lives that ended before this second not everything is remembered; 0: it is."""
         with self._lock:
-            line = self._db.execute("SELECT value FROM facts WHERE name = 'pruned before'").fetchone()
-        return int(line[0]) if line else 0
+            row = self._db.execute("SELECT value FROM facts WHERE name = 'pruned before'").fetchone()
+        return int(row[0]) if row else 0
 
-    def snapshot(self) -> dict[int, Changes]:
-        """All that was ever saved and still holds: by second the lives that ended in it, and by 0 what holds now."""
-        now = Changes()
-        for name, (config, saved_state) in self.load().items():
-            now.configs[name], now.counters[name] = (
-                config,
-                CounterFields(saved_state.round, saved_state.published, saved_state.departed),
-            )
-            now.counts[name] = dict(saved_state.known)
-        with self._lock:
-            graves = self._db.execute("SELECT ended, counter, site, incarnation, known FROM gone").fetchall()
-        whole = {0: now}
-        for ended, counter, site, incarnation, known in graves:
-            whole.setdefault(ended, Changes()).tombstones[counter, SiteId(site, incarnation)] = int(known)
-        return whole
-
-    # The tokens
+    # Tokens
 
     def add_token(self, token: Token) -> None:
-        """One more."""
         values = (token.digest, token.scope, token.site, token.label, token.created)
         with self._transaction():
             self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?)", values)
 
     def token(self, digest: bytes) -> Token | None:
-        """The token with this digest, if there is one."""
         with self._lock:
-            line = self._db.execute("SELECT * FROM tokens WHERE digest = ?", (digest,)).fetchone()
-        return Token(*line) if line else None
+            row = self._db.execute("SELECT * FROM tokens WHERE digest = ?", (digest,)).fetchone()
+        return Token(*row) if row else None
 
     def has_tokens(self) -> bool:
-        """Whether there is any."""
         with self._lock:
             return self._db.execute("SELECT 1 FROM tokens LIMIT 1").fetchone() is not None
 
     def tokens(self) -> list[Token]:
-        """All of them."""
         with self._lock:
-            return [Token(*line) for line in self._db.execute("SELECT * FROM tokens ORDER BY created, label")]
+            return [Token(*row) for row in self._db.execute("SELECT * FROM tokens ORDER BY created, label")]
 
     def revoke(self, label: str) -> int:
-        """Take back the tokens of this label; how many there were."""
         with self._transaction():
             return self._db.execute("DELETE FROM tokens WHERE label = ?", (label,)).rowcount
 
 
-def _text(figures: CounterFields) -> tuple[int, str, str]:
-    number, published, departed = figures
-    return number, repr(published), str(departed)
+def _as_text(fields: CounterFields) -> tuple[int, str, str]:
+    return fields.round, repr(fields.published), str(fields.departed)

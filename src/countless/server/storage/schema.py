@@ -1,0 +1,83 @@
+"""The tables of the state file, and how a file of an older version is brought up to date.
+
+Counts are unbounded and SQLite's integers are not, so counts are stored as decimal text.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from countless.server.storage.base import StoreError
+
+SCHEMA = 3
+_APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
+
+_TABLES = """
+CREATE TABLE counters (
+    name TEXT PRIMARY KEY, alpha REAL NOT NULL, delta REAL NOT NULL, scheme TEXT NOT NULL, adversary TEXT NOT NULL,
+    label_cap INTEGER NOT NULL, round INTEGER NOT NULL, published TEXT NOT NULL, departed TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE sites (
+    counter TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, known TEXT NOT NULL,
+    PRIMARY KEY (counter, site, incarnation)
+) WITHOUT ROWID;
+CREATE TABLE gone (
+    site TEXT NOT NULL, incarnation INTEGER NOT NULL, counter TEXT NOT NULL, known TEXT NOT NULL,
+    PRIMARY KEY (site, incarnation, counter)
+) WITHOUT ROWID;
+CREATE TABLE tokens (
+    digest BLOB PRIMARY KEY, scope TEXT NOT NULL, site TEXT, label TEXT NOT NULL, created INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+_TOMBSTONE_AGE = """
+ALTER TABLE gone ADD COLUMN ended INTEGER NOT NULL DEFAULT 0;
+UPDATE gone SET ended = CAST(strftime('%s', 'now') AS INTEGER);
+CREATE INDEX gone_ended ON gone (ended);
+CREATE TABLE journal (number INTEGER PRIMARY KEY, lines BLOB NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
+    """Raises StoreError if the file is not ours, or newer than this program."""
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        (application_id,) = database.execute("PRAGMA application_id").fetchone()
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path} is not a database of Countless: {error}") from None
+    if version > SCHEMA:
+        raise StoreError(
+            f"{path} was written by a newer Countless (schema {version}; this one knows up to {SCHEMA}): "
+            "run that version, or restore a copy made before the upgrade"
+        )
+    if version and application_id != _APPLICATION_ID:
+        raise StoreError(f"{path} is a database of another program")
+    return int(version)
+
+
+def upgrade(database: sqlite3.Connection, version: int) -> None:
+    """Bring a file up to date, in the caller's transaction. A new file goes through all upgrades, from version 0."""
+    for step in (_create_tables, _add_tombstone_age, _allow_deletions_in_journal)[version:]:
+        step(database)
+    database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    database.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _create_tables(database: sqlite3.Connection) -> None:
+    _execute_all(database, _TABLES)
+
+
+def _add_tombstone_age(database: sqlite3.Connection) -> None:
+    """Tombstones without an age count as set now."""
+    _execute_all(database, _TOMBSTONE_AGE)
+
+
+def _allow_deletions_in_journal(database: sqlite3.Connection) -> None:
+    """No table changes; a coordinator that knows schema 2 must not read entries that have deletions."""
+
+
+def _execute_all(database: sqlite3.Connection, statements: str) -> None:
+    """Not `executescript`, which would commit the transaction."""
+    for statement in statements.split(";\n"):
+        database.execute(statement)

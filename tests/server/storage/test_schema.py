@@ -1,0 +1,117 @@
+"""State files of older versions are upgraded; files of newer versions and of other programs are refused."""
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
+from countless.server.settings import STATE_FILE
+from countless.server.storage.base import Changes, Config, StoreError
+from countless.server.storage.schema import SCHEMA
+from countless.server.storage.sqlite_store import SqliteStore
+from support.service import bench
+
+FIXTURE = Path(__file__).parent / "fixtures" / "schema2_killed"
+FIRST_SCHEMA = f"""
+PRAGMA user_version = 1;
+PRAGMA application_id = {0x436F756E};
+CREATE TABLE counters (
+    name TEXT PRIMARY KEY, alpha REAL NOT NULL, delta REAL NOT NULL, scheme TEXT NOT NULL, adversary TEXT NOT NULL,
+    label_cap INTEGER NOT NULL, round INTEGER NOT NULL, published TEXT NOT NULL, departed TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE sites (
+    counter TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, known TEXT NOT NULL,
+    PRIMARY KEY (counter, site, incarnation)
+) WITHOUT ROWID;
+CREATE TABLE gone (
+    site TEXT NOT NULL, incarnation INTEGER NOT NULL, counter TEXT NOT NULL, known TEXT NOT NULL,
+    PRIMARY KEY (site, incarnation, counter)
+) WITHOUT ROWID;
+CREATE TABLE tokens (
+    digest BLOB PRIMARY KEY, scope TEXT NOT NULL, site TEXT, label TEXT NOT NULL, created INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+def test_file_of_schema_1_is_upgraded(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "file")
+    database.executescript(FIRST_SCHEMA)
+    database.execute("INSERT INTO counters VALUES ('hits', 0.01, 0.05, 'auto', 'adaptive', 2000, 3, '70', '9')")
+    database.execute("INSERT INTO sites VALUES ('hits', 'web', 1, '61')")
+    database.execute("INSERT INTO gone VALUES ('old', 1, 'hits', '9')")
+    database.commit()
+    database.close()
+    store = SqliteStore(tmp_path / "file")
+    assert store.load() == {"hits": (Config(), PersistentState(3, 70, 9, ((SiteId("web", 1), 61),)))}
+    store.save(Changes(prune_before=10**9))  # tombstones without an age count as set now
+    assert store.tombstones(SiteId("old", 1)) == (("hits", 9),)
+    store.close()
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> SqliteStore:
+    """The state of a coordinator of schema 2 that was killed: its last changes are in the journal and in the WAL."""
+    shutil.copytree(FIXTURE, tmp_path, dirs_exist_ok=True)
+    return SqliteStore(tmp_path / STATE_FILE)
+
+
+def test_state_of_a_killed_coordinator_of_schema_2_is_loaded_completely(killed: SqliteStore) -> None:
+    expected = json.loads((FIXTURE / "expected.json").read_text())
+    assert killed.debug_state()["journal_entries"] > 1
+    found = {
+        name: {
+            "config": [config.alpha, config.delta, config.scheme, config.adversary, config.label_cap],
+            "round": state.round,
+            "published": state.published,
+            "departed": state.departed,
+            "sites": sorted([*site_id, count] for site_id, count in state.known),
+        }
+        for name, (config, state) in killed.load().items()
+    }
+    assert found == expected["counters"]
+    retired = {SiteId(site, incarnation) for site, incarnation, *_ in expected["tombstones"]}
+    tombstones = [[*site_id, name, count] for site_id in sorted(retired) for name, count in killed.tombstones(site_id)]
+    assert tombstones == expected["tombstones"]
+    assert killed.tombstone_horizon() == expected["tombstone_horizon"]
+    tokens = [[token.digest.hex(), token.scope, token.site, token.label, token.created] for token in killed.tokens()]
+    assert tokens == expected["tokens"]
+    killed.close()
+
+
+async def test_coordinator_goes_on_from_the_state_of_schema_2(killed: SqliteStore) -> None:
+    expected = json.loads((FIXTURE / "expected.json").read_text())["counters"]
+    async with bench(killed, label_cap=2) as table:
+        await table.host.flush()
+        for name, state in expected.items():
+            counter = table.host.counter(name)
+            assert counter.published_answer.estimate >= state["published"]
+            assert counter.coordinator.known_total == state["departed"] + sum(count for *_, count in state["sites"])
+        assert {str(session.site_id.site) for session in table.host.sessions} == {"web-0", "web-1", "web-2", "app-0"}
+    killed.close()
+
+
+def test_newer_schema_is_refused_with_both_versions(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "file").close()
+    database = sqlite3.connect(tmp_path / "file")
+    database.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    database.close()
+    with pytest.raises(StoreError, match=f"newer Countless .schema {SCHEMA + 1}; this one knows up to {SCHEMA}"):
+        SqliteStore(tmp_path / "file")
+
+
+def test_file_of_another_program_is_refused(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "file")
+    database.execute("PRAGMA user_version = 1")
+    database.close()
+    with pytest.raises(StoreError, match="another program"):
+        SqliteStore(tmp_path / "file")
+
+
+def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("this is no database, whatever its name says. " * 100)
+    with pytest.raises(StoreError, match="not a database of Countless"):
+        SqliteStore(tmp_path / "text")

@@ -1,0 +1,137 @@
+"""Every state store: what is saved is loaded, completely and in the order of the saves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
+from countless.server.storage.base import Changes, Config, CounterFields, StateStore
+from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.sqlite_store import SqliteStore
+
+WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
+
+
+class Clock:
+    seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def in_sqlite(clock: Clock) -> StateStore:
+    return SqliteStore(None, clock)
+
+
+def in_memory(clock: Clock) -> StateStore:
+    return MemoryStore(clock)
+
+
+every_store = pytest.mark.parametrize("create", [in_sqlite, in_memory])
+Create = Callable[[Clock], StateStore]
+
+
+def created(name: str, config: Config = Config(), *fields: Any) -> Changes:  # noqa: B008 - frozen
+    return Changes({name: CounterFields(*fields or (1, 5, 0))}, configs={name: config})
+
+
+@every_store
+def test_saved_changes_are_loaded(create: Create) -> None:
+    config = Config(alpha=0.02, scheme="dithered")
+    store = create(Clock())
+    store.save(created("hits", config, 7, 2**80, 2**70))
+    store.save(Changes(counts={"hits": {WEB: 2**90, OLD: 4}}))
+    store.save(Changes(counts={"hits": {WEB: 2**90 + 1, OLD: None}}, tombstones={("hits", OLD): 5}))
+    for _ in range(2):
+        assert store.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
+    assert store.tombstones(OLD) == (("hits", 5),)
+    assert store.tombstones(WEB) == ()
+
+
+@every_store
+def test_fractional_published_total_is_loaded(create: Create) -> None:
+    store = create(Clock())
+    store.save(created("hits", Config(), 1, 12.5, 0))
+    assert store.load()["hits"][1].published == 12.5
+
+
+@every_store
+def test_deleted_counter_leaves_nothing_behind(create: Create) -> None:
+    store = create(Clock())
+    store.save(created("hits"))
+    store.save(Changes(counts={"hits": {WEB: 5}}, tombstones={("hits", OLD): 3}))
+    store.save(Changes(deleted=["hits"]))
+    assert store.load() == {}
+    assert store.tombstones(OLD) == ()
+
+
+@every_store
+def test_counter_deleted_and_created_in_one_save_is_new(create: Create) -> None:
+    store = create(Clock())
+    store.save(created("hits"))
+    store.save(Changes(counts={"hits": {WEB: 5}}))
+    store.save(Changes({"hits": CounterFields(1, 2, 0)}, {"hits": {OLD: 2}}, {"hits": Config()}, deleted=["hits"]))
+    assert store.load() == {"hits": (Config(), PersistentState(1, 2, 0, ((OLD, 2),)))}
+
+
+@every_store
+def test_pruning_drops_old_tombstones_and_moves_the_horizon(create: Create) -> None:
+    clock = Clock()
+    store = create(clock)
+    store.save(Changes(tombstones={("hits", OLD): 3}))
+    clock.seconds = 2000.0
+    store.save(Changes(tombstones={("hits", WEB): 4}))
+    store.save(Changes(prune_before=900))
+    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (0, (("hits", 3),))
+    store.save(Changes(prune_before=1500))
+    assert (store.tombstone_horizon(), store.tombstones(OLD), store.tombstones(WEB)) == (1500, (), (("hits", 4),))
+
+
+names, sites = st.sampled_from(["a", "b", "c"]), st.builds(SiteId, st.sampled_from(["x", "y"]), st.integers(1, 2))
+fields = st.builds(CounterFields, st.integers(0, 9), st.integers(0, 2**70) | st.floats(0, 9), st.integers(0, 2**70))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Changes:
+    new = draw(st.sets(names, max_size=2))
+    return Changes(
+        {name: draw(fields) for name in new},
+        draw(st.fixed_dictionaries({name: st.dictionaries(sites, st.none() | st.integers(0, 2**70)) for name in new})),
+        {name: Config(alpha=draw(st.sampled_from([0.1, 0.2]))) for name in new},
+        draw(st.dictionaries(st.tuples(names, sites), st.integers(0, 2**70), max_size=2)),
+        draw(st.lists(names, max_size=1)),
+        draw(st.none() | st.integers(995, 1010)),
+    )
+
+
+@given(st.lists(changes(), max_size=10))
+def test_memory_and_sqlite_stores_agree(saves: list[Changes]) -> None:
+    clock = Clock()
+    stores = [create(clock) for create in (in_sqlite, in_memory)]
+    for each in saves:
+        clock.seconds += 1
+        for store in stores:
+            store.save(each)
+
+    def state(store: StateStore) -> Any:
+        counters = {name: (c, *s[:3], sorted(s.known)) for name, (c, s) in store.load().items()}
+        ids = [SiteId(site, incarnation) for site in ("x", "y") for incarnation in (1, 2)]
+        return counters, [sorted(store.tombstones(site_id)) for site_id in ids], store.tombstone_horizon()
+
+    assert state(stores[0]) == state(stores[1])
+
+
+@given(st.lists(changes(), max_size=5))
+def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:
+    clock, copy = Clock(), MemoryStore()
+    store = MemoryStore(clock)
+    for each in saves:
+        clock.seconds += 1
+        store.save(each)
+    for second, part in store.snapshot().items():
+        copy.save_at(part, second)
+    assert (copy.load(), copy.snapshot()) == (store.load(), store.snapshot())
