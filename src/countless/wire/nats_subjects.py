@@ -1,6 +1,6 @@
 """Countless over NATS: the subjects, and the bytes around a frame. No I/O.
 
-| subject | publisher | payload |
+| subject | published by | payload |
 |---|---|---|
 | `countless.shards` | a site, as a request | empty; the reply is the protocol version and the number of shards |
 | `countless.up.SHARD.SITE.STREAM` | a site | a sequence number, then a frame; or `CLOSE` |

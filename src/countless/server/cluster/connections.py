@@ -55,7 +55,7 @@ class NatsConnection:
     """One stream, as the server sees it. Sending only queues."""
 
     def __init__(
-        self, site_token: str, stream: str, rate_limit: RateLimit, wake: Callable[["NatsConnection"], None]
+        self, site_token: str, stream: str, rate_limit: RateLimit, on_queued: Callable[["NatsConnection"], None]
     ) -> None:
         self.last_seen = monotonic()
         self.ignored_counters: set[str] = set()
@@ -68,16 +68,16 @@ class NatsConnection:
         self.next_number = 1  # of the next frame from the site; the hello had 0
         self.sent = 0
         self.queue: list[DownItem] = []
-        self._wake = wake
+        self._on_queued = on_queued
 
     def send(self, items: list[DownItem]) -> None:
         self.queue += items
-        self._wake(self)
+        self._on_queued(self)
 
     def close(self, code: int, reason: str) -> None:
         """Once the queue has been sent. The code is that of a WebSocket; NATS has none."""
         self.close_reason = self.close_reason or reason
-        self._wake(self)
+        self._on_queued(self)
 
 
 class NatsConnections:

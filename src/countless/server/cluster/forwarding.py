@@ -41,17 +41,6 @@ class ForwardedRequest(msgspec.Struct, array_like=True, frozen=True):
     site: str | None
 
 
-class ForwardedResponse(msgspec.Struct, frozen=True):
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-
-    def to_response(self) -> Response:
-        response = Response(self.body, self.status)
-        response.raw_headers = self.headers
-        return response
-
-
 class ResponseChunk(msgspec.Struct, array_like=True, frozen=True):
     """Status and headers are those of the first chunk."""
 
@@ -65,7 +54,7 @@ class Unreachable(Exception):
     """No coordinator owns this shard at present, or the owner does not answer."""
 
 
-async def forward(client: Client, shard: int, request: ForwardedRequest) -> ForwardedResponse:
+async def forward(client: Client, shard: int, request: ForwardedRequest) -> Response:
     """The response of the shard's owner. Raises Unreachable."""
     inbox = client.new_inbox()
     try:
@@ -85,7 +74,7 @@ async def forward(client: Client, shard: int, request: ForwardedRequest) -> Forw
         raise Unreachable("the coordinator has lost its lease")
     if dict(first.headers).get(b"content-length", b"%d" % len(body)) != b"%d" % len(body):
         raise Unreachable("a chunk of the response was lost")
-    return ForwardedResponse(first.status, first.headers, bytes(body))
+    return _response(first.status, first.headers, body)
 
 
 def _decode_chunk(message: Msg) -> ResponseChunk:
@@ -110,9 +99,7 @@ class ForwardHandler:
 
     async def _answer(self, message: Msg) -> None:
         request = msgspec.msgpack.decode(message.data, type=ForwardedRequest)
-        response = ForwardedResponse(_NOT_OWNER, [], b"")
-        if self._leased():
-            response = await respond(self._app, request)
+        response = await respond(self._app, request) if self._leased() else Response(status_code=_NOT_OWNER)
         try:
             for chunk in _chunks(response):
                 await self._client.publish(message.reply, msgspec.msgpack.encode(chunk))
@@ -120,24 +107,20 @@ class ForwardHandler:
             log.info("reply to a forwarded request failed: %r", error)
 
 
-def _chunks(response: ForwardedResponse) -> Iterator[ResponseChunk]:
-    status, headers = response.status, response.headers
-    for start in range(0, max(1, len(response.body)), _CHUNK_BYTES):
+def _chunks(response: Response) -> Iterator[ResponseChunk]:
+    body, status, headers = bytes(response.body), response.status_code, response.raw_headers
+    for start in range(0, max(1, len(body)), _CHUNK_BYTES):
         end = start + _CHUNK_BYTES
-        yield ResponseChunk(response.body[start:end], end < len(response.body), status, headers)
+        yield ResponseChunk(body[start:end], end < len(body), status, headers)
         status, headers = 0, []
 
 
-async def respond(app: ASGIApp, request: ForwardedRequest) -> ForwardedResponse:
+async def respond(app: ASGIApp, request: ForwardedRequest) -> Response:
     """The response of an application in this process."""
     status, headers, body = 0, [], bytearray()
-    unread = [request.body]
 
     async def receive() -> dict[str, Any]:
-        if unread:
-            return {"type": "http.request", "body": unread.pop(), "more_body": False}
-        await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": request.body, "more_body": False}
 
     async def send(event: MutableMapping[str, Any]) -> None:
         nonlocal status, headers
@@ -148,21 +131,20 @@ async def respond(app: ASGIApp, request: ForwardedRequest) -> ForwardedResponse:
 
     scope = {
         "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
         "method": request.method,
-        "scheme": "http",
         "path": request.path,
-        "raw_path": request.path.encode(),
-        "root_path": "",
         "query_string": request.query,
         "headers": request.headers,
-        "client": None,
-        "server": None,
         _GRANT: Grant(frozenset(request.scopes), request.site),
     }
     await app(scope, receive, send)
-    return ForwardedResponse(status, headers, bytes(body))
+    return _response(status, headers, body)
+
+
+def _response(status: int, headers: list[tuple[bytes, bytes]], body: bytes | bytearray) -> Response:
+    response = Response(bytes(body), status)
+    response.raw_headers = headers
+    return response
 
 
 class ForwardedAuth:

@@ -8,7 +8,7 @@ A take-over, step by step:
    owner from the assignment; the shards of the owner are unowned (`leases.py`).
 3. The member to which `assign` gives a shard takes it with one of its next heartbeats.
 4. It reads the shard's log and appends to it. From now on the log rejects appends of the previous owner, so the
-   previous owner can neither save nor send, even if it wakes up again (`log_store.py`).
+   previous owner can neither save nor send, even if it resumes (`log_store.py`).
 5. It recovers the counters from the log; their answers are `learning`. It subscribes to the shard's subjects and
    announces the take-over (`shard.py`). The sites open new streams and send their counts; answers are accurate again.
 

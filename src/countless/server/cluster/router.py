@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.server.cluster.forwarding import ForwardedRequest, ForwardedResponse, Unreachable, forward, respond
+from countless.server.cluster.forwarding import ForwardedRequest, Unreachable, forward, respond
 from countless.server.cluster.member import Member
 from countless.server.http import routes
 from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
@@ -49,7 +49,7 @@ async def _forwarded(request: Request) -> ForwardedRequest:
     return ForwardedRequest(request.method, path, query, headers, bytes(body), scopes, grant.site)
 
 
-async def _ask(member: Member, shard: int, request: ForwardedRequest) -> ForwardedResponse:
+async def _ask(member: Member, shard: int, request: ForwardedRequest) -> Response:
     """The response of the shard's owner, this member or another. Raises Unreachable."""
     owned = member.shards.get(shard)
     if owned is None:
@@ -78,10 +78,9 @@ async def _forward_new_counter(request: Request) -> Response:
 async def _forward(request: Request, name: str, forwarded: ForwardedRequest) -> Response:
     member = _member(request)
     try:
-        response = await _ask(member, shard_of(name, member.lease.shards), forwarded)
+        return await _ask(member, shard_of(name, member.lease.shards), forwarded)
     except Unreachable:
         return error(_UNREACHABLE, 503)
-    return response.to_response()
 
 
 # All shards
@@ -93,9 +92,9 @@ async def _ask_all(request: Request, merge: Callable[[list[Any]], dict[str, Any]
         responses = await asyncio.gather(*(_ask(member, shard, forwarded) for shard in range(member.lease.shards)))
     except Unreachable:
         return error(_UNREACHABLE, 503)
-    failed = next((response for response in responses if response.status >= 400), None)
+    failed = next((response for response in responses if response.status_code >= 400), None)
     if failed is not None:
-        return failed.to_response()
+        return failed
     return json(merge([msgspec.json.decode(response.body) for response in responses]))
 
 
@@ -133,8 +132,8 @@ async def _watch_counter(request: Request) -> Response:
         response = await _poll(member, name, None)
     except Unreachable:
         return error(_UNREACHABLE, 503)
-    if response.status != 200:
-        return response.to_response()
+    if response.status_code != 200:
+        return response
     return event_stream(_answers(member, name, _answer_in(response)), threshold)
 
 
@@ -144,22 +143,22 @@ async def _answers(member: Member, name: str, answer: PublicAnswer) -> AsyncIter
     while not member.draining:
         with suppress(Unreachable):
             response = await _poll(member, name, answer)
-            if response.status == 404:
+            if response.status_code == 404:
                 return
-            if response.status == 200 and _version(_answer_in(response)) != _version(answer):
+            if response.status_code == 200 and _version(_answer_in(response)) != _version(answer):
                 answer = _answer_in(response)
                 yield answer
                 continue
         await asyncio.sleep(_RETRY_S)
 
 
-async def _poll(member: Member, name: str, seen: PublicAnswer | None) -> ForwardedResponse:
+async def _poll(member: Member, name: str, seen: PublicAnswer | None) -> Response:
     query = urlencode({"seen": _version(seen)} if seen else {}).encode()
     request = ForwardedRequest("GET", _POLL_PATH + name, query, [], b"", ["read"], None)
     return await _ask(member, shard_of(name, member.lease.shards), request)
 
 
-def _answer_in(response: ForwardedResponse) -> PublicAnswer:
+def _answer_in(response: Response) -> PublicAnswer:
     return msgspec.json.decode(response.body, type=PublicAnswer)
 
 
