@@ -8,14 +8,14 @@ import typer
 from typer.testing import CliRunner
 
 from countless.cli.report import report
-from countless.lab.arena import report_data as report_data
+from countless.lab.arena import report_data
 from countless.lab.arena.page import render
 from countless.lab.arena.report_data import Attacked, Config, ReportData
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same report over fewer plans and shorter games."""
+    """Fewer plans and shorter games."""
     monkeypatch.setattr(report_data, "MAP_SITES", (16, 256))
     monkeypatch.setattr(report_data, "MAP_ALPHAS", (0.05, 0.1))
     monkeypatch.setattr("countless.lab.arena.figures.MAP_SITES", (16, 256))
@@ -25,16 +25,16 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"countless.lab.arena.{module}.ALPHAS", (0.01, 0.1))
     monkeypatch.setattr(report_data, "TYPICAL_SITES", 256)
     monkeypatch.setattr(report_data, "ADVERSARY_NAMES", ("uniform", "stop-after-jump"))
-    monkeypatch.setattr("countless.cli.report.Config", _small_effort)
+    monkeypatch.setattr("countless.cli.report.Config", _small_config)
 
 
-def _small_effort(**asked: int) -> Config:
+def _small_config(**asked: int) -> Config:
     return Config(**{**asked, "jobs": 1}, path_sites=64, path_alpha=0.1, path_events=3000)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
-def test_one_self_contained_file(tmp_path: Path) -> None:
+def test_report_is_one_self_contained_file(tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(report)
     arguments = ["--out", str(tmp_path), "--games", "1", "--sites", "32", "--events", "500"]
@@ -44,7 +44,7 @@ def test_one_self_contained_file(tmp_path: Path) -> None:
     assert "https://cdn" not in page.split("<body>")[1]
     assert '<script src="' not in page
     assert "Plotly.newPlot" in page
-    for heading in ("An attack, event by event", "The league", "Messages against sites", "Messages against alpha"):
+    for heading in ("An attack, event by event", "The tournament", "Messages against sites", "Messages against alpha"):
         assert heading in page
     for heading in ("Messages against the total", "Which plan is the cheapest", "The frameworks the paper argues"):
         assert heading in page
@@ -52,13 +52,13 @@ def test_one_self_contained_file(tmp_path: Path) -> None:
     assert {match["scheme"] for match in numbers["league"]} >= {"hyz", "dithered", "auto"}
 
 
-def test_a_broken_promise_would_be_seen() -> None:
+def test_violated_guarantee_is_marked_on_the_page() -> None:
     def match(claimed: bool, failures: int) -> dict[str, object]:
         facts = {"sites": 4, "alpha": 0.1, "delta": 0.05, "events": 10, "trials": 20, "claimed": claimed}
         worst = {"worst_error_over_alpha": 2.0, "failures": failures, "failure_rate_lower": failures / 30}
         return {"scheme": "s<1>", "adversary": f"a{claimed}{failures}", **facts, **worst}
 
-    league = [match(True, 0), match(False, 20), match(True, 20)]
+    tournament = [match(True, 0), match(False, 20), match(True, 20)]
     two = {name: [1.0, 2.0] for name in report_data.SHOWN}
     data = ReportData(
         attacked=[Attacked("hyz", [1, 2], [0.0, 2.0])],
@@ -70,10 +70,10 @@ def test_a_broken_promise_would_be_seen() -> None:
         totals=[1.0, 2.0],
         cheapest=[["sampled"]],
         ratio=[[1.0]],
-        league=league,
+        tournament=tournament,
         frameworks=[],
     )
     body = render(data).split("<body>")[1]
-    for kind in ("held", "fell", "breach"):
+    for kind in ("held", "not-covered", "violated"):
         assert body.count(f'<td class="{kind}">') == 1
     assert "s&lt;1&gt;" in body

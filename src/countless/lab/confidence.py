@@ -1,57 +1,32 @@
-"""Exact binomial confidence limits (Clopper and Pearson 1934) with the standard library alone."""
+"""Exact binomial (Clopper-Pearson) confidence limits, by scipy. Imported late: the command line starts without it."""
 
-from math import exp, inf, lgamma, log, log1p
+from math import inf, log
+from typing import Any
 
-from countless.errors import InvalidParameter
-
-
-def log_choose(n: int, k: int) -> float:
-    """ln of the binomial coefficient."""
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+from countless.errors import InvalidParameter, MissingExtra
 
 
-def upper_tail(successes: int, trials: int, p: float) -> float:
-    """P(at least `successes` of `trials`), by summing the larger terms outwards from the likeliest.
-
-    >>> round(upper_tail(3, 5, 0.5), 12)
-    0.5
-    """
-    if successes <= 0 or p >= 1:
-        return 1.0
-    if p <= 0:
-        return 0.0
-    if successes <= trials * p:  # the lower tail is the smaller sum
-        return 1.0 - _from(trials - successes + 1, trials, 1 - p)
-    return _from(successes, trials, p)
-
-
-def _from(first: int, trials: int, p: float) -> float:
-    """P(X >= first) for first above the mean: terms fall at least geometrically."""
-    if first > trials:
-        return 0.0
-    term = exp(log_choose(trials, first) + first * log(p) + (trials - first) * log1p(-p))
-    total, k, odds = 0.0, first, p / (1 - p)
-    while k <= trials and term > total * 1e-17:
-        total += term
-        term *= (trials - k) / (k + 1) * odds
-        k += 1
-    return min(1.0, total)
+def _scipy_stats() -> Any:
+    try:
+        from scipy import stats
+    except ImportError:
+        raise MissingExtra("scipy", "lab") from None
+    return stats
 
 
 def lower_limit(successes: int, trials: int, confidence: float) -> float:
-    """A p that is below the true probability with at least this confidence, before the data are seen.
+    """A p that is below the true probability with at least this confidence.
 
     >>> round(lower_limit(10, 10, 0.95), 4)  # 0.05 ** 0.1
     0.7411
     """
-    _check(successes, trials, confidence)
+    if trials < 1 or not 0 <= successes <= trials:
+        raise InvalidParameter("successes", successes, f"between 0 and trials = {trials}")
+    if not 0 < confidence < 1:
+        raise InvalidParameter("confidence", confidence, "between 0 and 1, both excluded")
     if successes == 0:
         return 0.0
-    low, high = 0.0, successes / trials
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if upper_tail(successes, trials, middle) <= 1 - confidence else (low, middle)
-    return low
+    return float(_scipy_stats().beta.ppf(1 - confidence, successes, trials - successes + 1))
 
 
 def upper_limit(successes: int, trials: int, confidence: float) -> float:
@@ -59,28 +34,14 @@ def upper_limit(successes: int, trials: int, confidence: float) -> float:
     return 1.0 - lower_limit(trials - successes, trials, confidence)
 
 
-def _check(successes: int, trials: int, confidence: float) -> None:
-    if trials < 1 or not 0 <= successes <= trials:
-        raise InvalidParameter("successes", successes, f"between 0 and trials = {trials}")
-    if not 0 < confidence < 1:
-        raise InvalidParameter("confidence", confidence, "between 0 and 1, both excluded")
-
-
-def log_ratio_limit(mine: int, theirs: int, trials: int, confidence: float) -> float:
-    """A lower limit of ln(p/q) from `mine` of `trials` under p and `theirs` under q; the risk is halved."""
+def log_ratio_limit(successes_p: int, successes_q: int, trials: int, confidence: float) -> float:
+    """A lower limit of ln(p/q), from the successes in so many trials of each; the risk is divided evenly."""
     each = 1 - (1 - confidence) / 2
-    low, high = lower_limit(mine, trials, each), upper_limit(theirs, trials, each)
+    low, high = lower_limit(successes_p, trials, each), upper_limit(successes_q, trials, each)
     return log(low / high) if low > 0 else -inf
 
 
 def quantile(trials: int, p: float, risk: float) -> tuple[int, int]:
-    """Counts (low, high) that a binomial variable passes, on its side, with probability at most `risk`."""
-
-    def search(wanted: float) -> int:  # the largest k with P(X >= k) >= wanted
-        low, high = 0, trials + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if upper_tail(middle, trials, p) >= wanted else (low, middle)
-        return low
-
-    return search(1 - risk), search(risk)
+    """Counts (low, high): a binomial variable is below the one, or above the other, with probability at most `risk`."""
+    binom = _scipy_stats().binom
+    return int(binom.ppf(risk, trials, p)), int(binom.isf(risk, trials, p))

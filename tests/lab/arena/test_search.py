@@ -1,4 +1,4 @@
-"""The search: as long as it is told to, from a seed, and never worse than the adversaries it starts from."""
+"""The search: limited by tries or seconds, reproducible, and never worse than the adversaries it starts from."""
 
 from dataclasses import replace
 
@@ -17,31 +17,31 @@ SETTING = Setting("blocks", adversary_named("uniform"), 64, 0.1, 0.05, 6_000)
 DEFAULTS = len(ADVERSARIES) - 1  # all but the one that reads messages
 
 
-def test_it_finds_something_at_least_as_good_as_what_it_knows() -> None:
+def test_search_is_at_least_as_good_as_the_defaults() -> None:
     found = evolve(SETTING, 3, tries=DEFAULTS + 6, games=1)
     plain = evolve(SETTING, 3, tries=DEFAULTS, games=1)
     assert found.tried == DEFAULTS + 6
     assert found.fitness >= plain.fitness > 1
-    assert play(replace(SETTING, adversary=found.adversary), 1).worst > 1  # also on a seed it was not bred on
+    assert play(replace(SETTING, adversary=found.adversary), 1).worst > 1  # also on a seed that was not searched
 
 
-def test_it_stops_when_it_is_told_to() -> None:
+def test_search_stops_after_the_time_limit() -> None:
     ticks = iter(range(1000))
     found = evolve(SETTING, 3, seconds=4, games=1, clock=lambda: next(ticks))
     assert found.tried == DEFAULTS + 3
 
 
-def test_the_same_seed_breeds_the_same_adversary() -> None:
+def test_same_seed_finds_the_same_adversary() -> None:
     assert evolve(SETTING, 5, tries=DEFAULTS + 3, games=1) == evolve(SETTING, 5, tries=DEFAULTS + 3, games=1)
 
 
-def test_it_reads_messages_only_if_it_may() -> None:
+def test_message_reader_is_searched_only_if_allowed() -> None:
     small = replace(SETTING, scheme="exact", sites=2, events=50)
     assert evolve(small, 1, tries=1, games=1).tried == DEFAULTS
     assert evolve(small, 1, tries=1, games=1, sees="everything").tried == DEFAULTS + 1
 
 
-def test_mutants_stay_in_range() -> None:
+def test_mutations_stay_in_range() -> None:
     rng = SeededRandom(1)
     adversary = StopAfterJump()
     for _ in range(200):

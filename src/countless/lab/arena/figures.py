@@ -1,6 +1,4 @@
-"""The pictures of `countless report`, as plotly figures: one function each, from the numbers of a
-`Survey`.
-"""
+"""The figures of `countless report`, drawn by plotly from a `ReportData`."""
 
 from math import log10
 from typing import Any
@@ -61,12 +59,11 @@ def _figure(title: str, across: str, up: str, x: dict[str, Any] | None = None, y
 
 
 def _log(**more: Any) -> dict[str, Any]:
-    # One tick for each power of ten: in between, plotly's 2s and 5s crowd a small plot.
+    # One tick for each power of ten: the labels of 2 and 5 in between would overlap in a small plot.
     return {"type": "log", "dtick": 1, "exponentformat": "power", **more}
 
 
 def attack(data: ReportData) -> Any:
-    """Error over time inside the band."""
     facts = data.attack
     title = f"{facts['sites']:,} sites under {facts['adversary']}: error over time"
     figure = _figure(title, "events so far", "error / alpha", x=_log())
@@ -75,7 +72,7 @@ def attack(data: ReportData) -> Any:
         figure.add_hline(y=edge, line={"color": "#15803d", "width": 1})
     names = {"hyz": "hyz (the classical tracker)", "lattice": "lattice (oblivious)", "auto": "auto (countless)"}
     for run in data.attacked:
-        style = {"color": COLOURS["lattice" if run.scheme == "lattice" else run.scheme], "width": 2}
+        style = {"color": COLOURS[run.scheme], "width": 2}
         trace = _plotly().Scatter(x=run.totals, y=run.errors, mode="lines", name=names[run.scheme], line=style)
         figure.add_trace(trace)
     end = log10(max(run.totals[-1] for run in data.attacked))
@@ -89,14 +86,13 @@ def _curves(figure: Any, xs: Any, curves: dict[str, list[float]]) -> Any:
         label = LABELS.get(name, name)
         hover = "%{x:,} → %{y:,.0f} messages"
         trace = _plotly().Scatter(x=list(xs), y=ys, mode="lines+markers", name=label, line=line, hovertemplate=hover)
-        # `auto` lies on top of whatever it chose: let that show through.
+        # `auto` covers the scheme that it chose: keep that one visible.
         trace.opacity = 0.45 if name == "auto" else 1.0
         figure.add_trace(trace)
     return figure
 
 
 def by_sites(data: ReportData) -> Any:
-    """Messages against sites."""
     title = f"Messages while the total grows e-fold, alpha = {TYPICAL_ALPHA:.0%}"
     figure = _curves(_figure(title, "sites", "messages per e-fold", x=_log(), y=_log()), SITES, data.by_sites)
     style = {"color": "#111827", "width": 1.5, "dash": "dot"}
@@ -108,14 +104,12 @@ def by_sites(data: ReportData) -> Any:
 
 
 def by_alpha(data: ReportData) -> Any:
-    """Messages against alpha."""
     title = f"Messages while the total grows e-fold, {TYPICAL_SITES:,} sites"
     figure = _figure(title, "alpha", "messages per e-fold", x=_log(), y=_log())
     return _curves(figure, ALPHAS, data.by_alpha)
 
 
 def by_total(data: ReportData) -> Any:
-    """Messages against the total."""
     title = f"Messages from the first event on, {TYPICAL_SITES:,} sites, alpha = {TYPICAL_ALPHA:.0%}"
     figure = _figure(title, "events counted", "messages sent in all", x=_log(), y=_log())
     figure = _curves(figure, data.totals, data.by_total)
@@ -151,12 +145,10 @@ def crossover(data: ReportData) -> Any:
         opacity=0.85,
     )
     figure.add_trace(heat)
-    for name in ROBUST:  # a heat map has no legend of its own
+    for name in ROBUST:  # a heat map has no legend
         square = {"color": COLOURS[name], "size": 12, "symbol": "square"}
         figure.add_trace(_plotly().Scatter(x=[None], y=[None], mode="markers", marker=square, name=name))
-    figure.update_layout(
-        legend={"y": 1.02, "yanchor": "bottom"}
-    )  # the names below stand upright where the screen is narrow
+    figure.update_layout(legend={"y": 1.02, "yanchor": "bottom"})  # above: narrow screens rotate the labels below
     figure.update_xaxes(type="category")
     figure.update_yaxes(type="category")
     return figure

@@ -1,4 +1,4 @@
-"""The page of `countless report`: one self-contained HTML file, with plotly's own script inside."""
+"""The page of `countless report`: one self-contained HTML file that contains plotly's script."""
 
 from html import escape
 from typing import Any
@@ -18,7 +18,8 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-
 th, td { padding: .4rem .55rem; text-align: right; border-bottom: 1px solid #f0efee; white-space: nowrap; }
 th:first-child, td:first-child, td.words, th.words { text-align: left; }
 td.words { white-space: normal; min-width: 16rem; }
-.held { background: #ecfdf5; } .fell { background: #fef3c7; } .breach { background: #fecaca; font-weight: 700; }
+.held { background: #ecfdf5; } .not-covered { background: #fef3c7; }
+.violated { background: #fecaca; font-weight: 700; }
 .key span { display: inline-block; padding: .1rem .5rem; border-radius: 4px; margin: 0 .75rem .25rem 0; }
 small { color: #6b7280; }
 """
@@ -28,20 +29,20 @@ PAGE = """<!doctype html>
 initial-scale=1"> <title>Countless: report</title> <style>{style}</style> <script>{script}</script> </head>
 <body> <h1>Countless</h1> <p class="lead">A global count over many machines, within 1 ± alpha at every
 moment, also when traffic reacts to the answers. Games come from a seed and can be repeated. Not broken
-here is not proved: the proofs are in docs/theory.</p> {body} </body> </html>
+in these games is not a proof: the proofs are in docs/theory.</p> {body} </body> </html>
 """
 
 PARTS = (
     (
         "An attack, event by event",
-        "The adversary sees nothing but the answers. It feeds one site until the answer moves, leaves it, and "
-        "goes on to the next. The green band is what is promised; only auto promises it against such traffic.",
+        "The adversary sees the published estimates only. It feeds one site until the estimate changes, leaves it, and "
+        "continues with the next. The green band is the bound; only auto guarantees it against such traffic.",
         figures.attack,
     ),
     (
         "Messages against sites",
-        "What the plans cost at one failure in ten thousand for each round. The dotted line shows the slope of "
-        "the lower bound for randomised tracking; its constant is not known, so its height means nothing.",
+        "The expected cost of the plans, with a failure probability of 1/10,000 for each round. The dotted line shows "
+        "the slope of the lower bound for randomised tracking; its constant is not known, so its height is arbitrary.",
         figures.by_sites,
     ),
     ("Messages against alpha", "Half the error costs about twice the messages.", figures.by_alpha),
@@ -53,18 +54,17 @@ PARTS = (
     (
         "Which plan is the cheapest",
         "Among those proved against traffic that reacts to the answers. The number is the cost relative to "
-        "deterministic: below 1 is a saving. Few sites are best served without any dice at all.",
+        "deterministic: below 1 is a saving. For few sites deterministic itself is the cheapest.",
         figures.crossover,
     ),
 )
 
 
 def render(data: ReportData) -> str:
-    """The whole page."""
     from plotly.offline import get_plotlyjs
 
     body = [_plot(title, text, draw(data)) for title, text, draw in PARTS]
-    body.insert(1, _league(data))
+    body.insert(1, _tournament(data))
     body.append(_frameworks(data))
     return PAGE.format(style=STYLE, script=get_plotlyjs(), body="".join(body))
 
@@ -79,34 +79,30 @@ def _plot(title: str, text: str, figure: Any) -> str:
     )
 
 
-def _league(data: ReportData) -> str:
-    schemes = list(dict.fromkeys(match["scheme"] for match in data.league))
+def _tournament(data: ReportData) -> str:
+    schemes = list(dict.fromkeys(match["scheme"] for match in data.tournament))
     rows: dict[str, list[str]] = {}
-    for match in data.league:
+    for match in data.tournament:
         rows.setdefault(match["adversary"], []).append(_cell(match))
-    first = data.league[0]
+    first = data.tournament[0]
     head = "".join(f"<th>{escape(scheme)}</th>" for scheme in schemes)
     lines = "".join(f"<tr><td>{escape(name)}</td>{''.join(cells)}</tr>\n" for name, cells in rows.items())
     return (
-        "<section>\n<h2>The league</h2>\n<p>Worst error divided by alpha, over all events of all games, and how "
+        "<section>\n<h2>The tournament</h2>\n<p>Worst error divided by alpha, over all events of all games, and how "
         f"many games were broken. {first['sites']:,} sites, alpha = {first['alpha']:.0%}, "
         f"delta = {first['delta']:.0%}, {first['events']:,} events, {first['trials']} games for each pair. A scheme "
-        "may stand on the edge of its bound by design: 0.99 is no near miss.</p>\n"
-        '<p class="key"><span class="held">held</span><span class="fell">broken, and never promised</span>'
-        '<span class="breach">broken although promised</span></p>\n'
+        "may use its whole allowance by design, so 0.99 is normal.</p>\n"
+        '<p class="key"><span class="held">held</span>'
+        '<span class="not-covered">broken, not covered by a guarantee</span>'
+        '<span class="violated">broken, although the guarantee covers it</span></p>\n'
         f'<div class="table"><table><tr><th>adversary</th>{head}</tr>\n{lines}</table></div>\n</section>\n'
     )
 
 
 def _cell(match: dict[str, Any]) -> str:
     broken = match["failures"]
-    kind = (
-        "held"
-        if not broken
-        else "breach"
-        if match["failure_rate_lower"] > match["delta"] and match["claimed"]
-        else "fell"
-    )
+    violated = match["claimed"] and match["failure_rate_lower"] > match["delta"]
+    kind = "violated" if violated else "not-covered" if broken else "held"
     note = f" <small>{broken}/{match['trials']}</small>" if broken else ""
     return f'<td class="{kind}">{match["worst_error_over_alpha"]:.2f}{note}</td>'
 
@@ -119,7 +115,7 @@ def _frameworks(data: ReportData) -> str:
     )
     return (
         "<section>\n<h2>The frameworks the paper argues against</h2>\n<p>Built over copies of hyz and measured on "
-        "8 sites, alpha = 40 %, 1,000 events, under stop-after-jump: baselines, not products.</p>\n"
+        "8 sites, alpha = 40 %, 1,000 events, under stop-after-jump, as baselines.</p>\n"
         '<div class="table"><table><tr><th>tracker</th><th>messages</th><th>worst error / alpha</th>'
         f'<th class="words">what is known of it</th></tr>\n{lines}</table></div>\n</section>\n'
     )

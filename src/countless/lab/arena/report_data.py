@@ -1,7 +1,6 @@
-"""The numbers behind `countless report`: attacked games, plans over sites and alpha, the league (SPEC 7).
+"""The numbers of `countless report`: attacked games, plans over sites and alpha, the tournament.
 
-Costs come from the plans (`countless.schemes.compare`), errors from games. Plain values only: `figures.py`
-draws them.
+Costs come from the plans (`countless.schemes.compare`), errors from games. `figures.py` draws them.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from countless.lab.arena.registry import adversary_named
 from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, as_json, settings
 from countless.schemes.compare import CALIBRATIONS, messages_until
 
-ETA = 1e-4  # the failure probability of one round, as in the table of SPEC 3.4
+ETA = 1e-4  # the failure probability of one round
 DELTA = 0.05
 SITES = tuple(4**i for i in range(2, 9))  # 16 .. 65,536
 ALPHAS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -24,7 +23,7 @@ MAP_ALPHAS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
 TYPICAL_SITES, TYPICAL_ALPHA = 1000, 0.01
 ROBUST = ("deterministic", "dithered", "sampled")  # what `auto` chooses among against adaptive traffic
 SHOWN = ("partial_dp_paper", "partial_dp", "deterministic", "sampled", "dithered", "auto", "lattice")
-POINTS = 1500  # of a path: more cannot be seen
+POINTS = 1500  # of a path, at most
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Attacked:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything the page shows."""
+    """Everything that the page shows."""
 
     attacked: list[Attacked]
     attack: dict[str, Any]
@@ -49,22 +48,23 @@ class ReportData:
     totals: list[float]
     cheapest: list[list[str]]
     ratio: list[list[float]]
-    league: list[dict[str, Any]]
+    tournament: list[dict[str, Any]]
     frameworks: list[Row]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
-        return asdict(self)
+        numbers = asdict(self)
+        numbers["league"] = numbers.pop("tournament")  # the name of the field in report.json
+        return numbers
 
 
 @dataclass(frozen=True)
 class Config:
-    """How much to play."""
+    """The size of the games."""
 
     seed: int = 1
     games: int = 2
     jobs: int = 1
-    sites: int = 256  # of the league and of the attacked games
+    sites: int = 256  # of the tournament
     alpha: float = 0.05
     events: int = 20_000
     path_sites: int = 1024
@@ -73,7 +73,6 @@ class Config:
 
 
 def collect(config: Config) -> ReportData:
-    """Play and plan."""
     sites = [(name, k, TYPICAL_ALPHA) for name in CALIBRATIONS for k in SITES]
     alphas = [(name, TYPICAL_SITES, alpha) for name in CALIBRATIONS for alpha in ALPHAS]
     grid = [(name, k, alpha) for name in ROBUST for alpha in MAP_ALPHAS for k in MAP_SITES]
@@ -94,13 +93,13 @@ def collect(config: Config) -> ReportData:
         totals=[float(total) for total in totals],
         cheapest=cheapest,
         ratio=ratio,
-        league=_league(config),
+        tournament=_tournament(config),
         frameworks=_frameworks(config.seed),
     )
 
 
 def price(name: str, sites: int, alpha: float) -> float:
-    """Messages per e-fold that a plan says."""
+    """Messages per e-fold by the plan."""
     return CALIBRATIONS[name][1](sites, alpha, ETA).messages_per_efold
 
 
@@ -122,16 +121,16 @@ def _map(costs: dict[tuple[str, int, float], float]) -> tuple[list[list[str]], l
 
 
 def _attacked(config: Config) -> list[Attacked]:
-    foe = adversary_named("stop-after-jump")
+    adversary = adversary_named("stop-after-jump")
     tasks = [
-        (Setting(scheme, foe, config.path_sites, config.path_alpha, DELTA, config.path_events), config.seed)
+        (Setting(scheme, adversary, config.path_sites, config.path_alpha, DELTA, config.path_events), config.seed)
         for scheme in ("hyz", "lattice", "auto")
     ]
     return in_parallel(_one_path, tasks, config.jobs)
 
 
 def _one_path(setting: Setting, seed: int) -> Attacked:
-    """Thinned so that the extremes stay: evenly on a log scale, the worst point of each cell."""
+    """The worst point of each cell of a logarithmic scale."""
     cells: dict[int, tuple[int, float]] = {}
     path = trace_of(setting, seed)
     scale = POINTS / log(setting.events)
@@ -143,7 +142,7 @@ def _one_path(setting: Setting, seed: int) -> Attacked:
     return Attacked(setting.scheme, [total for total, _ in points], [error for _, error in points])
 
 
-def _league(config: Config) -> list[dict[str, Any]]:
+def _tournament(config: Config) -> list[dict[str, Any]]:
     base = {"sites": config.sites, "alpha": config.alpha, "delta": DELTA, "events": config.events}
     schemes = ",".join(name for name in SCHEME_NAMES if name != "exact")
     pairs = settings(schemes, ",".join(ADVERSARY_NAMES), base)

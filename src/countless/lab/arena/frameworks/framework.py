@@ -1,8 +1,7 @@
-"""What the three frameworks share (SPEC 5): an answer that moves in factors of about 1 + alpha, and the
-flip number.
+"""What the three frameworks share: an estimate that changes by factors of about 1 + alpha, and the flip number.
 
-They are baselines, built to be measured beside `dithered` and `deterministic`, at few sites and up to a
-horizon that must be known beforehand. They are not products: no joins, no faults, no wire.
+They are baselines to be measured beside `dithered` and `deterministic`, for a few sites and up to a horizon that must
+be known in advance. They have no joins, no faults and no wire format.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +11,7 @@ from countless.randomness import SeededRandom
 
 
 class Framework(ABC):
-    """A robust tracker made of oblivious copies; can be attacked in the arena."""
+    """A robust tracker made of oblivious copies; a `game.Subject`."""
 
     scheme: str
     round = 0
@@ -24,7 +23,7 @@ class Framework(ABC):
         self.horizon = horizon
         self.estimate: float = 0
         self.total = 0
-        self.flips = 0  # how often the answer has moved
+        self.flips = 0  # changes of the estimate so far
         self._rng = SeededRandom(seed).spawn(self.scheme)
 
     @property
@@ -34,14 +33,14 @@ class Framework(ABC):
 
     @abstractmethod
     def events_until_report(self, site: int) -> int:
-        """Events before anything is sent on behalf of this site."""
+        """Events at this site before anything is sent."""
 
     @abstractmethod
     def add(self, site: int, n: int) -> None:
         """`n` events at one site, of which at most the last is reported."""
 
     def step(self, site: int) -> int:
-        """There is no single step."""
+        """Always 0: there is no single step."""
         return 0
 
     def _publish(self, value: float) -> None:

@@ -1,4 +1,4 @@
-"""Differential privacy over copies of `hyz` (SPEC 5; Hassidim, Kaplan, Mansour, Matias, Stemmer 2020)."""
+"""Differential privacy over copies of `hyz` (Hassidim, Kaplan, Mansour, Matias, Stemmer 2020)."""
 
 from fractions import Fraction
 from math import ceil, log, sqrt
@@ -7,27 +7,22 @@ from countless.lab.arena.frameworks.framework import Framework, flip_number
 from countless.lab.arena.frameworks.hyz_copy import HyzCopy
 from countless.privacy.noise import RandomSourceNoise
 
-# Of the whole life, by advanced composition. A generous 8, so that it can be run at all: 1 takes eight
-# times the copies.
-EPSILON = 8
+EPSILON = 8  # of the whole run, by advanced composition; 1 would take eight times the copies, too many to run
 SLACK = 1e-3
-MAJORITY = (
-    40  # copies for each unit of noise: the noisy question is asked at every report, and none may be answered early
-)
+COPIES_PER_NOISE = 40  # copies for each unit of noise: the noisy test runs at every report and must not pass early
 
 
 class PrivateMedian(Framework):
-    """About sqrt(flip number) copies, whose dice are kept private: sparse vector says when, a noisy median
-    says what.
+    """About sqrt(flip number) copies, whose random numbers are kept private: the sparse vector technique decides
+    when the estimate changes, a noisy median decides its value.
 
-    The number of copies that have outgrown the answer is compared, with Laplace noise on both sides, with
-    half of them; when it passes, a value is published below which about half of the copies lie, again by
-    noisy counts. Each answer costs `eps0 = EPSILON / sqrt(8 flips ln(1/SLACK))`, so for a majority to
-    drown the noise there must be dozens of times 1/eps0 copies: the constant in front of the square root
-    is what makes it dear.
+    The number of copies above the estimate is compared with half of them, with Laplace noise on both sides; when it
+    is larger, a value is published that about half of the copies are below, again by noisy counts. Each change costs
+    `eps0 = EPSILON / sqrt(8 flips ln(1/SLACK))`, so the copies must be dozens of times 1/eps0 for a majority to exceed
+    the noise: this constant before the square root makes it expensive.
 
-    In this distributed setting the proof has a hole that the paper names: the answer can only move when a
-    message arrives, and that message gives one copy's coin away. So this is measured, not promised.
+    In this distributed setting the proof has a gap that the paper names: the estimate can only change when a message
+    arrives, and that message discloses one sample of a copy. So this is measured; there is no guarantee.
     """
 
     scheme = "private median"
@@ -36,7 +31,7 @@ class PrivateMedian(Framework):
         super().__init__(sites, alpha, delta, horizon, seed)
         flips = flip_number(alpha / 4, horizon)
         self._scale = ceil(sqrt(8 * flips * log(1 / SLACK)) / EPSILON)
-        self.copies = MAJORITY * self._scale
+        self.copies = COPIES_PER_NOISE * self._scale
         eta = delta / 40
         self._copies = [HyzCopy(sites, alpha / 4, eta, self._rng.spawn("copy", i)) for i in range(self.copies)]
         self._noise = RandomSourceNoise(self._rng.spawn("noise"))
@@ -44,15 +39,12 @@ class PrivateMedian(Framework):
 
     @property
     def sent(self) -> int:
-        """Messages of all copies."""
         return sum(copy.sent for copy in self._copies)
 
     def events_until_report(self, site: int) -> int:
-        """Until the first copy speaks."""
         return min(copy.events_until_report(site) for copy in self._copies)
 
     def add(self, site: int, n: int) -> None:
-        """Feed all, then ask the noisy question once."""
         self.total += n
         edge = (1 + self.alpha / 2) * self.estimate
         above = 0
@@ -67,9 +59,7 @@ class PrivateMedian(Framework):
         self._threshold = self.copies // 2 + self._laplace(1)
 
     def _median(self) -> float:
-        """The first point of a grid of factors 1 + alpha/8 with about half of the copies below it, by
-        noisy counts.
-        """
+        """The first point of a grid of factors 1 + alpha/8 with about half of the copies below it, by noisy counts."""
         value = max(1.0, (1 + self.alpha / 4) * self.estimate)
         for _ in range(64):
             below = sum(copy.estimate <= value for copy in self._copies)

@@ -1,4 +1,4 @@
-"""The frameworks side by side (SPEC 5): measured messages beside what the paper says of each."""
+"""The frameworks side by side: measured messages beside what the paper says of each."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Row:
     name: str
     messages: int
     worst: float
-    flips: int | None  # how often the answer moved, where that is counted
+    flips: int | None  # changes of the estimate, where they are counted
     claim: str
 
 
@@ -40,11 +40,11 @@ def measure(
     name: str, sites: int, alpha: float, delta: float, events: int, seed: int, adversary: Adversary | None = None
 ) -> Row:
     """One game; by default against stop after jump."""
-    foe = adversary or StopAfterJump()
+    opponent = adversary or StopAfterJump()
     if name not in FRAMEWORKS:
-        score = play(Setting(name, foe, sites, alpha, delta, events), seed)
+        score = play(Setting(name, opponent, sites, alpha, delta, events), seed)
         return Row(name, score.messages, score.worst, None, CLAIMS[name])
     subject = FRAMEWORKS[name](sites, alpha, delta, events, seed)
-    game = Game(subject, foe, sites, alpha, SeededRandom(seed).spawn("adversary", foe.name))
+    game = Game(subject, opponent, sites, alpha, SeededRandom(seed).spawn("adversary", opponent.name))
     game.play(events)
     return Row(name, subject.sent, game.referee.worst, subject.flips, CLAIMS[name])

@@ -1,10 +1,13 @@
-"""The strawmen by name: trackers with a known flaw, so that an adversary that finds nothing elsewhere can
-prove that it can find something (SPEC 7).
+"""The negative controls by name: trackers with one known flaw each. None of them is for use.
+
+An adversary that finds no violation elsewhere must find one here.
 """
 
 from countless.core.estimator import Scheme
-from countless.lab.arena.negative_controls.lattices import Aligned, Clipping, Drifting, FreshNoise, Thrifty, Unredrawn
-from countless.lab.arena.negative_controls.others import HyzClassical, Leaking, Pollster
+from countless.lab.arena.negative_controls.allowance import HyzClassical, Thrifty
+from countless.lab.arena.negative_controls.disclosure import FreshNoise, Leaking
+from countless.lab.arena.negative_controls.offsets import Aligned, Clipping, Unredrawn
+from countless.lab.arena.negative_controls.wrong_total import Drifting, Pollster
 
 NEGATIVE_CONTROLS: dict[str, type[Scheme]] = {
     scheme.name: scheme
