@@ -1,4 +1,4 @@
-"""Dice: the seeded ones to the last bit, the system's by their law."""
+"""Random sources: the seeded one bit by bit, the system's by its distribution."""
 
 from itertools import pairwise
 
@@ -21,15 +21,15 @@ def histogram(draws: list[int], cells: int) -> list[int]:
     return seen
 
 
-def test_the_generator_is_splitmix64() -> None:
+def test_seeded_generator_is_splitmix64() -> None:
     """The reference vector of SplitMix64 for state 1234567."""
     rng = SeededRandom(0)
     rng._state = 1234567
     assert [rng.word() for _ in range(3)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
-def test_reference_vectors() -> None:
-    """What a second implementation must reproduce; pinned for ever, since every recorded run depends on them."""
+def test_seeded_reference_vectors() -> None:
+    """Every recorded run depends on these draws, so they never change."""
     rng = SeededRandom(0)
     assert [rng.word() for _ in range(3)] == [8460570970101496407, 9426006464853603352, 10725956977473993133]
     rng = SeededRandom(7).spawn("site", 3)
@@ -39,7 +39,7 @@ def test_reference_vectors() -> None:
     assert (rng.geometric(1000), rng.random()) == (660, 0.058183093346686476)
 
 
-def test_the_same_path_gives_the_same_draws_and_another_path_others() -> None:
+def test_draws_depend_on_the_seed_and_the_whole_path_of_labels() -> None:
     paths: list[tuple[str | int, ...]] = [(), ("a",), ("b",), ("a", "b"), ("ab",), ("a/b",), ("a", 1)]
     paths += [("1",), (1,), (11,), (1, 1)]
     words = [SeededRandom(5).spawn(*path).word() for path in paths]
@@ -50,7 +50,7 @@ def test_the_same_path_gives_the_same_draws_and_another_path_others() -> None:
     assert SeededRandom(-5).word() != SeededRandom(5).word()
 
 
-def test_drawing_from_one_never_moves_another() -> None:
+def test_drawing_from_a_parent_does_not_change_its_child() -> None:
     parent = SeededRandom(9)
     alone = SeededRandom(9).spawn("child").word()
     parent.word()
@@ -60,60 +60,41 @@ def test_drawing_from_one_never_moves_another() -> None:
 
 
 @pytest.mark.parametrize("seed", [1.0, "1", None, True])
-def test_a_seed_is_an_integer(seed: int) -> None:
+def test_seed_must_be_an_integer(seed: int) -> None:
     with pytest.raises(InvalidParameter, match="seed"):
         SeededRandom(seed)
 
 
 @given(st.integers(0, 2**64), st.integers(1, 2**200))
-def test_below_is_below(seed: int, n: int) -> None:
+def test_seeded_randbelow_is_below(seed: int, n: int) -> None:
     assert 0 <= SeededRandom(seed).randbelow(n) < n
 
 
-def test_below_needs_a_range() -> None:
-    with pytest.raises(InvalidParameter, match="n = 0"):
-        SeededRandom(1).randbelow(0)
-
-
-@given(st.integers(0, 2**64), st.one_of(st.integers(1, 2**20), st.integers(1, 2**70)), st.integers(0, 200))
-def test_many_at_once_are_the_same_as_one_at_a_time(seed: int, n: int, times: int) -> None:
-    at_once, one_by_one = SeededRandom(seed), SeededRandom(seed)
-    assert at_once.randbelow_many(n, times) == [one_by_one.randbelow(n) for _ in range(times)]
-    assert at_once.word() == one_by_one.word()
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 1000, 2**64 - 1, 2**64, 2**70])
-def test_the_system_draws_as_many_as_are_asked_for(n: int) -> None:
-    draws = SystemRandom().randbelow_many(n, 300)
-    assert len(draws) == 300
-    assert all(0 <= draw < n for draw in draws)
-
-
-def test_many_of_the_system_are_uniform() -> None:
-    """6 cells, 60,000 draws: chi-square with 5 degrees of freedom exceeds 50 with probability 1.4e-9."""
-    assert chi_square(histogram(SystemRandom().randbelow_many(6, 60_000), 6), [10_000] * 6) < 50
+def test_system_randbelow_is_below(n: int) -> None:
+    assert all(0 <= SystemRandom().randbelow(n) < n for _ in range(300))
 
 
 @pytest.mark.parametrize("rng", [SystemRandom(), SeededRandom(1)])
-def test_many_below_nothing_cannot_be_drawn(rng: SystemRandom | SeededRandom) -> None:
+def test_randbelow_needs_a_positive_range(rng: SystemRandom | SeededRandom) -> None:
     with pytest.raises(ValueError):
-        rng.randbelow_many(0, 2)
+        rng.randbelow(0)
 
 
-def test_below_one_draws_nothing_at_all() -> None:
+def test_randbelow_one_draws_nothing() -> None:
     rng = SeededRandom(1)
     assert rng.randbelow(1) == 0
     assert rng.word() == SeededRandom(1).word()
 
 
-def test_below_is_uniform_where_the_range_is_no_power_of_two() -> None:
+def test_randbelow_is_uniform_where_the_range_is_no_power_of_two() -> None:
     """60,000 draws below 6: chi-square, 5 degrees, P(> 55) < 2e-10 (pinned seed)."""
     rng = SeededRandom(2)
     seen = histogram([rng.randbelow(6) for _ in range(60_000)], 6)
     assert chi_square(seen, [10_000.0] * 6) < 55
 
 
-def test_below_is_uniform_for_ranges_of_many_words() -> None:
+def test_randbelow_is_uniform_for_ranges_of_many_words() -> None:
     """60,000 draws below 3 * 2^150, by thirds and by the parity of the last bit: 5 degrees, P(> 55) < 2e-10."""
     rng, third = SeededRandom(3), 2**150
     draws = [rng.randbelow(3 * third) for _ in range(60_000)]
@@ -137,7 +118,7 @@ def test_parent_and_child_are_independent() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 7])
-def test_gaps_are_geometric(step: int) -> None:
+def test_geometric_has_its_distribution(step: int) -> None:
     """40,000 gaps in 12 cells: 11 degrees, P(> 72) < 1e-10 (pinned seed)."""
     rng, size, cells = SeededRandom(8), 40_000, 12
     seen = histogram([min(rng.geometric(step), cells) - 1 for _ in range(size)], cells)
@@ -150,21 +131,21 @@ def test_gaps_are_geometric(step: int) -> None:
 
 
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 2**80))
-def test_a_gap_is_a_positive_whole_number(fraction: float, step: int) -> None:
+def test_geometric_is_a_positive_integer(fraction: float, step: int) -> None:
     gap = geometric_from_uniform(fraction, step)
     assert isinstance(gap, int)
     assert 1 <= gap <= 37 * step + 1
 
 
-def test_a_gap_of_a_huge_step_is_spread_over_it() -> None:
+def test_geometric_of_a_huge_step_is_spread_over_it() -> None:
     """10,000 gaps at step 2^100: the share below the median, 0.693 steps, is Binomial; P(off by 350) < 1e-11."""
     rng, step = SeededRandom(9), 2**100
     below = sum(rng.geometric(step) < 0.6931471805599453 * step for _ in range(10_000))
     assert abs(below - 5_000) < 350
 
 
-def test_the_systems_dice_by_their_law() -> None:
-    """Not seeded, so the false-alarm probability is paid in every run.
+def test_system_random_has_its_distributions() -> None:
+    """Not seeded: every run has this false-alarm probability.
 
     20,000 draws below 10 (9 degrees, P(> 75) < 2e-12), as many fractions in 10 cells, and gaps at step 3 in 8 cells
     (7 degrees, P(> 70) < 2e-12): together below 1e-11.

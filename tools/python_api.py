@@ -8,7 +8,7 @@ from countless.client.client import Client, connect
 from countless.client.counter import Counter
 from countless.client.watch import Watch
 from countless.core.answer import Answer
-from countless.inprocess.network import Messages
+from countless.inprocess.network import Traffic
 from countless.inprocess.tracker import Tracker
 
 HEAD = """# Python API
@@ -20,7 +20,7 @@ HEAD = """# Python API
 [architecture](../architecture.md).
 """
 AROUND_A_FORK = {"hold", "release", "reborn_in_child"}  # called by the client's own hooks
-PUBLIC: tuple[object, ...] = (connect, Client, Counter, Watch, CountRequests, Tracker, Answer, Messages)
+PUBLIC: tuple[object, ...] = (connect, Client, Counter, Watch, CountRequests, Tracker, Answer, Traffic)
 
 
 def page() -> str:

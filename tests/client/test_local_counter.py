@@ -79,7 +79,7 @@ def test_nothing_is_lost_by_eight_threads(kind: str, frequent_switches: None) ->
     assert heard.meter.count == THREADS * each
     counts = [message.count for message in heard.said]
     assert counts == sorted(set(counts))
-    assert counts[-1] <= THREADS * each <= GeometricGrowth(0.05).reach(counts[-1])
+    assert counts[-1] <= THREADS * each <= GeometricGrowth(0.05).max_count_covered(counts[-1])
 
 
 def test_new_rounds_and_readers_in_the_middle_lose_nothing(kind: str, frequent_switches: None) -> None:

@@ -9,13 +9,13 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple, Trigger
 from countless.errors import InvalidParameter, ProtocolError
 from countless.randomness import SeededRandom
-from support.rng import NO_DICE
+from support.rng import NO_RANDOM
 
 HITS = "hits"
 
 
 def site(trigger: Trigger | None = None, count: int = 0) -> Site:
-    return Site(HITS, SiteId("web-1"), NO_DICE, trigger=trigger, count=count)
+    return Site(HITS, SiteId("web-1"), NO_RANDOM, trigger=trigger, count=count)
 
 
 def state(site: Site) -> tuple[object, ...]:
@@ -172,7 +172,7 @@ def test_hello_and_farewell_are_exact() -> None:
 
 
 def test_repr_says_what_a_person_asks() -> None:
-    assert repr(site(EveryNth(10), count=3)) == "<Site 'web-1' life 0: 3 in 'hits', round 0, EveryNth(step=10)>"
+    assert repr(site(EveryNth(10), count=3)) == "<Site 'web-1' incarnation 0: 3 in 'hits', round 0, EveryNth(step=10)>"
 
 
 @given(st.lists(st.integers(0, 10**30), max_size=20), st.floats(0.01, 0.4))
@@ -182,4 +182,4 @@ def test_a_growth_site_is_always_within_reach_of_its_last_report(adds: list[int]
     for n in adds:
         for message in busy.add(n):
             heard = message.count
-        assert heard <= busy.count <= trigger.reach(heard)
+        assert heard <= busy.count <= trigger.max_count_covered(heard)

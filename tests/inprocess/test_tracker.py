@@ -9,7 +9,7 @@ import pytest
 from countless import Answer, InvalidParameter, Tracker
 from countless.core.answer import State
 from countless.errors import PlanError, UnknownName
-from countless.inprocess.network import Messages
+from countless.inprocess.network import Traffic
 from countless.planning.lattice import plan_lattice
 from countless.schemes.lattice import Lattice
 
@@ -138,11 +138,18 @@ class TestListeners:
         assert tracker.total == tracker.answer.estimate == 3
 
 
-def test_messages_show_the_bill() -> None:
+def test_messages_count_the_traffic_in_both_directions() -> None:
     tracker = Tracker(sites=2, alpha=0.1, scheme="exact", counter="c")
     tracker.site(0).add(3)
-    assert tracker.messages == Messages(up=1, down=0, bytes=7)
+    assert tracker.messages == Traffic(up=1, down=0, bytes=None)
     assert (tracker.messages.total, tracker.messages.words) == (1, 1)
+
+
+def test_messages_have_their_bytes_when_asked_for() -> None:
+    tracker = Tracker(sites=2, alpha=0.1, scheme="exact", counter="c", count_bytes=True)
+    assert tracker.messages.bytes == 0
+    tracker.site(0).add(3)
+    assert tracker.messages == Traffic(up=1, down=0, bytes=7)
 
 
 def test_repr_helps() -> None:
@@ -157,7 +164,7 @@ def test_repr_helps() -> None:
 def test_without_a_seed_runs_differ_and_with_one_they_do_not() -> None:
     """Two unseeded runs agree with probability below 1e-12: about 20 secret offsets of at least 10 values each."""
 
-    def bill(seed: int | None) -> Messages:
+    def bill(seed: int | None) -> Traffic:
         tracker = Tracker(sites=20, alpha=0.3, scheme="lattice", seed=seed)
         for event in range(20_000):
             tracker.site(event % 20).add()

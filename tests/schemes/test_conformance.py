@@ -4,13 +4,11 @@ Every run has delta = 1e-9. Each `within` test makes one run of one tracker, so 
 with probability at most 1e-9 in it; there are about 9 schemes * 17 runs of them, and the seeds are pinned.
 """
 
-from collections.abc import Sequence
-
 import pytest
 
 from countless import Tracker
 from countless.core.answer import State
-from countless.core.messages import Message, StartRound
+from countless.core.messages import DownMessage, Message, StartRound
 from countless.randomness import SeededRandom
 from countless.schemes.registry import SCHEMES, scheme_named
 from countless.wire.codec import encode
@@ -27,9 +25,17 @@ every_scheme = pytest.mark.parametrize("name", NAMES)
 SIZES = [(1, 0.1, 3_000), (2, 0.2, 3_000), (10, 0.1, 6_000), (100, 0.3, 10_000)]
 
 
-def tracker_for(name: str, sites: int, alpha: float, seed: int = 1) -> Tracker:
+def tracker_for(name: str, sites: int, alpha: float, seed: int = 1, count_bytes: bool = False) -> Tracker:
     adversary = "adaptive" if name == "auto" else SCHEMES[name].safe_against
-    return Tracker(sites=sites, alpha=alpha, delta=DELTA, scheme=name, adversary=adversary, seed=seed)
+    return Tracker(
+        sites=sites,
+        alpha=alpha,
+        delta=DELTA,
+        scheme=name,
+        adversary=adversary,
+        seed=seed,
+        count_bytes=count_bytes,
+    )
 
 
 def check_after_every_event(tracker: Tracker, stream: Stream) -> None:
@@ -157,31 +163,25 @@ def test_a_restart_after_which_nobody_answers_for_a_long_time(name: str) -> None
         assert abs(world.coordinator.published - world.total) <= 0.2 * world.total
 
 
-class CountingCodec:
-    """Stands where the tracker keeps the bill: every message it sends passes here once."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-
-    def __call__(self, messages: Sequence[Message]) -> int:
-        self.messages += messages
-        return sum(len(encode(message)) for message in messages)
-
-
 @every_scheme
-def test_message_accounting_adds_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    codec = CountingCodec()
-    monkeypatch.setattr("countless.inprocess.network.size", codec)
-    tracker = tracker_for(name, 10, 0.1)
+def test_traffic_counts_every_message_and_its_bytes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[tuple[Message, bytes]] = []
+
+    def recording_encode(message: Message) -> bytes:
+        encoded.append((message, encode(message)))
+        return encoded[-1][1]
+
+    monkeypatch.setattr("countless.inprocess.network.encode", recording_encode)
+    tracker = tracker_for(name, 10, 0.1, count_bytes=True)
     for site, n in stream_named("bursts", 10, 20_000, seed=6):
         tracker.site(site).add(n)
     tracker.add_site()
     tracker.remove_site(3)
     sent = tracker.messages
-    downs = sum(hasattr(message, "trigger") for message in codec.messages)
-    assert (sent.down, sent.up) == (downs, len(codec.messages) - downs)
-    assert sent.total == sent.words == len(codec.messages)
-    assert sent.bytes == sum(len(encode(message)) for message in codec.messages)
+    down = sum(isinstance(message, DownMessage) for message, _ in encoded)
+    assert (sent.down, sent.up) == (down, len(encoded) - down)
+    assert sent.total == sent.words == len(encoded)
+    assert sent.bytes == sum(len(data) for _, data in encoded)
 
 
 def transcript_of(name: str, seed: int) -> World:

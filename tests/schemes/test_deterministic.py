@@ -80,6 +80,6 @@ def test_there_is_always_a_number_for_all_that_the_reports_allow(counts: list[in
     made = DeterministicEstimator(0.1)
     made.open([Entry(SiteId(slot), count, slot) for slot, count in enumerate(counts)], departed)
     least = departed + sum(counts)
-    most = departed + sum(made._trigger.reach(count) for count in counts)
+    most = departed + sum(made._trigger.max_count_covered(count) for count in counts)
     for truth in (least, most):
         assert within(made.estimate, 0.1, truth)

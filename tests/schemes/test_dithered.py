@@ -16,7 +16,7 @@ from countless.planning.dithered_plan import DitheredPlan
 from countless.randomness import SeededRandom
 from countless.schemes.dithered import DitheredEstimator, _fraction
 from support.plans import dithered_plan
-from support.rng import ScriptedDice
+from support.rng import ScriptedRandom
 
 HITS = "hits"
 SLOTS = 5
@@ -284,9 +284,9 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
 def test_a_small_die_has_as_many_digits_as_a_large_one() -> None:
     """Where the law of a threshold is thin, the fractions below 2^-40 may decide about many grains."""
     quarter, half, last = 2**51, 2**52, 2**53 - 1
-    assert _fraction(quarter, half, ScriptedDice()) == 0.25 + 2.0**-54
-    assert _fraction(0, half, ScriptedDice([0, quarter])) == 2.0**-106 * (0.25 + 2.0**-54)
-    assert _fraction(last, last, ScriptedDice()) < 1
+    assert _fraction(quarter, half, ScriptedRandom()) == 0.25 + 2.0**-54
+    assert _fraction(0, half, ScriptedRandom([0, quarter])) == 2.0**-106 * (0.25 + 2.0**-54)
+    assert _fraction(last, last, ScriptedRandom()) < 1
 
 
 def test_thresholds_in_one_place_end_their_phases_at_once() -> None:

@@ -12,11 +12,11 @@ from countless.core.messages import SiteId
 from countless.core.triggers import OffsetMultiple
 from countless.schemes.lattice import LatticeEstimator
 from countless.schemes.offsets import OffsetTable
-from support.rng import ScriptedDice
+from support.rng import ScriptedRandom
 
 
 def estimator(step: int, offsets: list[int], reports: int = 10**9) -> LatticeEstimator:
-    return LatticeEstimator(OffsetTable(step, len(offsets), ScriptedDice(offsets)), reports)
+    return LatticeEstimator(OffsetTable(step, len(offsets), ScriptedRandom(offsets)), reports)
 
 
 def entries(*bases: int) -> list[Entry]:
@@ -87,7 +87,7 @@ def test_a_round_ends_after_its_reports_also_inside_a_batch() -> None:
 
 
 def test_a_free_slot_moves_with_whoever_takes_it() -> None:
-    lattices = OffsetTable(10, 2, ScriptedDice([7, 4]))
+    lattices = OffsetTable(10, 2, ScriptedRandom([7, 4]))
     lattices.shift(1, 25)
     assert lattices[1] == OffsetMultiple(10, 9)
     assert lattices[1].floor(25) - 25 == OffsetMultiple(10, 4).floor(0)
@@ -96,7 +96,7 @@ def test_a_free_slot_moves_with_whoever_takes_it() -> None:
 
 @given(st.integers(1, 50), st.integers(0, 10**9), st.integers(0, 10**20), st.integers(0, 10**9))
 def test_a_gain_is_the_way_from_point_to_point(step: int, offset: int, before: int, events: int) -> None:
-    lattices = OffsetTable(step, 1, ScriptedDice([offset % step]))
+    lattices = OffsetTable(step, 1, ScriptedRandom([offset % step]))
     trigger, now = lattices[0], before + events
     assert lattices.gain(0, before, now) == trigger.floor(now) - trigger.floor(before)
-    assert trigger.start(before, ScriptedDice([]))[0] == trigger.floor(before) + step
+    assert trigger.start(before, ScriptedRandom([])).next_at == trigger.floor(before) + step

@@ -100,9 +100,9 @@ def test_gaps_drawn_by_each_site_have_the_law_of_the_tape(sites: int) -> None:
         heads = 0
         for site in range(sites):
             rng = SeededRandom(17).spawn(run, site)
-            cue, mine = BernoulliSampling(step).start(0, rng), events // sites
-            if mine >= cue[0]:
-                heads += BernoulliSampling(step).advance(mine, cue, rng)[2]
+            state, mine = BernoulliSampling(step).start(0, rng), events // sites
+            if mine >= state.next_at:
+                heads += BernoulliSampling(step).advance(mine, state, rng)
         seen[min(heads, 7)] += 1
     law = [1.0]  # the binomial law, one coin after the other
     for _ in range(events):

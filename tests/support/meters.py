@@ -10,7 +10,7 @@ from countless.client.local_counter import LocalCounter
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import Trigger
-from support.rng import NO_DICE
+from support.rng import NO_RANDOM
 
 HITS = "hits"
 
@@ -28,7 +28,7 @@ class Heard:
 
     def __init__(self, kind: str, trigger: Trigger | None = None) -> None:
         self.said: list[UpMessage] = []
-        self.site = Site(HITS, SiteId("s"), NO_DICE, trigger=trigger)
+        self.site = Site(HITS, SiteId("s"), NO_RANDOM, trigger=trigger)
         self.lock = RLock()
         self.file: Cells | None = None
         if kind == "plain":

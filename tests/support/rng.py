@@ -1,10 +1,10 @@
-"""Dice that fall as a test says."""
+"""Random numbers that a test writes down."""
 
 from collections.abc import Iterable
 
 
-class ScriptedDice:
-    """Draws come from a list; the test fails if more are drawn than it wrote down."""
+class ScriptedRandom:
+    """Draws come from a list; a draw beyond its end is an AssertionError."""
 
     def __init__(self, draws: Iterable[int] = ()) -> None:
         self.draws = list(draws)
@@ -20,17 +20,14 @@ class ScriptedDice:
             raise AssertionError(f"the script says {value} where the draw is below {n}")
         return value
 
-    def randbelow_many(self, n: int, times: int) -> list[int]:
-        return [self.randbelow(n) for _ in range(times)]
-
     def geometric(self, step: int) -> int:
         return self._next()
 
     def random(self) -> float:
         return self._next() / 1000
 
-    def spawn(self, *labels: str | int) -> "ScriptedDice":
+    def spawn(self, *labels: str | int) -> "ScriptedRandom":
         return self
 
 
-NO_DICE = ScriptedDice()
+NO_RANDOM = ScriptedRandom()

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.messages import Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
+from countless.core.messages import Message, Report, SetTrigger, Snapshot, StartRound
 from countless.core.parameters import MIN_ALPHA
 from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import ProtocolError
-from countless.wire.codec import decode, encode, encoded_size
+from countless.wire.codec import decode, encode
 
 pack = msgspec.msgpack.encode
 
@@ -90,20 +90,6 @@ def test_what_is_encoded_is_decoded(message: Message) -> None:
     back = decode(encode(message))
     assert back == message
     assert type(back) is type(message)
-
-
-@given(st.lists(messages, max_size=40))
-def test_the_size_of_many_is_the_sum_of_their_sizes(some: list[Message]) -> None:
-    ups = [message for message in some if isinstance(message, UpMessage)]
-    downs = [message for message in some if not isinstance(message, UpMessage)]
-    assert encoded_size(ups) == sum(len(encode(message)) for message in ups)
-    assert encoded_size(downs) == sum(len(encode(message)) for message in downs)
-
-
-def test_the_size_of_very_many() -> None:
-    """The array that holds them has a longer head from 16 and again from 65,536 messages on."""
-    for number in (15, 16, 65_535, 65_536):
-        assert encoded_size([Report("hits", 3, 1000, 2)] * number) == 12 * number
 
 
 @pytest.mark.parametrize(("message", "data"), VECTORS, ids=[str(message) for message, _ in VECTORS])

@@ -51,7 +51,15 @@ def simulate(
     begin = time.perf_counter()
     with progress("simulating") as bar:
         outcome = fast_run(
-            scheme, source, total, alpha=alpha, delta=delta, seed=seed, adversary=adversary, progress=bar
+            scheme,
+            source,
+            total,
+            alpha=alpha,
+            delta=delta,
+            seed=seed,
+            adversary=adversary,
+            progress=bar,
+            count_bytes=True,
         )
     seconds = time.perf_counter() - begin
     result: dict[str, Any] = {"scheme": scheme, "stream": trace.name if trace else stream, "sites": source.sites}

@@ -1,11 +1,13 @@
-"""A site: a cumulative count, a pace, and the next count at which to speak (SPEC section 2).
+"""A site: a cumulative count, a trigger, and the next count at which the trigger makes it report.
 
-A site does not know which scheme it serves. Its whole life is `count += n; if count >= next_at: speak`, and every input
-returns the messages it causes. Rules that make it safe on a real network:
+A site does not know which scheme it serves: it counts, and reports when `count >= next_at`. Every input returns the
+messages it causes. Three rules make that safe on a network that loses, repeats and reorders messages:
 
-- what it says is cumulative: saying it twice, or not at all, does no harm as long as something is said later;
-- a message of an earlier round, or a `SetTrigger` older than the one in force, changes nothing;
-- a repeated `StartRound` gets the same `Snapshot` again, and the report that may have been lost with the first.
+| received                                            | effect                                                        |
+|-----------------------------------------------------|---------------------------------------------------------------|
+| a message of an earlier round                       | none                                                          |
+| a `StartRound` again                                | the same `Snapshot` again, and the last report after it       |
+| a `SetTrigger` again, or older than the one in force | none                                                          |
 """
 
 from countless.core.messages import DownMessage, Report, SetTrigger, SiteId, Snapshot, UpMessage
@@ -13,14 +15,12 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import EveryNth, Trigger
 from countless.errors import InvalidParameter, ProtocolError
 
-MAX_INCREMENT = 1 << 128  # no count can then outgrow the wire (255 bits) or a float, however often it is added
-
-_SILENCE: tuple[UpMessage, ...] = ()
-_new = tuple.__new__  # makes a message in half the time of the constructor that Python wrote for it
+MAX_INCREMENT = 1 << 128  # however often it is added, the count stays within the wire format (255 bits) and a float
+NO_MESSAGES: tuple[UpMessage, ...] = ()
 
 
 def require_increment(n: object) -> None:
-    """Refuse what cannot be counted: the total never falls, and events are whole."""
+    """Raise InvalidParameter unless `n` is an integer from 0 to MAX_INCREMENT."""
     if isinstance(n, bool) or not isinstance(n, int):
         raise InvalidParameter("n", n, "an integer")
     if n < 0:
@@ -41,8 +41,8 @@ class Site:
     """
 
     __slots__ = (
-        "_adopted",
         "_rng",
+        "_trigger_from",
         "_trigger_state",
         "count",
         "counter",
@@ -65,60 +65,53 @@ class Site:
         self._adopt(trigger or EveryNth(1), count)
 
     def __repr__(self) -> str:
-        name, life = self.site_id
-        return f"<Site {name!r} life {life}: {self.count} in {self.counter!r}, round {self.round}, {self.trigger!r}>"
+        name, incarnation = self.site_id
+        return (
+            f"<Site {name!r} incarnation {incarnation}: {self.count} in {self.counter!r}, round {self.round}, "
+            f"{self.trigger!r}>"
+        )
 
     def _adopt(self, trigger: Trigger, from_count: int) -> None:
         self.trigger = trigger
-        self._adopted = from_count
-        self._trigger_state = state = trigger.start(from_count, self._rng)
-        self.next_at = state[0]
-
-    def _report(self) -> Report:
-        return Report(self.counter, self.round, self._trigger_state[1], self.crossings)
+        self._trigger_from = from_count
+        self._trigger_state = trigger.start(from_count, self._rng)
+        self.next_at = self._trigger_state.next_at
 
     def add(self, n: int = 1) -> tuple[UpMessage, ...]:
-        """`n` more events have happened here."""
+        """Count `n` more events."""
         require_increment(n)
         return self.advance(self.count + n)
 
     def advance(self, count: int) -> tuple[UpMessage, ...]:
-        """The count has grown to `count`; one report covers however many points that passes, and ends at the last."""
+        """Raise the count to `count`. One report covers all points passed on the way; it carries the last of them."""
         if count < self.count:
             raise InvalidParameter("count", count, f"at least the present count {self.count}")
         self.count = count
         if count < self.next_at:
-            return _SILENCE
-        self._trigger_state = state = self.trigger.advance(count, self._trigger_state, self._rng)
-        self.next_at, last, passed, _ = state
-        self.crossings = crossings = self.crossings + passed
-        return (_new(Report, (self.counter, self.round, last, crossings)),)
+            return NO_MESSAGES
+        state = self._trigger_state
+        self.crossings += self.trigger.advance(count, state, self._rng)
+        self.next_at = state.next_at
+        return (self._report(),)
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
-        """The coordinator spoke."""
-        if isinstance(message, SetTrigger):
-            return self._repace(message)
-        counter, number, trigger = message
-        if counter != self.counter:
-            raise self._not_for_me(counter)
-        if number <= self.round:
-            return self.resend() if number == self.round else _SILENCE
-        self.round, self.crossings, count = number, 0, self.count
-        self.trigger, self._adopted = trigger, count  # `_adopt`, without the call
-        self._trigger_state = state = trigger.start(count, self._rng)
-        self.next_at = state[0]
-        return (_new(Snapshot, (counter, number, count)),)
-
-    def _not_for_me(self, counter: str) -> ProtocolError:
-        return ProtocolError(f"a message for counter {counter!r} reached a site of {self.counter!r}")
-
-    def _repace(self, message: SetTrigger) -> tuple[UpMessage, ...]:
+        """A message of the coordinator."""
         if message.counter != self.counter:
-            raise self._not_for_me(message.counter)
-        outdated = message.round < self.round or (message.round == self.round and message.from_count < self._adopted)
-        repeated = (message.round, message.from_count, message.trigger) == (self.round, self._adopted, self.trigger)
-        if outdated or repeated:
-            return _SILENCE
+            raise ProtocolError(f"a message for counter {message.counter!r} reached a site of {self.counter!r}")
+        if isinstance(message, SetTrigger):
+            return self._set_trigger(message)
+        if message.round < self.round:
+            return NO_MESSAGES
+        if message.round == self.round:
+            return self.resend()
+        self.round, self.crossings = message.round, 0
+        self._adopt(message.trigger, self.count)
+        return (self.snapshot(),)
+
+    def _set_trigger(self, message: SetTrigger) -> tuple[UpMessage, ...]:
+        received, in_force = (message.round, message.from_count), (self.round, self._trigger_from)
+        if received < in_force or (received == in_force and message.trigger == self.trigger):
+            return NO_MESSAGES
         if message.from_count > self.count:
             raise ProtocolError(f"the coordinator knows {message.from_count} of a site that has counted {self.count}")
         if message.round > self.round:
@@ -127,9 +120,12 @@ class Site:
         return self.advance(self.count)
 
     def resend(self) -> tuple[UpMessage, ...]:
-        """Say again all that the coordinator may have missed, after a reconnection or when asked twice."""
-        return (Snapshot(self.counter, self.round, self._adopted), self._report())
+        """All that the coordinator may have missed in this round: for a new connection, or a repeated StartRound."""
+        return (Snapshot(self.counter, self.round, self._trigger_from), self._report())
 
     def snapshot(self) -> Snapshot:
-        """The exact count with which this site comes or goes."""
+        """The exact count: for joining and leaving."""
         return Snapshot(self.counter, self.round, self.count)
+
+    def _report(self) -> Report:
+        return Report(self.counter, self.round, self._trigger_state.last, self.crossings)

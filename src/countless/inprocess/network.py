@@ -1,112 +1,96 @@
-"""The instantaneous network: every message is counted, and delivered before the next event (SPEC section 6).
+"""A network inside one process: it counts every message and delivers it before the next event.
 
-It moves messages between one coordinator and its sites inside one process. The sites may be anything that receives:
-plain `Site` objects in a simulation, meters shared by many threads in a `Tracker`.
+A site is anything that receives messages: a plain `Site` in a simulation, a counter shared by threads in a `Tracker`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from countless.core.coordinator import Coordinator, Outbox
 from countless.core.messages import DownMessage, Message, SiteId, Snapshot, UpMessage
-from countless.wire.codec import encoded_size
+from countless.wire.codec import encode
 
 Receive = Callable[[SiteId, DownMessage], tuple[UpMessage, ...]]
 Tap = Callable[[SiteId, Message], None]
-M = TypeVar("M", UpMessage, DownMessage)
-R = TypeVar("R")
-
-GATHERED = 500  # messages are put on the bill so many at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
-    """What has been sent so far. Each message is one word in the paper's accounting."""
+class Traffic:
+    """Messages sent so far. `bytes` is their encoded size, or None unless the owner asked for `count_bytes`."""
 
     up: int
     down: int
-    bytes: int
+    bytes: int | None = None
 
     @property
     def total(self) -> int:
-        """Both directions."""
+        """Messages in both directions."""
         return self.up + self.down
 
     @property
     def words(self) -> int:
-        """The paper's unit."""
+        """The paper's unit of communication: one word for each message."""
         return self.total
 
 
 class MemoryNetwork:
-    """Delivers until nobody has anything more to say. `tap`, if given, sees every message in order."""
+    """Delivers the messages of one counter, in the order in which they were sent.
 
-    __slots__ = ("_bytes", "_coordinator", "_down", "_downs", "_hear", "_receive", "_tap", "_up", "_ups")
+    `tap`, if given, sees every message before its receiver does. `count_bytes` encodes every message to add up the
+    bytes, which takes longer than delivering it.
+    """
 
-    def __init__(self, coordinator: Coordinator, receive: Receive, tap: Tap | None = None) -> None:
+    __slots__ = ("_bytes", "_coordinator", "_count_bytes", "_down", "_receive", "_taps", "_up")
+
+    def __init__(
+        self, coordinator: Coordinator, receive: Receive, tap: Tap | None = None, *, count_bytes: bool = False
+    ) -> None:
         self._coordinator = coordinator
-        self._tap = tap
-        self._hear = coordinator.receive if tap is None else _tapped(coordinator.receive, tap)
-        self._receive = receive if tap is None else _tapped(receive, tap)
+        self._receive = receive
+        self._count_bytes = count_bytes
         self._up = self._down = self._bytes = 0
-        self._ups: list[UpMessage] = []  # not on the bill yet
-        self._downs: list[DownMessage] = []
+        self._taps = [tap] if tap else []
+        if count_bytes:
+            self._taps.append(self._add_size)
 
     @property
-    def messages(self) -> Messages:
-        """The bill so far."""
-        self._add_up()
-        return Messages(self._up, self._down, self._bytes)
-
-    def _add_up(self) -> None:
-        self._up += len(self._ups)
-        self._down += len(self._downs)
-        self._bytes += encoded_size(self._ups) + encoded_size(self._downs)
-        self._ups.clear()
-        self._downs.clear()
+    def traffic(self) -> Traffic:
+        return Traffic(self._up, self._down, self._bytes if self._count_bytes else None)
 
     def send(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:
-        """A site speaks."""
-        ups, hear = self._ups, self._hear
-        for message in messages:
-            ups.append(message)
-            outbox = hear(site_id, message)
-            if outbox:  # most of what is said has no consequences
-                self._settle(outbox)
-        if len(ups) >= GATHERED:
-            self._add_up()
+        """Deliver what a site sends, and all that follows from it."""
+        self._deliver(self._to_coordinator(site_id, messages))
 
     def join(self, site_id: SiteId, hello: Snapshot) -> None:
-        """A site comes."""
+        """Let a site join. A PlanError leaves the traffic as it was."""
         outbox = self._coordinator.join(site_id, hello)
-        self._sent_up(site_id, hello)
-        self._settle(outbox)
+        self._count_up(site_id, hello)
+        self._deliver(outbox)
 
     def leave(self, site_id: SiteId, farewell: Snapshot) -> None:
-        """A site goes."""
-        self._sent_up(site_id, farewell)
-        self._settle(self._coordinator.leave(site_id, farewell))
+        self._count_up(site_id, farewell)
+        self._deliver(self._coordinator.leave(site_id, farewell))
 
-    def _sent_up(self, site_id: SiteId, message: UpMessage) -> None:
-        self._ups.append(message)
-        if self._tap is not None:
-            self._tap(site_id, message)
-
-    def _settle(self, outbox: Outbox) -> None:
-        hear, receive, ups, downs = self._hear, self._receive, self._ups, self._downs
+    def _deliver(self, outbox: Outbox) -> None:
         for site_id, message in outbox:
-            downs.append(message)
-            for reply in receive(site_id, message):
-                ups.append(reply)
-                more = hear(site_id, reply)
-                if more:
-                    outbox += more  # the list grows while it is read: first said, first heard
+            self._down += 1
+            for tap in self._taps:
+                tap(site_id, message)
+            outbox += self._to_coordinator(site_id, self._receive(site_id, message))  # the loop reads these too
 
+    def _to_coordinator(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> Outbox:
+        outbox: Outbox = []
+        for message in messages:
+            self._up += 1
+            for tap in self._taps:
+                tap(site_id, message)
+            outbox += self._coordinator.receive(site_id, message)
+        return outbox
 
-def _tapped(hear: Callable[[SiteId, M], R], tap: Tap) -> Callable[[SiteId, M], R]:
-    def tapped(site_id: SiteId, message: M) -> R:
-        tap(site_id, message)
-        return hear(site_id, message)
+    def _count_up(self, site_id: SiteId, message: UpMessage) -> None:
+        self._up += 1
+        for tap in self._taps:
+            tap(site_id, message)
 
-    return tapped
+    def _add_size(self, site_id: SiteId, message: Message) -> None:
+        self._bytes += len(encode(message))

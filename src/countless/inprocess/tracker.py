@@ -1,7 +1,6 @@
-"""The library face: a whole tracker in one process (SPEC section 2), safe to use from many threads.
+"""`Tracker`: sites, coordinator and the network between them in one process, safe to use from many threads.
 
-Sites, coordinator and an instantaneous network between them, with every message counted. This is the production site
-and the production coordinator: only the wire is missing.
+The site and the coordinator are those of production; only the transport is missing.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +15,7 @@ from countless.core.parameters import require_alpha, require_probability
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
-from countless.inprocess.network import MemoryNetwork, Messages
+from countless.inprocess.network import MemoryNetwork, Traffic
 from countless.randomness import SeededRandom, SystemRandom
 from countless.schemes.registry import require_adversary, scheme_named
 
@@ -32,9 +31,11 @@ class Tracker:
     >>> tracker.messages.total < 20_000
     True
 
-    `sites` is a number of sites, named 0, 1, 2, ..., or their names. `adversary` says what `auto` must stand against:
-    "oblivious" (streams that do not react to the answers), "adaptive" (whoever sees the answers) or "sees-everything"
-    (also message counts and times). With a `seed` every run is the same; without one the dice are the system's.
+    `sites` is a number of sites, named 0, 1, 2, ..., or their names. `adversary` is what `auto` must withstand:
+    "oblivious" (streams that do not react to the answers), "adaptive" (streams that react to the answers) or
+    "sees-everything" (also to message counts and times). With a `seed` every run is the same; without one the
+    randomness is the operating system's. With `count_bytes` the tracker encodes every message to add up
+    `messages.bytes`, which is None otherwise.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Tracker:
         seed: int | None = None,
         *,
         counter: str = "total",
+        count_bytes: bool = False,
     ) -> None:
         fleet = [SiteId(name) for name in _site_names(sites)]
         require_alpha(alpha)
@@ -56,22 +58,22 @@ class Tracker:
             raise InvalidParameter("counter", counter, "a string")
         self._lock = RLock()
         self._rng: SystemRandom | SeededRandom = SystemRandom() if seed is None else SeededRandom(seed)
-        self._meters: dict[SiteName, LocalCounter] = {}
-        self._lives: dict[SiteName, int] = {}
-        self._gone = 0
+        self._counters: dict[SiteName, LocalCounter] = {}
+        self._incarnations: dict[SiteName, int] = {}
+        self._departed = 0  # events counted by the sites that were removed
         self._listeners: list[Callable[[Answer], None]] = []
-        self._prepared = 0  # the round for whose successor plans have been made
-        self._announced: float = 0
+        self._prepared_round = 0  # the last round in which the scheme was asked to plan ahead
+        self._announced: float = 0  # the last estimate given to the listeners
         self._announcing = False
         self._coordinator = Coordinator(
             counter,
-            self._scheme(scheme, adversary, seed),
+            scheme if isinstance(scheme, Scheme) else scheme_named(scheme, adversary),
             self._rng.spawn("coordinator"),
             alpha=float(alpha),
             delta=float(delta),
             fleet=fleet,
         )
-        self._network = MemoryNetwork(self._coordinator, self._receive)
+        self._network = MemoryNetwork(self._coordinator, self._receive, count_bytes=count_bytes)
         for site_id in fleet:
             self._new_site(site_id, self._coordinator.trigger_of(site_id))
         self._coordinator.prepare()
@@ -82,19 +84,11 @@ class Tracker:
             f"delta {self.answer.delta}): {self.answer}; {self.messages.total:,} messages>"
         )
 
-    @staticmethod
-    def _scheme(scheme: str | Scheme, adversary: str, seed: int | None) -> Scheme:
-        if isinstance(scheme, Scheme):
-            return scheme
-        return scheme_named(scheme, adversary)
-
     def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
         rng = self._rng.spawn("site", *site_id)
         site = Site(self._coordinator.counter, site_id, rng, trigger=trigger)
-        self._meters[site_id.site] = LocalCounter(site, self._lock, self._deliver)
+        self._counters[site_id.site] = LocalCounter(site, self._lock, self._deliver)
         return site
-
-    # What can be read
 
     @property
     def answer(self) -> Answer:
@@ -104,71 +98,69 @@ class Tracker:
 
     @property
     def total(self) -> int:
-        """The exact truth, which a real coordinator does not have: for tests and for looking on."""
+        """The exact total, which a distributed coordinator does not have: for tests and demonstrations."""
         with self._lock:
-            return self._gone + sum(meter.count for meter in self._meters.values())
+            return self._departed + sum(counter.count for counter in self._counters.values())
 
     @property
-    def messages(self) -> Messages:
-        """What the protocol has cost so far."""
+    def messages(self) -> Traffic:
+        """The messages sent so far."""
         with self._lock:
-            return self._network.messages
+            return self._network.traffic
 
     @property
     def plan(self) -> object:
-        """The numbers in force, with the reason for each."""
+        """The numbers of the present round, with the reason for each."""
         return self._coordinator.plan
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
-        """The names of the sites that take part."""
+        """The names of the present sites."""
         with self._lock:
-            return tuple(self._meters)
+            return tuple(self._counters)
 
     def site(self, name: SiteName) -> LocalCounter:
-        """The site of this name; its `add` is the only thing a program calls often."""
+        """The site of this name: call its `add` for every event."""
         try:
-            return self._meters[name]
+            return self._counters[name]
         except (KeyError, TypeError):
-            raise UnknownName("site", name, self._meters) from None
-
-    # What can be done
+            raise UnknownName("site", name, self._counters) from None
 
     def add_site(self, name: SiteName | None = None) -> LocalCounter:
-        """One more site, at any time. Without a name it gets the next free number."""
+        """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
             if name is None:
-                name = len(self._meters)
-                while name in self._meters:
+                name = len(self._counters)
+                while name in self._counters:
                     name += 1
             _require_name(name)
-            if name in self._meters:
+            if name in self._counters:
                 raise InvalidParameter("site", name, "a name that is not taken")
-            site = self._new_site(SiteId(name, self._lives.get(name, 0)))
+            site = self._new_site(SiteId(name, self._incarnations.get(name, 0)))
             try:
                 self._network.join(site.site_id, site.snapshot())
-            except PlanError:  # no plan for so many sites: nothing has changed
-                del self._meters[name]
+            except PlanError:  # there is no plan for so many sites: the tracker stays as it was
+                del self._counters[name]
                 raise
-            self._afterwards()
-            return self._meters[name]
+            self._after_delivery()
+            return self._counters[name]
 
     def remove_site(self, name: SiteName) -> int:
-        """Take a site away; its exact last count, which is returned, stays in the total."""
+        """Remove a site and return its exact last count, which stays in the total."""
         with self._lock:
             farewell = self.site(name).close()
-            del self._meters[name]
-            site_id = SiteId(name, self._lives.get(name, 0))
-            self._lives[name] = site_id.incarnation + 1
-            self._gone += farewell.count
+            del self._counters[name]
+            site_id = SiteId(name, self._incarnations.get(name, 0))
+            self._incarnations[name] = site_id.incarnation + 1
+            self._departed += farewell.count
             self._network.leave(site_id, farewell)
-            self._afterwards()
+            self._after_delivery()
             return farewell.count
 
     def on_change(self, listener: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """Call `listener` with the answer whenever the published estimate moves. Usable as a decorator.
 
-        A listener may add events: that is what reacting traffic is. It is called in the thread that caused the change.
+        A listener may add events. It is called in the thread that caused the change.
         """
         if not callable(listener):
             raise InvalidParameter("listener", listener, "a function of the answer")
@@ -176,26 +168,25 @@ class Tracker:
             self._listeners.append(listener)
         return listener
 
-    # Under the lock
+    # The methods below are called under the lock.
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self._network.send(site.site_id, messages)
-        if self._listeners or self._coordinator.round != self._prepared:
-            self._afterwards()
+        self._after_delivery()
 
     def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
-        return self._meters[site_id.site].receive(message)
+        return self._counters[site_id.site].receive(message)
 
-    def _afterwards(self) -> None:
-        """Everything is delivered: let the scheme plan ahead for the round after this one, and tell the listeners."""
-        if self._coordinator.round != self._prepared:
-            self._prepared = self._coordinator.round
+    def _after_delivery(self) -> None:
+        """Let the scheme plan ahead for the next round, and call the listeners."""
+        if self._coordinator.round != self._prepared_round:
+            self._prepared_round = self._coordinator.round
             self._coordinator.prepare()
         if self._listeners and not self._announcing:
             self._announce()
 
     def _announce(self) -> None:
-        # A listener may add events and so move the answer again: it then hears of that next, not in the middle.
+        # A listener that adds events may move the answer again: the loop, not a nested call, announces that.
         self._announcing = True
         try:
             while self._coordinator.published != self._announced:

@@ -33,26 +33,26 @@ class DeterministicEstimator(Estimator):
     def open(self, entries: Sequence[Entry], departed: int) -> None:
         """Every count is known; each site may already grow as far as its pace lets it."""
         self._least = departed + sum(entry.round_start for entry in entries)
-        self._most = departed + sum(self._trigger.reach(entry.round_start) for entry in entries)
+        self._most = departed + sum(self._trigger.max_count_covered(entry.round_start) for entry in entries)
         self._settle()
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         """Move one site's range."""
-        known, reach = entry.reported, self._trigger.reach
+        known, max_count_covered = entry.reported, self._trigger.max_count_covered
         self._least += known - before
-        self._most += reach(known) - reach(before)
+        self._most += max_count_covered(known) - max_count_covered(before)
         return self._settle()
 
     def join(self, entry: Entry) -> None:
         """One more range."""
         self._least += entry.round_start
-        self._most += self._trigger.reach(entry.round_start)
+        self._most += self._trigger.max_count_covered(entry.round_start)
         self._settle()
 
     def leave(self, entry: Entry, before: int) -> Effect | None:
         """A range becomes a number."""
         self._least += entry.reported - before
-        self._most += entry.reported - self._trigger.reach(before)
+        self._most += entry.reported - self._trigger.max_count_covered(before)
         return self._settle()
 
     def _settle(self) -> Effect | None:

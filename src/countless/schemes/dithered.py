@@ -116,11 +116,10 @@ def _goals(plan: DitheredPlan, step: int, rng: RandomSource) -> list[int]:
     """
     goals = []
     below, grain = plan.sites * (step - 1), max(1, int(step * plan.resolution))
-    thresholds = plan.thresholds(_fractions(rng, len(plan.phases)))
-    for threshold, digits in zip(thresholds, rng.randbelow_many(grain, len(thresholds)), strict=True):
+    for threshold in plan.thresholds(_fractions(rng, len(plan.phases))):
         over, unit = threshold.as_integer_ratio()
         goal = -((below * unit - 2 * over * step) // (2 * unit))
-        goals.append(goal - goal % grain + digits)
+        goals.append(goal - goal % grain + rng.randbelow(grain))
     return sorted(goals)
 
 
@@ -129,7 +128,7 @@ def _fractions(rng: RandomSource, times: int) -> list[float]:
 
     The law of a threshold may be thin at its lower end. There neighbouring multiples of 2^-53 may be many grains apart.
     """
-    coarse, finer = (source.randbelow_many(_WHOLE, times) for source in (rng, rng.spawn("finer")))
+    coarse, finer = ([source.randbelow(_WHOLE) for _ in range(times)] for source in (rng, rng.spawn("finer")))
     return [_fraction(high, low, rng) for high, low in zip(coarse, finer, strict=True)]
 
 

@@ -6,7 +6,7 @@ it shifted to its count, so that nothing the coordinator adds up moves when it d
 """
 
 from countless.core.random_source import RandomSource
-from countless.core.triggers import OffsetMultiple, unchecked_offset_multiple
+from countless.core.triggers import OffsetMultiple
 
 
 class OffsetTable:
@@ -16,14 +16,14 @@ class OffsetTable:
 
     def __init__(self, step: int, slots: int, rng: RandomSource) -> None:
         self.step = step
-        self._offsets = rng.randbelow_many(step, slots)
+        self._offsets = [rng.randbelow(step) for _ in range(slots)]
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def __getitem__(self, slot: int) -> OffsetMultiple:
         """The pace of the site in this slot."""
-        return unchecked_offset_multiple(self.step, self._offsets[slot])
+        return OffsetMultiple(self.step, self._offsets[slot])
 
     def floor(self, slot: int, count: int) -> int:
         """The last point of this slot's lattice at or below `count`; it may be negative."""

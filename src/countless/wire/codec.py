@@ -4,12 +4,11 @@ A message is an array [kind, counter, round, ...]; a pace is an array [kind, num
 Countless; one that does not fit into 64 bits travels as its bytes, little end first.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from countless.core.messages import DownMessage, Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
+from countless.core.messages import Message, Report, SetTrigger, Snapshot, StartRound
 from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import CountlessError, ProtocolError
 
@@ -32,17 +31,6 @@ def encode(message: Message) -> bytes:
         return _encode(_arrays(message))
     except OverflowError:  # an integer beyond 64 bits, which hardly any message has
         return _encode(to_array(message))
-
-
-def encoded_size(messages: Sequence[UpMessage] | Sequence[DownMessage]) -> int:
-    """The sum of `len(encode(message))`, for whoever only keeps the bill: all at once they take a third of the time."""
-    try:
-        down = messages and isinstance(messages[0], DownMessage)
-        whole = len(_encode(_with_numbers(messages) if down else messages))
-    except OverflowError:
-        return sum(len(encode(message)) for message in messages)
-    around = len(_encode([0] * len(messages))) - len(messages)  # what the array takes in which they are
-    return whole - around + len(messages)  # and each here is without its kind, which takes one byte
 
 
 def decode(data: bytes) -> Message:
@@ -79,16 +67,6 @@ def _arrays(message: Message) -> tuple[Any, ...]:
         counter, number, trigger, since = message
         return _SET_TRIGGER, counter, number, _numbers(trigger), since
     return _KIND[type(message)], *message
-
-
-def _with_numbers(messages: Sequence[Any]) -> list[tuple[Any, ...]]:
-    plain: list[tuple[Any, ...]] = []
-    last: Trigger | None = None
-    for counter, number, trigger, *since in messages:
-        if trigger is not last:  # in many rounds all sites have the same
-            last, numbers = trigger, _numbers(trigger)
-        plain.append((counter, number, numbers, *since))
-    return plain
 
 
 def _numbers(trigger: Trigger) -> tuple[int | float, ...]:

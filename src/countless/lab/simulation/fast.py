@@ -40,6 +40,7 @@ class FastWorld:
         seed: int,
         adversary: str = "adaptive",
         tap: Tap | None = None,
+        count_bytes: bool = False,
     ) -> None:
         self._stream = stream
         self._joined = 0  # how many of the stream's arrivals
@@ -56,6 +57,7 @@ class FastWorld:
             adversary=adversary,
             tap=tap,
             before_receive=self._catch_up,
+            count_bytes=count_bytes,
         )
         self.referee = Referee(alpha)
         self._sites = [self.world.site(name) for name in fleet]

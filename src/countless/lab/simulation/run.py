@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 
 from countless.core.estimator import Scheme
-from countless.inprocess.network import Messages, Tap
+from countless.inprocess.network import Tap, Traffic
 from countless.lab.simulation.fast import FastWorld
 from countless.lab.simulation.referee import Referee
 from countless.lab.simulation.stream import Stream
@@ -31,7 +31,7 @@ class Outcome:
 
     events: int
     estimate: float
-    messages: Messages
+    messages: Traffic
     rounds: int
     worst_error_over_alpha: float  # over every single event, also those between reports; rounded to 12 digits
     inside: bool  # whether the estimate was within 1 ± alpha at every event
@@ -48,9 +48,10 @@ def fast_run(
     seed: int,
     adversary: str = "adaptive",
     progress: Callable[[float], None] | None = None,
+    count_bytes: bool = False,
 ) -> Outcome:
     """Skip through a stream; `progress` is called with the part of the work that is done."""
-    fast = FastWorld(scheme, stream, alpha=alpha, delta=delta, seed=seed, adversary=adversary)
+    fast = FastWorld(scheme, stream, alpha=alpha, delta=delta, seed=seed, adversary=adversary, count_bytes=count_bytes)
     world, referee = fast.world, fast.referee
 
     def report(number: int) -> None:

@@ -14,7 +14,7 @@ from countless.core.parameters import require_alpha, require_probability
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
-from countless.inprocess.network import MemoryNetwork, Messages, Tap
+from countless.inprocess.network import MemoryNetwork, Tap, Traffic
 from countless.randomness import SeededRandom
 from countless.schemes.registry import require_adversary, scheme_named
 
@@ -45,6 +45,7 @@ class World:
         adversary: str = "adaptive",
         tap: Tap | None = None,
         before_receive: Callable[[Site], None] | None = None,
+        count_bytes: bool = False,
     ) -> None:
         require_alpha(alpha)
         require_probability("delta", delta)
@@ -63,7 +64,7 @@ class World:
             delta=float(delta),
             fleet=[SiteId(name) for name in names],
         )
-        self._network = MemoryNetwork(self.coordinator, self._receive, tap)
+        self._network = MemoryNetwork(self.coordinator, self._receive, tap, count_bytes=count_bytes)
         for name in names:
             self._create(name, self.coordinator.trigger_of(SiteId(name)))
 
@@ -91,8 +92,8 @@ class World:
         return self.coordinator.answer
 
     @property
-    def messages(self) -> Messages:
-        return self._network.messages
+    def messages(self) -> Traffic:
+        return self._network.traffic
 
     @property
     def round(self) -> int:

@@ -16,9 +16,6 @@ class ZeroSource:
     def randbelow(self, n: int) -> int:
         return 0
 
-    def randbelow_many(self, n: int, times: int) -> list[int]:
-        return [0] * times
-
     def geometric(self, step: int) -> int:
         return step  # no lattice draws it
 
