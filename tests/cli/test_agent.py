@@ -1,4 +1,4 @@
-"""`countless agent` with something wrong: one line that says what, exit 2, and nothing left behind."""
+"""`countless agent` with invalid options: one line with the reason, exit 2, no socket left open."""
 
 import socket
 import sys
@@ -15,7 +15,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command, which must refuse; what it says."""
+    """Run the command, which must refuse; its standard error."""
 
     def run(*arguments: str) -> str:
         ports = ("--statsd-port", "0", "--http-port", "0")
@@ -23,20 +23,20 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit) as end:
             main()
         assert end.value.code == 2
-        said = capsys.readouterr()
-        assert said.out == ""
-        return said.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        return output.err
 
     return run
 
 
-def one_line(said: str, *parts: str) -> None:
-    assert said.startswith("countless: ")
-    assert said.count("\n") == 1
-    assert all(part in said for part in parts), said
+def one_line(output: str, *parts: str) -> None:
+    assert output.startswith("countless: ")
+    assert output.count("\n") == 1
+    assert all(part in output for part in parts), output
 
 
-def test_addresses_that_cannot_be_listened_on(refused: Run, tmp_path: Path) -> None:
+def test_addresses_in_use_are_refused(refused: Run, tmp_path: Path) -> None:
     statsd, path = sockets.udp("127.0.0.1", 0), str(tmp_path / "statsd")
     http = sockets.http("127.0.0.1", 0)
     taken = [str(endpoint.getsockname()[1]) for endpoint in (statsd.socket, http)]
@@ -50,13 +50,13 @@ def test_addresses_that_cannot_be_listened_on(refused: Run, tmp_path: Path) -> N
     http.close()
 
 
-def test_only_loopback_unless_told(refused: Run) -> None:
+def test_other_addresses_than_loopback_need_allow_plaintext(refused: Run) -> None:
     one_line(refused("--statsd-host", "192.0.2.1"), "statsd-host = '192.0.2.1'", "--allow-plaintext")
     one_line(refused("--http-host", "192.0.2.1"), "http-host = '192.0.2.1'", "--allow-plaintext")
     one_line(refused("--http-host", "192.0.2.1", "--allow-plaintext"), "Cannot assign requested address")
 
 
-def test_values_that_mean_nothing(refused: Run) -> None:
+def test_invalid_values_are_refused(refused: Run) -> None:
     one_line(refused("--url", "nope://x"), "url = 'nope://x'")
     one_line(refused("--statsd-host", "no such host"), "statsd-host = 'no such host'")
     one_line(refused("--statsd-prefix", "a b"), "statsd-prefix = 'a b'")
@@ -64,24 +64,24 @@ def test_values_that_mean_nothing(refused: Run) -> None:
     assert "--statsd-port" in refused("--statsd-port", "65536")
 
 
-def test_the_extra_is_named(refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "countless.agent.run", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     one_line(refused(), "uvicorn is not installed; run: pip install 'countless[server]'")
 
 
-def test_help_has_an_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_help_has_an_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["countless", "agent", "--help"])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for option in ("--url", "--token", "--site", "--statsd-host", "--statsd-socket", "--http-port"):
-        assert option in said
-    assert "Example:  countless agent" in said
+        assert option in output
+    assert "Example:  countless agent" in output
 
 
-def test_another_agent_may_listen_when_the_first_is_refused(refused: Run) -> None:
+def test_refused_agent_releases_its_ports(refused: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as http:
         receiver = sockets.udp("127.0.0.1", 0)
         port = str(receiver.socket.getsockname()[1])

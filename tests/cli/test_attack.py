@@ -1,4 +1,4 @@
-"""`countless attack`, as a person or a script would use it."""
+"""`countless attack`: JSON, tables, files, search, exit codes and invalid input."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.cli.attack import EXAMPLE, attack
+from countless.cli.attack import attack
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES
 
@@ -25,7 +25,7 @@ def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(app, [*SMALL, *arguments])
 
 
-def test_json_says_it_all() -> None:
+def test_json_has_the_result_of_a_match() -> None:
     result = invoke("--scheme", "lattice", "--json")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
@@ -39,21 +39,21 @@ def test_json_says_it_all() -> None:
     assert invoke("--scheme", "lattice", "--json").stdout == result.stdout
 
 
-def test_a_table_for_people() -> None:
+def test_table_of_one_match() -> None:
     result = invoke("--scheme", "lattice")
     assert result.exit_code == 0
     assert "2/2" in result.stdout
-    assert "not proved" in result.stdout
+    assert "not a proof" in result.stdout
 
 
-def test_the_league() -> None:
+def test_table_of_the_tournament_shows_every_name() -> None:
     result = invoke("--scheme", "all", "--adversary", "all", "--events", "200", "--trials", "1")
     assert result.exit_code == 0
     for name in (*SCHEME_NAMES, *ADVERSARY_NAMES):
         assert f"{name} " in result.stdout, f"{name} is cut short"
 
 
-def test_search_breeds_an_adversary() -> None:
+def test_search_finds_an_adversary() -> None:
     result = invoke("--scheme", "lattice", "--adversary", "search", "--tries", "12", "--json")
     assert json.loads(result.stdout)["failures"] == 2
 
@@ -63,10 +63,10 @@ def test_feedback_follows_a_trace(tmp_path: Path) -> None:
     trace.write_text("t,site\n" + "".join(f"{i},{'abc'[i % 3]}\n" for i in range(30)))
     result = invoke("--scheme", "deterministic", "--adversary", "feedback", "--trace", str(trace), "--json")
     assert json.loads(result.stdout)["failures"] == 0
-    assert "trace" not in json.loads(result.stdout)["parameters"]  # thousands of runs are no parameter to print
+    assert "trace" not in json.loads(result.stdout)["parameters"]  # too long to print
 
 
-def test_files(tmp_path: Path) -> None:
+def test_out_writes_json_and_csv(tmp_path: Path) -> None:
     invoke("--scheme", "lattice,sampled", "--out", str(tmp_path / "here"))
     assert len(json.loads((tmp_path / "here" / "attack.json").read_text())["matches"]) == 2
     rows = list(csv.DictReader((tmp_path / "here" / "games.csv").read_text().splitlines()))
@@ -75,7 +75,7 @@ def test_files(tmp_path: Path) -> None:
     assert float(rows[0]["worst"]) > 1
 
 
-def test_a_broken_promise_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_violated_guarantee_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("countless.lab.arena.tournament.claimed", lambda setting: True)
     assert invoke("--scheme", "lattice").exit_code == 1
 
@@ -90,17 +90,13 @@ def test_a_broken_promise_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> Non
         (["--alpha", "0.5"], "alpha"),
         (["--delta", "0"], "delta"),
         (["--trials", "0"], "trials"),
-        (["--scheme", "nobody"], "scheme"),
-        (["--adversary", "nobody"], "adversary"),
+        (["--scheme", "unknown"], "scheme"),
+        (["--adversary", "unknown"], "adversary"),
         (["--backend", "abacus"], "backend"),
-        (["--against", "nobody"], "adversary"),
+        (["--against", "unknown"], "adversary"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(arguments: list[str], word: str) -> None:
+def test_invalid_input_is_refused(arguments: list[str], word: str) -> None:
     result = CliRunner().invoke(app, [*SMALL, *arguments])
     assert isinstance(result.exception, InvalidParameter | UnknownName)
     assert word in str(result.exception)
-
-
-def test_the_example_names_the_command() -> None:
-    assert "countless attack" in EXAMPLE

@@ -1,4 +1,4 @@
-"""Help and errors are part of the product: every verb shows an example that exists, and completion works."""
+"""Every verb has help with a valid example, completion works, and invalid requests exit 2."""
 
 import shlex
 import subprocess
@@ -27,7 +27,7 @@ def test_every_verb_has_help_with_an_example_of_options_that_exist(verb: str) ->
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_option_says_what_it_is_for(verb: str) -> None:
+def test_every_option_has_help(verb: str) -> None:
     assert isinstance(GROUP, TyperGroup)
     for parameter in GROUP.commands[verb].params:
         assert getattr(parameter, "help", None), f"{verb} {parameter.opts}"
@@ -39,7 +39,7 @@ def test_every_option_says_what_it_is_for(verb: str) -> None:
     ("zsh", {"_TYPER_COMPLETE_ARGS": "countless pl"}),
     ("fish", {"_TYPER_COMPLETE_ARGS": "countless pl", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
 ])  # fmt: skip
-def test_shells_complete(shell: str, variables: dict[str, str]) -> None:
+def test_shell_completion(shell: str, variables: dict[str, str]) -> None:
     variables = environment(_COUNTLESS_COMPLETE=f"complete_{shell}", **variables)
     code = "import sys; sys.argv = ['countless']; from countless.cli.main import main; main()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=variables)
@@ -47,7 +47,7 @@ def test_shells_complete(shell: str, variables: dict[str, str]) -> None:
     assert "serve" not in result.stdout
 
 
-WRONG = """
+INVALID = """
 frobnicate
 plan --sites many
 plan --sites 0
@@ -56,13 +56,13 @@ attack --scheme no-such
 serve --port 99999
 validate no-such.toml
 get nothing --url http://127.0.0.1:1
-token lord --state-dir x
+token unknown --state-dir x
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", WRONG.strip().splitlines())
-def test_a_wrong_request_is_said_in_words_and_exits_2(words: str, tmp_path: object) -> None:
+@pytest.mark.parametrize("words", INVALID.strip().splitlines())
+def test_invalid_request_exits_2_without_traceback(words: str, tmp_path: object) -> None:
     command = [sys.executable, "-m", "countless.cli.main", *words.split()]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), cwd=str(tmp_path))
     assert result.returncode == 2, (result.stdout, result.stderr)

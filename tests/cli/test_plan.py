@@ -18,7 +18,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_json_has_the_agreed_shape() -> None:
+def test_json_has_choice_and_candidates() -> None:
     result: dict[str, Any] = json.loads(run("--sites", "64", "--alpha", "0.05", "--eta", "1e-4", "--json").stdout)
     assert result["choice"] in result["candidates"]
     assert result["deterministic"] == result["candidates"]["deterministic"]["messages_per_efold"]
@@ -56,7 +56,7 @@ def test_no_number_is_cut_off_in_a_narrow_terminal() -> None:
         (("--adversary", "martian"), "adversary = 'martian'"),
     ],
 )
-def test_bad_input_names_the_field_and_exits_with_2(arguments: tuple[str, ...], named: str) -> None:
+def test_invalid_input_names_the_field_and_exits_with_2(arguments: tuple[str, ...], named: str) -> None:
     result = run(*arguments)
     assert result.returncode == 2
     assert named in result.stderr
@@ -64,7 +64,7 @@ def test_bad_input_names_the_field_and_exits_with_2(arguments: tuple[str, ...], 
     assert result.stdout == ""
 
 
-def test_what_is_not_proven_or_not_safe_is_never_chosen() -> None:
+def test_unproven_and_unsafe_schemes_are_not_eligible() -> None:
     for adversary, allowed in (
         ("sees-everything", {"deterministic", "sampled"}),
         ("adaptive", {"deterministic", "sampled", "dithered", "partial_dp"}),
@@ -73,7 +73,7 @@ def test_what_is_not_proven_or_not_safe_is_never_chosen() -> None:
         assert {name for name, line in lines.items() if line.eligible} == allowed
 
 
-def test_days_add_up() -> None:
+def test_messages_of_days_add_up() -> None:
     days = sum(messages_on_day(day, 1e6, 5_000) for day in range(1, 11))
     assert days == pytest.approx(messages_until(1e7, 5_000))
     assert messages_until(100, 5_000) == 100

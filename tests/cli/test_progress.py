@@ -1,4 +1,4 @@
-"""Long runs show a bar on a terminal, a real one here, and none in a pipe."""
+"""Long runs show a progress bar on a terminal (a pseudo-terminal here) and none in a pipe."""
 
 import os
 import pty
@@ -24,7 +24,7 @@ def on_a_terminal(arguments: list[str]) -> str:
         try:
             while part := os.read(ours, 4096):
                 seen += part
-        except OSError:  # how Linux says that the other end of a terminal is closed
+        except OSError:  # on Linux: the other end of the terminal is closed
             pass
         finally:
             os.close(ours)
@@ -36,12 +36,12 @@ def on_a_terminal(arguments: list[str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "word", "result"), [(SIMULATE, "simulating", "messages"), (ATTACK, "playing", "worst")]
 )
-def test_a_bar_on_a_terminal_and_none_in_a_pipe(arguments: list[str], word: str, result: str) -> None:
+def test_progress_bar_on_a_terminal_and_none_in_a_pipe(arguments: list[str], word: str, result: str) -> None:
     seen = on_a_terminal(arguments)
     assert word in seen
     assert "━" in seen
     assert "100 %" in seen
-    assert result in seen.rpartition(word)[2]  # the bar is gone when the result is printed
+    assert result in seen.rpartition(word)[2]  # the bar is removed before the result is printed
     piped = subprocess.run(command(arguments), capture_output=True, text=True, check=True)
     assert result in piped.stdout
     assert word not in piped.stdout

@@ -1,4 +1,4 @@
-"""`countless simulate`, as a person or a script would use it."""
+"""`countless simulate`: JSON, tables, files, traces and invalid input."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.cli.simulate import EXAMPLE, simulate
+from countless.cli.simulate import simulate
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.simulation.registry import STREAMS
 
@@ -32,7 +32,7 @@ def found(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_json_says_what_a_fleet_would_cost() -> None:
+def test_json_has_costs_errors_and_alternatives() -> None:
     result = found("--events", "1e6", "--rate", "1000/s")
     assert result["events"] == 1_000_000
     assert result["messages"] == result["messages_up"] + result["messages_down"]
@@ -51,16 +51,16 @@ def test_json_says_what_a_fleet_would_cost() -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_every_stream(stream: str) -> None:
+def test_every_stream_runs(stream: str) -> None:
     result = found("--events", "20000", "--stream", stream, "--scheme", "deterministic")
     assert (result["events"], result["inside"]) == (20_000, True)
 
 
-def test_a_dash_is_as_good_as_an_underscore() -> None:
+def test_stream_names_may_have_dashes() -> None:
     assert found("--events", "1000", "--stream", "hot-spots")["events"] == 1000
 
 
-def test_the_same_seed_is_the_same_run() -> None:
+def test_same_seed_gives_the_same_run() -> None:
     first, again, other = (found("--events", "1e5", "--scheme", "lattice", "--seed", seed) for seed in "778")
     for result in (first, again, other):
         del result["seconds"]
@@ -68,7 +68,7 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert first["messages"] != other["messages"]
 
 
-def test_a_table_for_people_and_no_bar_in_a_pipe() -> None:
+def test_table_without_progress_bar_in_a_pipe() -> None:
     result = invoke("--events", "1e5")
     assert result.exit_code == 0
     assert "worst error / alpha" in result.stdout
@@ -76,7 +76,7 @@ def test_a_table_for_people_and_no_bar_in_a_pipe() -> None:
     assert "simulating" not in result.output
 
 
-def test_files(tmp_path: Path) -> None:
+def test_out_writes_json_and_csv(tmp_path: Path) -> None:
     result = found("--events", "1e5", "--out", str(tmp_path / "new" / "folder"))
     folder = tmp_path / "new" / "folder"
     assert json.loads((folder / "simulate.json").read_text()) == result
@@ -94,7 +94,7 @@ def trace(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_a_trace_brings_its_own_sites_and_clock(trace: str) -> None:
+def test_trace_has_its_own_sites_and_clock(trace: str) -> None:
     result = found("--trace", trace)
     assert (result["events"], result["sites"], result["stream"]) == (1000, 3, "trace.csv")
     assert result["alternatives"] == {"per_event": 1000, "flush_1s": 300, "flush_15s": 21, "flush_60s": 6}
@@ -120,24 +120,20 @@ def test_a_trace_brings_its_own_sites_and_clock(trace: str) -> None:
         (["--trace", "nowhere.csv"], "trace"),
     ],
 )
-def test_bad_input_names_field_and_limit(arguments: list[str], parameter: str) -> None:
+def test_invalid_input_names_field_and_limit(arguments: list[str], parameter: str) -> None:
     result = invoke("--events", "1000", *arguments)
     assert isinstance(result.exception, InvalidParameter | UnknownName)
     assert result.exception.parameter == parameter
     assert "must be" in str(result.exception)
 
 
-def test_a_trace_is_not_longer_than_it_is(trace: str) -> None:
+def test_more_events_than_the_trace_has_are_refused(trace: str) -> None:
     result = invoke("--trace", trace, "--events", "1001")
     assert "at most 1,000" in str(result.exception)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = invoke("--events", "100", "--out", str(tmp_path / "file" / "folder"))
     assert isinstance(result.exception, InvalidParameter)
     assert result.exception.parameter == "out"
-
-
-def test_the_example_works() -> None:
-    assert EXAMPLE.startswith("Example:  countless simulate --sites 1000")

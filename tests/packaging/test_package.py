@@ -64,8 +64,10 @@ def test_installed_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     code = "import countless; t = countless.Tracker(sites=3); t.site(1).add(5); print(t.answer.estimate)"
     assert run(tmp_path, "-c", code) == "5\n"
     install(tmp_path, "--require-hashes", "-r", str(ROOT / "requirements/server.txt"))
-    story = run(tmp_path, "-m", "countless.cli.main", "demo", "--sites", "40", "--processes", "2", "--events", "100000")
-    assert "Promised: an error of at most" in story
+    output = run(
+        tmp_path, "-m", "countless.cli.main", "demo", "--sites", "40", "--processes", "2", "--events", "100000"
+    )
+    assert "Guaranteed: an error of at most" in output
 
 
 def install(folder: Path, *what: str) -> None:

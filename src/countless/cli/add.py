@@ -16,7 +16,7 @@ def add(
     token: Token = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the coordinator.")] = 10.0,
 ) -> None:
-    """Add to a counter, and wait until the coordinator has it on its disk."""
+    """Add to a counter, and wait until the coordinator has stored it."""
     from countless.client.client import connect
 
     client = connect(url, token)

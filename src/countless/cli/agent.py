@@ -13,23 +13,31 @@ EXAMPLE = "Example:  countless agent --statsd-port 8125 & echo 'jobs:1|c' | nc -
 def agent(
     url: Url = DEFAULT_URL,
     token: Token = None,
-    site: Annotated[str | None, typer.Option(envvar="COUNTLESS_SITE", help="Its name, if not the host's.")] = None,
-    statsd_host: Annotated[str, typer.Option(help="Address for StatsD lines by UDP.")] = "127.0.0.1",
-    statsd_port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 lets the system choose.")] = 8125,
-    statsd_socket: Annotated[Path | None, typer.Option(help="Path of a unix datagram socket for them, too.")] = None,
-    statsd_prefix: Annotated[str, typer.Option(help="Put before the names of StatsD lines, such as web.")] = "",
+    site: Annotated[
+        str | None, typer.Option(envvar="COUNTLESS_SITE", help="Name of the site; by default that of the host.")
+    ] = None,
+    statsd_host: Annotated[str, typer.Option(help="Address for StatsD datagrams.")] = "127.0.0.1",
+    statsd_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for StatsD; 0 lets the system choose.")
+    ] = 8125,
+    statsd_socket: Annotated[
+        Path | None, typer.Option(help="Path of a Unix datagram socket for StatsD, in addition.")
+    ] = None,
+    statsd_prefix: Annotated[str, typer.Option(help="Prefix of the names of StatsD counters, such as web.")] = "",
     http_host: Annotated[str, typer.Option(help="Address for POST /add, /readyz and /metrics.")] = "127.0.0.1",
-    http_port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 lets the system choose.")] = 2687,
+    http_port: Annotated[int, typer.Option(min=0, max=65535, help="Port for HTTP; 0 lets the system choose.")] = 2687,
     allow_plaintext: Annotated[
-        bool, typer.Option("--allow-plaintext", help="Listen beyond loopback, to whoever comes.")
+        bool, typer.Option("--allow-plaintext", help="Allow addresses beyond loopback, without authentication.")
     ] = False,
     state_dir: Annotated[
         Path | None,
-        typer.Option(envvar="COUNTLESS_CLIENT_STATE_DIR", help="Keep counts in a file here: kill -9 loses none."),
+        typer.Option(
+            envvar="COUNTLESS_CLIENT_STATE_DIR", help="Store counts in files here, so that kill -9 loses none."
+        ),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for the last report, when it is told to stop.")] = 5.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to deliver the final counts after SIGTERM.")] = 5.0,
 ) -> None:
-    """Count for programs in any language: StatsD lines by UDP or a unix socket, and HTTP. Stops on SIGTERM."""
+    """Count for programs in any language: StatsD over UDP or a Unix socket, and HTTP. Stops on SIGTERM."""
     from countless.client.client import connect
     from countless.errors import MissingExtra
 

@@ -1,6 +1,4 @@
-"""`countless attack`: let an adversary loose on a tracker, and count how often it leads the answer out of
-its bound.
-"""
+"""`countless attack`: play adversaries against trackers, and count the games in which an estimate leaves its bound."""
 
 import csv
 import json
@@ -15,32 +13,32 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from countless.cli.numbers import number_of_events
 from countless.cli.progress import progress
-from countless.errors import InvalidParameter
 from countless.lab.arena.match import Match, Setting, run
 from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings
 from countless.lab.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
 
-PIPE = 120  # columns where nobody can say how many there are: enough for the league
+PIPE_COLUMNS = 120  # width of the output in a pipe: enough for the tournament
 
 
 def attack(
-    scheme: Annotated[str, typer.Option(help="A scheme, a strawman, several with commas, or all.")] = "hyz",
+    scheme: Annotated[str, typer.Option(help="A scheme or a negative control, several with commas, or all.")] = "hyz",
     adversary: Annotated[
-        str, typer.Option(help="An adversary, several with commas, all, or search (breeds one).")
+        str, typer.Option(help="An adversary, several with commas, all, or search (finds one).")
     ] = "stop-after-jump",
     sites: Annotated[int, typer.Option(help="How many sites count.")] = 1024,
     alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Probability of ever being wrong that is promised.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails, by the guarantee.")] = 0.05,
     events: Annotated[str, typer.Option(help="Events of each game, such as 1e6.")] = "1e6",
     trials: Annotated[int, typer.Option(help="Games for each pair, from seeds SEED, SEED + 1, ...")] = 20,
     against: Annotated[
-        str, typer.Option(help="What auto must stand against: oblivious, adaptive or sees-everything.")
+        str, typer.Option(help="What traffic may know, for auto: oblivious, adaptive or sees-everything.")
     ] = "adaptive",
-    tries: Annotated[int, typer.Option(help="Variants that search breeds.")] = 40,
-    seconds: Annotated[float | None, typer.Option(help="Let search breed for so long instead.")] = None,
+    tries: Annotated[int, typer.Option(help="Variants that search tries.")] = 40,
+    seconds: Annotated[float | None, typer.Option(help="Limit search by seconds instead.")] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Traffic that feedback follows: CSV or CSV.gz with t,site.")
     ] = None,
@@ -55,7 +53,7 @@ def attack(
         "sites": sites,
         "alpha": alpha,
         "delta": delta,
-        "events": _whole(events),
+        "events": number_of_events(events),
         "against": against,
     }
     stream = None if trace is None else read_trace(trace)
@@ -69,19 +67,9 @@ def attack(
     if as_json_:
         print(json.dumps(found[0] if len(found) == 1 else {"matches": found}, indent=2))
     else:
-        _print(Console() if sys.stdout.isatty() else Console(width=PIPE), matches)
+        _print(Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS), matches)
     if any(guarantee_violated(match) for match in matches):
         raise typer.Exit(1)
-
-
-def _whole(events: str) -> int:
-    try:
-        number = float(events)
-        if number >= 1 and number == int(number):
-            return int(number)
-    except (ValueError, OverflowError):
-        pass
-    raise InvalidParameter("events", events, "a whole number of at least 1, such as 1000000 or 1e6")
 
 
 def _write(out: Path, found: list[dict[str, Any]], matches: list[Match]) -> None:
@@ -100,13 +88,13 @@ def _write(out: Path, found: list[dict[str, Any]], matches: list[Match]) -> None
 def _print(console: Console, matches: list[Match]) -> None:
     schemes = list(dict.fromkeys(match.setting.scheme for match in matches))
     if len(schemes) > 1 and len(matches) > len(schemes):
-        console.print(_league(matches, schemes))
+        console.print(_tournament(matches, schemes))
         console.print(
-            "Worst error / alpha, with the games broken. Promised and not kept is marked with !", highlight=False
+            "Worst error / alpha, and the number of games broken. ! marks a violated guarantee.", highlight=False
         )
     else:
         console.print(_list(matches))
-    console.print("Not broken by these games is not proved: proofs are in docs/theory.", highlight=False)
+    console.print("Not broken in these games is not a proof: proofs are in docs/theory.", highlight=False)
 
 
 def _style(match: Match) -> str:
@@ -128,7 +116,7 @@ def _list(matches: list[Match]) -> Table:
     return table
 
 
-def _league(matches: list[Match], schemes: list[str]) -> Table:
+def _tournament(matches: list[Match], schemes: list[str]) -> Table:
     table = Table(title=_title(matches[0].setting), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("adversary", no_wrap=True)
     for scheme in schemes:

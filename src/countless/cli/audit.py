@@ -1,7 +1,6 @@
-"""`countless audit`: look for violations of partial differential privacy in `partial_dp` (SPEC 4).
+"""`countless audit`: search for violations of partial differential privacy in `partial_dp`.
 
-Parsing and printing only; the audits are in `countless.privacy`. Exit code 0: nothing found; 1: rejected;
-2: bad input.
+Exit code 0: nothing found; 1: the mechanism is rejected; 2: invalid input.
 """
 
 import json
@@ -37,7 +36,7 @@ def audit(
     seed: Annotated[int, typer.Option(help="The same seed repeats the same audit.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Try to catch partial_dp leaking more than it claims. Never proves anything; can say no."""
+    """Search for violations of the privacy that partial_dp claims. Can reject a mechanism, but proves nothing."""
     plan = _noisy_plan(sites, alpha, eta, calibration)
     config = AuditConfig(events, window, transcripts, plays, confidence)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)

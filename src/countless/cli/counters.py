@@ -1,15 +1,16 @@
-"""`countless counters`: every counter of a coordinator."""
+"""`countless counters`: all counters of a coordinator."""
 
 import json
 
-from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
+from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe
+from countless.client.api import ApiClient
 
 EXAMPLE = "Example:  countless counters --json"
 
 
 def counters(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
     """List the counters with their answers."""
-    answers = list(reader(url, token).counters())
+    answers = list(ApiClient(url, token).counters())
     if as_json:
         print(json.dumps(answers))
         return

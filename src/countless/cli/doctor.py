@@ -13,7 +13,9 @@ EXAMPLE = "Example:  countless doctor --url https://counts.example:2686"
 def doctor(
     url: Annotated[
         str | None,
-        typer.Option(envvar="COUNTLESS_URL", help="Look at the way to this coordinator, not at one to start."),
+        typer.Option(
+            envvar="COUNTLESS_URL", help="Check the connection to this coordinator instead of a coordinator to start."
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file with the settings of a coordinator to start.")

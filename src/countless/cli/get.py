@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
+from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe
+from countless.client.api import ApiClient
 
 EXAMPLE = "Example:  countless get requests --json"
 
@@ -17,5 +18,5 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Read a counter."""
-    answer = reader(url, token).answer(name)
+    answer = ApiClient(url, token).answer(name)
     print(json.dumps(answer) if as_json else describe(answer))

@@ -1,6 +1,6 @@
 """`countless`: one verb per file; parsing and printing only.
 
-Exit codes: 0 done, 1 the thing asked about is not so, 2 the request itself was wrong (nothing was changed).
+Exit codes: 0 success, 1 the result is negative (each verb documents when), 2 invalid request; nothing was changed.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-# In the order in which `--help` lists them. Each is a file with the verb as a function and an EXAMPLE.
+# In the order of `--help`. Each is a file with the verb as a function and an EXAMPLE.
 VERBS = (
     "demo",
     "plan",
@@ -32,17 +32,16 @@ VERBS = (
 
 
 def build() -> "typer.Typer":
-    """The command line with all its verbs."""
     import typer
 
     app = typer.Typer(
         name="countless",
-        help="A global count over many machines that knows how wrong it can be.",
+        help="A global count over many machines, with bounds on its error.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=False)(_everything)
+    app.callback(invoke_without_command=False)(_root)
     for verb in VERBS:
         module = import_module(f"countless.cli.{verb}")
         app.command(epilog=module.EXAMPLE)(getattr(module, verb))
@@ -50,7 +49,7 @@ def build() -> "typer.Typer":
 
 
 def main() -> None:
-    """Run the command line; an error that the user can mend is one line on standard error."""
+    """Run the command line; an error that the user can fix is one line on standard error."""
     try:
         import typer  # noqa: F401
     except ImportError:
@@ -67,8 +66,8 @@ def main() -> None:
         sys.exit(130)
 
 
-def _everything() -> None:
-    """A global count over many machines that knows how wrong it can be."""
+def _root() -> None:
+    """A global count over many machines, with bounds on its error."""
 
 
 if __name__ == "__main__":

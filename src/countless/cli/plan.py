@@ -1,4 +1,4 @@
-"""`countless plan`: which scheme a fleet should run, what it costs, and why."""
+"""`countless plan`: which scheme a fleet should use, what it costs, and why."""
 
 import dataclasses
 import json
@@ -10,37 +10,38 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from countless.errors import InvalidParameter
+from countless.cli.numbers import events_per_second
 from countless.planning.failure_budget import round_eta
 from countless.planning.plan import Plan
 from countless.schemes.compare import DAY, Candidate, cheapest, compare, crossovers, messages_on_day, second_cheapest
 
 EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
-TYPICAL_ROUND = 10  # the budget of a round shrinks slowly, as delta/(r (r+1)); this one stands for a counter's life
+TYPICAL_ROUND = 10  # round r may fail with probability delta/(r (r+1)); this round is priced
 
-ASSUMES = {  # the strongest adversary a scheme stands against
+ASSUMES = {  # the strongest adversary that a scheme is proved against
     "sees-everything": "sees everything",
     "adaptive": "sees the answers",
     "oblivious": "does not react",
 }
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY}
 
 
 def plan(
     sites: Annotated[int, typer.Option(help="How many sites count.")] = 1000,
     alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Probability of ever being wrong, in the counter's whole life.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails.")] = 0.05,
     eta: Annotated[
         float | None, typer.Option(help="Failure probability of one round, instead of a share of --delta.")
     ] = None,
     adversary: Annotated[
         str, typer.Option(help="What traffic may know: adaptive, oblivious or sees-everything.")
     ] = "adaptive",
-    rate: Annotated[str | None, typer.Option(help="Events of the whole fleet, such as 10000/s, to price days.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Events of the whole fleet, such as 10000/s; adds messages per day.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare the schemes for a fleet, before deploying anything."""
-    per_day = None if rate is None else _events_per_day(rate)
+    per_day = None if rate is None else DAY * events_per_second(rate)
     share = round_eta(delta, TYPICAL_ROUND)
     if eta is not None:
         share = eta
@@ -49,18 +50,6 @@ def plan(
         print(json.dumps(_as_json(lines, per_day), indent=2))
         return
     _print(Console(), lines, per_day, alpha, share, adversary)
-
-
-def _events_per_day(rate: str) -> float:
-    number, _, unit = rate.partition("/")
-    allowed = "a positive number of events per s, m, h or d, such as 10000/s"
-    try:
-        value = float(number) * DAY / _UNITS[unit or "s"]
-    except (ValueError, KeyError):
-        raise InvalidParameter("rate", rate, allowed) from None
-    if not 0 < value < float("inf"):
-        raise InvalidParameter("rate", rate, allowed)
-    return value
 
 
 def _as_json(lines: dict[str, Candidate], per_day: float | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A progress bar for people; nothing where the output goes into a pipe or a file."""
+"""A progress bar on a terminal; nothing in a pipe or a file."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ Bar = Callable[[float], None]
 
 @contextmanager
 def progress(what: str) -> Iterator[Bar | None]:
-    """Something to call with the part that is done, from 0 to 1; it is drawn on standard error and then wiped away."""
+    """A function to call with the part done, from 0 to 1. The bar is on standard error and removed at the end."""
     console = Console(stderr=True)
     if not (console.is_terminal and sys.stdout.isatty()):
         yield None

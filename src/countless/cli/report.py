@@ -1,4 +1,4 @@
-"""`countless report`: one HTML file that shows what the trackers cost and which of them hold."""
+"""`countless report`: one HTML file with the costs of the trackers and the results of attacks on them."""
 
 import json
 import os
@@ -15,14 +15,14 @@ EXAMPLE = "Example:  countless report --out report --games 5"
 
 def report(
     out: Annotated[Path, typer.Option(help="Directory for report.html and report.json.")] = Path(),
-    games: Annotated[int, typer.Option(help="Games for each pair of the league.", min=1)] = 2,
-    sites: Annotated[int, typer.Option(help="Sites in the league.", min=2)] = 256,
-    events: Annotated[int, typer.Option(help="Events of each game of the league.", min=100)] = 20_000,
+    games: Annotated[int, typer.Option(help="Games for each pair of the tournament.", min=1)] = 2,
+    sites: Annotated[int, typer.Option(help="Sites in the tournament.", min=2)] = 256,
+    events: Annotated[int, typer.Option(help="Events of each game of the tournament.", min=100)] = 20_000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same report.")] = 1,
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one for each core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Draw it: attacks, costs, the league, and where each scheme is the cheapest. Takes a minute or two."""
+    """Draw attacks, costs, the tournament, and where each scheme is the cheapest. Takes a minute or two."""
     config = Config(seed=seed, games=games, jobs=jobs or os.cpu_count() or 1, sites=sites, events=events)
     console = Console(stderr=True)
     with console.status("playing and planning"):

@@ -11,20 +11,28 @@ EXAMPLE = "Example:  countless serve --state-dir /var/lib/countless --port 2686"
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 lets the system choose. [default: 2686]")] = None,
-    state_dir: Annotated[str | None, typer.Option(help="Where totals are kept. [default: countless-state]")] = None,
+    state_dir: Annotated[
+        str | None, typer.Option(help="Directory of the stored counts. [default: countless-state]")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file with settings.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Error allowed to counters nobody configured.")] = None,
-    silent_after: Annotated[str | None, typer.Option(help="How long a site may be silent, such as 10s.")] = None,
-    nats: Annotated[str | None, typer.Option(help="Be one of many coordinators behind this broker.")] = None,
-    tls_cert: Annotated[str | None, typer.Option(help="PEM file with the certificate: speak TLS.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Relative error allowed to counters without a setting of their own.")
+    ] = None,
+    silent_after: Annotated[
+        str | None, typer.Option(help="Timeout after which a site is unreachable, such as 10s.")
+    ] = None,
+    nats: Annotated[str | None, typer.Option(help="URL of the NATS broker that several coordinators share.")] = None,
+    tls_cert: Annotated[str | None, typer.Option(help="PEM file with the certificate; enables TLS.")] = None,
     tls_key: Annotated[str | None, typer.Option(help="PEM file with its key.")] = None,
-    tls_client_ca: Annotated[str | None, typer.Option(help="PEM file: demand certificates signed by it.")] = None,
+    tls_client_ca: Annotated[
+        str | None, typer.Option(help="PEM file; clients need a certificate signed by it.")
+    ] = None,
     allow_plaintext: Annotated[
         bool | None, typer.Option("--allow-plaintext", help="Listen beyond loopback without TLS.")
     ] = None,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info or debug.")] = "warning",
 ) -> None:
-    """Run a coordinator: sites connect, totals are kept, anybody who may can read them. Stops on SIGTERM."""
+    """Run a coordinator, which stores the counts of all sites and publishes totals. Stops on SIGTERM."""
     from countless.server.serve import serve as run
     from countless.server.settings import load_settings
 

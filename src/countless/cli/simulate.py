@@ -1,4 +1,4 @@
-"""`countless simulate`: what a fleet would cost and how wrong it would be, without deploying anything."""
+"""`countless simulate`: the messages and the worst error of a fleet, without deploying anything."""
 
 import json
 import time
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from countless.cli.numbers import events_per_second, number_of_events
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.lab.simulation.baselines import flush_messages, flush_messages_of_trace
@@ -17,37 +18,36 @@ from countless.lab.simulation.registry import STREAMS, stream_named
 from countless.lab.simulation.run import Outcome, fast_run
 from countless.lab.simulation.stream import Stream
 from countless.lab.simulation.traces import Trace, read_trace
+from countless.planning.baselines import FLUSH_PERIODS_S
 
 EXAMPLE = "Example:  countless simulate --sites 1000 --alpha 0.01 --events 1e9 --stream zipf --rate 10000/s"
-FLUSHES = (1, 15, 60)  # seconds
-MOST_EVENTS = 10**15
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+DEFAULT_EVENTS, DEFAULT_RATE = "1e9", "10000/s"
 
 
 def simulate(
-    scheme: Annotated[str, typer.Option(help="Which scheme counts; `auto` picks the cheapest with a proof.")] = "auto",
+    scheme: Annotated[str, typer.Option(help="The scheme; `auto` picks the cheapest with a proof.")] = "auto",
     sites: Annotated[int, typer.Option(help="How many sites count.")] = 1000,
     alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Probability, over the counter's life, of ever being wrong.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails.")] = 0.05,
     events: Annotated[str | None, typer.Option(help="How many events, such as 1e9 (a trace: all of it).")] = None,
-    stream: Annotated[str, typer.Option(help="What happens: " + ", ".join(STREAMS) + ".")] = "uniform",
+    stream: Annotated[str, typer.Option(help="The traffic: " + ", ".join(STREAMS) + ".")] = "uniform",
     trace: Annotated[Path | None, typer.Option(help="Recorded traffic instead: CSV or CSV.gz with t,site.")] = None,
     rate: Annotated[
         str | None, typer.Option(help="Events of the whole fleet, such as 10000/s (a trace: its own clock).")
     ] = None,
     adversary: Annotated[
-        str, typer.Option(help="What `auto` must stand against: adaptive, oblivious or sees-everything.")
+        str, typer.Option(help="What traffic may know, for `auto`: adaptive, oblivious or sees-everything.")
     ] = "adaptive",
     seed: Annotated[int, typer.Option(help="The same seed gives the same run.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write simulate.json and course.csv into this folder.")] = None,
 ) -> None:
-    """Play a stream of events through the production sites and coordinator, and count every message."""
-    per_second = _events_per_second(rate) if rate is not None or trace is None else None
+    """Run a stream of events through the production sites and coordinator, and count every message."""
+    per_second = events_per_second(rate or DEFAULT_RATE) if rate is not None or trace is None else None
     source = _source(stream, trace, sites, events, seed)
     total = _events(events, source)
     if out is not None:
-        _make(out)  # now, not after a long run
+        _make(out)  # before the long run
     begin = time.perf_counter()
     with progress("simulating") as bar:
         outcome = fast_run(
@@ -76,39 +76,16 @@ def simulate(
 def _source(name: str, trace: Path | None, sites: int, events: str | None, seed: int) -> Stream:
     if trace is not None:
         return read_trace(trace)
-    return stream_named(name.replace("-", "_"), sites, _number("1e9" if events is None else events), seed)
+    return stream_named(name.replace("-", "_"), sites, number_of_events(events or DEFAULT_EVENTS), seed)
 
 
 def _events(events: str | None, source: Stream) -> int:
     if not isinstance(source, Trace):
-        return _number("1e9" if events is None else events)
-    number = source.length if events is None else _number(events)
+        return number_of_events(events or DEFAULT_EVENTS)
+    number = source.length if events is None else number_of_events(events)
     if number > source.length:
         raise InvalidParameter("events", events, f"at most {source.length:,}, the length of the trace")
     return number
-
-
-def _number(events: str) -> int:
-    try:
-        number = float(events)
-    except ValueError:
-        number = 0
-    if not (1 <= number <= MOST_EVENTS and number == int(number)):
-        raise InvalidParameter("events", events, f"a whole number from 1 to {MOST_EVENTS:.0e}, such as 1e9")
-    return int(number)
-
-
-def _events_per_second(rate: str | None) -> float:
-    text = "10000/s" if rate is None else rate
-    number, _, unit = text.partition("/")
-    allowed = "a positive number of events per s, m, h or d, such as 10000/s"
-    try:
-        value = float(number) / _UNITS[unit or "s"]
-    except (ValueError, KeyError):
-        raise InvalidParameter("rate", rate, allowed) from None
-    if not 0 < value < float("inf"):
-        raise InvalidParameter("rate", rate, allowed)
-    return value
 
 
 def _measured(outcome: Outcome) -> dict[str, Any]:
@@ -126,9 +103,9 @@ def _measured(outcome: Outcome) -> dict[str, Any]:
 
 
 def _alternatives(source: Stream, events: int, per_second: float | None) -> dict[str, int]:
-    """Messages of the usual ways; at a flush only sites that have counted something send."""
+    """Messages with one for each event, and with flushes; at a flush only sites that counted something send."""
     costs = {"per_event": events}
-    for seconds in FLUSHES:
+    for seconds in FLUSH_PERIODS_S:
         if per_second is not None:
             costs[f"flush_{seconds}s"] = flush_messages(source, events, per_second * seconds)
         elif isinstance(source, Trace):

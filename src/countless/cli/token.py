@@ -1,4 +1,4 @@
-"""`countless token`: who may count, read or operate. Works beside running coordinators."""
+"""`countless token`: create, list and revoke tokens. Works while coordinators run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,18 +9,21 @@ EXAMPLE = "Example:  countless token site --label web-fleet"
 
 
 def token(
-    scope: Annotated[str | None, typer.Argument(help="site, read or operator; without one, tokens are listed.")] = None,
-    label: Annotated[str, typer.Option(help="A name to recognise and revoke it by.")] = "",
-    site: Annotated[str | None, typer.Option(help="With scope site: good for this site only.")] = None,
-    revoke: Annotated[str | None, typer.Option(help="Take back the tokens of this label.")] = None,
+    scope: Annotated[
+        str | None, typer.Argument(help="site, read or operator; without a scope, tokens are listed.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="Label of the token, for listing and revoking.")] = "",
+    site: Annotated[str | None, typer.Option(help="With scope site: valid for this site only.")] = None,
+    revoke: Annotated[str | None, typer.Option(help="Revoke the tokens with this label.")] = None,
     state_dir: Annotated[
         Path, typer.Option(envvar="COUNTLESS_STATE_DIR", help="The coordinator's state directory.")
     ] = Path("countless-state"),
     nats: Annotated[
-        str | None, typer.Option(envvar="COUNTLESS_NATS", help="The broker of coordinators that share their state.")
+        str | None,
+        typer.Option(envvar="COUNTLESS_NATS", help="URL of the NATS broker that several coordinators share."),
     ] = None,
 ) -> None:
-    """Create, list or revoke bearer tokens. A new token is printed this once; only its hash is kept."""
+    """Create, list or revoke bearer tokens. A new token is printed once; only its hash is stored."""
     from countless.server.app import require_nats
     from countless.server.http.auth import new_token
     from countless.server.settings import STATE_FILE

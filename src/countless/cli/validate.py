@@ -1,4 +1,4 @@
-"""`countless validate`: is this configuration good?"""
+"""`countless validate`: check a configuration file."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +10,7 @@ EXAMPLE = "Example:  countless validate /etc/countless.toml"
 
 
 def validate(config: Annotated[Path, typer.Argument(help="A TOML file with settings.")]) -> None:
-    """Check a configuration file, and print the settings it leads to. Exit 2 names the first mistake."""
+    """Check a configuration file, and print the resulting settings. Exit 2 names the first mistake."""
     from countless.server.settings import load_settings
 
     settings = load_settings({}, {}, config)

@@ -1,11 +1,12 @@
-"""`countless watch`: answers as they change; with `--over`, until the total has certainly passed a mark."""
+"""`countless watch`: answers as they change; with `--over`, until the total is certainly over a threshold."""
 
 import json
 from typing import Annotated
 
 import typer
 
-from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe, reader
+from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe
+from countless.client.api import ApiClient
 from countless.core.threshold import Threshold, Verdict
 
 EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
@@ -13,20 +14,20 @@ EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
 
 def watch(
     name: Annotated[str, typer.Argument(help="The counter.")],
-    over: Annotated[int | None, typer.Option(help="Stop when the total has certainly passed this.")] = None,
+    over: Annotated[int | None, typer.Option(help="Stop when the total is certainly over this threshold.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> None:
-    """Print every new answer. With --over, exit 0 when the truth is certainly over the mark."""
+    """Print every new answer. With --over, exit 0 when the total is certainly over the threshold."""
     threshold = None if over is None else Threshold(over)
     said: Verdict | None = None
-    for answer in reader(url, token).watch(name):
+    for answer in ApiClient(url, token).watch(name):
         print(json.dumps(answer) if as_json else describe(answer), flush=True)
         for word in threshold.news(said, answer["lower"], answer["upper"]) if threshold else ():
             typer.echo(f"{word} over {over:,}", err=True)
             said = word
         if said == "certainly":
             return
-    typer.echo("countless: the coordinator has ended the watch", err=True)
+    typer.echo("countless: watch ended by the coordinator", err=True)
     raise typer.Exit(1)

@@ -3,12 +3,13 @@
 from math import log2
 from typing import NamedTuple
 
-_DAY = 86_400.0
-FLUSHES = (1, 15, 60)
+from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
+
+_DAY_S = 86_400.0
 
 
 class CostRow(NamedTuple):
-    """One way to count."""
+    """The messages of one way to count."""
 
     name: str
     so_far: int
@@ -16,11 +17,11 @@ class CostRow(NamedTuple):
 
 
 def cost_table(sites: int, total: int, seconds: float, messages: int, messages_to_double: int) -> list[CostRow]:
-    """Other ways pay by the event or by the second; Countless pays by the doubling of the total."""
-    per_day = int(total * _DAY / seconds)
+    """One message per event and flushes grow with time; Countless sends `messages_to_double` per doubling."""
+    per_day = int(total * _DAY_S / seconds)
     doublings = log2(max(1.0, per_day / total))
-    lines = [CostRow("a message for each event", total, per_day)]
-    for interval in FLUSHES:
-        name = f"a flush every {interval} s"
-        lines.append(CostRow(name, sites * int(seconds / interval), sites * int(_DAY / interval)))
-    return [*lines, CostRow("countless", messages, int(messages + doublings * messages_to_double))]
+    rows = [CostRow("a message for each event", total, per_day)]
+    for period in FLUSH_PERIODS_S:
+        so_far = flush_messages(total, sites * seconds, period)
+        rows.append(CostRow(f"a flush every {period} s", so_far, flush_messages(per_day, sites * _DAY_S, period)))
+    return [*rows, CostRow("countless", messages, int(messages + doublings * messages_to_double))]

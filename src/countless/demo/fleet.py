@@ -1,4 +1,4 @@
-"""A real coordinator and real processes that count, on loopback, started for the demo and cleaned up after it."""
+"""The processes of the demo: a coordinator and workers with sites, on loopback, stopped at the end."""
 
 import json
 import subprocess
@@ -17,11 +17,11 @@ COUNTER = "requests"
 
 
 class DemoFailed(CountlessError):
-    """A process of the demo did not do its part."""
+    """A process of the demo ended or did not answer."""
 
 
 class Fleet:
-    """`with Fleet(200, 8, alpha) as fleet:` - a coordinator, 200 sites in 8 processes, and the truth."""
+    """`with Fleet(200, 8, alpha) as fleet:` starts a coordinator and 200 sites in 8 processes."""
 
     def __init__(self, sites: int, processes: int, alpha: float, port: int = 0) -> None:
         self.sites = sites
@@ -60,7 +60,7 @@ class Fleet:
             self._line(worker, "a worker")
 
     def _spawn(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
-        # In a session of its own: Ctrl-C is for the demo, which then stops the others in order.
+        # In a session of its own: Ctrl-C reaches the demo only, which then stops the others.
         process = subprocess.Popen(  # noqa: S603 - our own modules
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -75,11 +75,11 @@ class Fleet:
     def _line(process: "subprocess.Popen[str]", who: str) -> str:
         line = process.stdout.readline() if process.stdout is not None else ""
         if not line:
-            raise DemoFailed(f"{who} has ended with code {process.wait()}; what it said stands above")
+            raise DemoFailed(f"{who} ended with code {process.wait()}; its output is above")
         return line
 
     def add(self, events: Iterable[tuple[int, int]]) -> None:
-        """These events happen, (site, how many); returns when what is due because of them is on the disk."""
+        """Add events, (site, number); returns when the coordinator has stored the reports that they caused."""
         batches: dict[int, list[tuple[int, int]]] = {}
         for site, n in events:
             batches.setdefault(site // self._share, []).append((site, n))
@@ -88,26 +88,24 @@ class Fleet:
             print(json.dumps(batch), file=self._workers[index].stdin, flush=True)
         for index in batches:
             if self._line(self._workers[index], "a worker").strip() != "done":
-                raise DemoFailed("the coordinator did not answer within ten seconds")
+                raise DemoFailed("no answer from the coordinator within 10 seconds")
 
     def answer(self) -> dict[str, Any]:
-        """What the public sees, once a synchronisation that may be under way is over."""
+        """The published answer, after a synchronisation that may be in progress."""
         while (answer := self.reader.answer(COUNTER))["state"] == "learning":
             pass
         return answer
 
     def operator_view(self) -> dict[str, Any]:
-        """What operators see."""
         view: dict[str, Any] = self.reader.request("GET", f"/api/v1/operator/{COUNTER}")
         return view
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """Ask, then insist."""
+    process.terminate()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()
-    process.terminate()
     try:
         process.wait(5)
     except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
-"""What happens in the demo: two trackers, ordinary traffic for both, then the same attack on each.
+"""The scenario of the demo: two trackers, ordinary traffic for both, then the same attack on each.
 
-Ours is the real service with its real sites. The other is the classical randomised tracker (`hyz`: Huang, Yi, Zhang
-2012), in this process. In the second act each has traffic of its own, because that traffic reacts to the answers.
+One tracker is the real service with its real sites. The other is the classical randomised tracker (`hyz`: Huang, Yi,
+Zhang 2012), in this process. During the attack each has traffic of its own, because that traffic reacts to its answers.
 """
 
 from abc import ABC, abstractmethod
@@ -10,17 +10,18 @@ from typing import NamedTuple
 
 from countless.demo.fleet import Fleet
 from countless.inprocess.tracker import Tracker
+from countless.lab.simulation.referee import Referee
 from countless.randomness import SeededRandom
 
 ORDINARY, REACTING = "ordinary traffic", "traffic that reacts to the answers"
 _BURSTS = 40
-_PROBES = 10  # pieces of traffic after which the attack gives up on a site
+_MAX_PIECES = 10  # of traffic, before the attack leaves a site
 
-Events = list[tuple[int, int]]
+Events = list[tuple[int, int]]  # (site, number of events)
 
 
 class Snapshot(NamedTuple):
-    """One tracker, now."""
+    """The state of one tracker."""
 
     estimate: float
     lower: float
@@ -29,16 +30,12 @@ class Snapshot(NamedTuple):
     state: str
     scheme: str
     messages: int
-    worst: float  # error / alpha: the worst of this act
-
-    @property
-    def broken(self) -> bool:
-        """Has it been outside its bounds?"""
-        return self.worst > 1 + 1e-9  # the bound itself may be met: doubles are rounded
+    worst: float  # worst error / alpha of this act
+    broken: bool  # whether the estimate was outside its bound in this act
 
 
 class Frame(NamedTuple):
-    """Both trackers, now, and how far the act has come."""
+    """Both trackers, and which part of the act is over."""
 
     act: str
     part: float
@@ -47,29 +44,35 @@ class Frame(NamedTuple):
 
 
 class DemoTracker(ABC):
-    """A tracker in the story; remembers the worst."""
+    """A tracker with a referee."""
 
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
         self.total = 0
-        self.estimate = self.worst = 0.0
+        self.estimate = 0.0
+        self.referee = Referee(alpha)
 
     def add(self, events: Events) -> None:
-        """These events happen, and the answer is judged."""
         self.total += sum(n for _, n in events)
         self.estimate = self._deliver(events)
-        self.worst = max(self.worst, abs(self.estimate / self.total - 1) / self.alpha)
+        self.referee.judge(self.estimate, self.total)
+
+    def start_act(self) -> None:
+        self.referee = Referee(self.alpha)
 
     @abstractmethod
-    def _deliver(self, events: Events) -> float: ...
+    def _deliver(self, events: Events) -> float:
+        """Add the events; the estimate afterwards."""
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
-        """How it stands."""
+    def snapshot(self) -> Snapshot: ...
+
+    def _verdict(self) -> tuple[float, bool]:
+        return self.referee.worst, self.referee.violated_at is not None
 
 
 class ServiceTracker(DemoTracker):
-    """The service."""
+    """The service and its sites."""
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__(fleet.alpha)
@@ -80,15 +83,14 @@ class ServiceTracker(DemoTracker):
         return float(self._fleet.answer()["estimate"])
 
     def snapshot(self) -> Snapshot:
-        """As its operators see it."""
         view = self._fleet.operator_view()
         messages = view["messages"]["up"] + view["messages"]["down"]
         bounds = (view["estimate"], view["lower"], view["upper"])
-        return Snapshot(*bounds, self.total, view["state"], view["scheme"], messages, self.worst)
+        return Snapshot(*bounds, self.total, view["state"], view["scheme"], messages, *self._verdict())
 
 
 class ClassicalTracker(DemoTracker):
-    """The tracker that is right on every stream but those that react."""
+    """A tracker whose guarantee does not cover traffic that reacts."""
 
     def __init__(self, sites: int, alpha: float, seed: int | None) -> None:
         super().__init__(alpha)
@@ -100,47 +102,47 @@ class ClassicalTracker(DemoTracker):
         return self._tracker.answer.estimate
 
     def snapshot(self) -> Snapshot:
-        """As it publishes."""
         answer, messages = self._tracker.answer, self._tracker.messages.total
         bounds = (answer.estimate, answer.lower, answer.upper)
-        return Snapshot(*bounds, self.total, str(answer.state), answer.scheme, messages, self.worst)
+        return Snapshot(*bounds, self.total, str(answer.state), answer.scheme, messages, *self._verdict())
 
 
 def play(fleet: Fleet, events: int, seed: int | None) -> Iterator[Frame]:
-    """Both acts, scene by scene."""
+    """Both acts, frame by frame."""
     ours, theirs = ServiceTracker(fleet), ClassicalTracker(fleet.sites, fleet.alpha, seed)
     rng = SeededRandom(seed or 0).spawn("traffic")
     for number in range(_BURSTS):
-        # From small to large, so that the counters are seen to leave exact counting behind.
+        # Bursts grow, so that the start, in which every event is reported, can be seen too.
         burst = _spread(fleet.sites, max(1, int(events * 0.8 ** (_BURSTS - number) * 0.25)), rng)
-        for side in (ours, theirs):
-            side.add(burst)
+        for tracker in (ours, theirs):
+            tracker.add(burst)
         yield Frame(ORDINARY, (number + 1) / _BURSTS, ours.snapshot(), theirs.snapshot())
-    ours.worst = theirs.worst = 0.0
+    for tracker in (ours, theirs):
+        tracker.start_act()
     for site in range(fleet.sites):
-        for side in (ours, theirs):
-            _stop_after_jump(side, site, fleet.sites)
+        for tracker in (ours, theirs):
+            _stop_after_jump(tracker, site, fleet.sites)
         yield Frame(REACTING, (site + 1) / fleet.sites, ours.snapshot(), theirs.snapshot())
 
 
 def ordinary(fleet: Fleet, seed: int | None) -> Iterator[Events]:
-    """More ordinary traffic, for ever: for a demo that is kept running."""
+    """More ordinary traffic, without end: for a demo that keeps running."""
     rng = SeededRandom(seed or 0).spawn("more")
     while True:
         yield _spread(fleet.sites, max(1, fleet.total // 1000), rng)
 
 
 def _spread(sites: int, events: int, rng: SeededRandom) -> Events:
-    """So many events at random sites, some of which are ten times as busy as others."""
+    """So many events over all sites; some have up to ten times the rate of others."""
     weights = [1 + 9 * rng.random() for _ in range(sites)]
     scale = events / sum(weights)
     return [(site, n) for site, weight in enumerate(weights) if (n := int(weight * scale + rng.random()))]
 
 
-def _stop_after_jump(side: DemoTracker, site: int, sites: int) -> None:
-    """Feed a site, piece by piece, until the answer moves; then leave it for good, just after it was overestimated."""
-    before, piece = side.estimate, max(1, int(side.alpha * side.total / (2 * sites)))
-    for _ in range(_PROBES):
-        side.add([(site, piece)])
-        if side.estimate != before:
+def _stop_after_jump(tracker: DemoTracker, site: int, sites: int) -> None:
+    """Feed a site until the estimate changes, then leave it: it was just overestimated."""
+    before, piece = tracker.estimate, max(1, int(tracker.alpha * tracker.total / (2 * sites)))
+    for _ in range(_MAX_PIECES):
+        tracker.add([(site, piece)])
+        if tracker.estimate != before:
             return

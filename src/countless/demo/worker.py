@@ -1,9 +1,9 @@
-"""One process of the demo's fleet: some of the sites, each with a connection of its own.
+"""One process of the demo's fleet: several sites, each with its own connection.
 
     python -m countless.demo.worker URL COUNTER FIRST NUMBER
 
-It is told on standard input, line by line, what happens where: `[[site, events], ...]`, and answers with a line when
-the coordinator has on its disk whatever was due because of it. At the end of its input it leaves with exact counts.
+It reads lines `[[site, events], ...]` from standard input, and prints a line when the coordinator has stored the
+reports that they caused. At the end of the input its sites leave with exact counts.
 """
 
 import json
@@ -13,7 +13,6 @@ from countless.client.client import Client, connect
 
 
 def main(url: str, counter: str, first: str, number: str) -> None:
-    """Until the input ends."""
     clients: dict[int, Client] = {}
     for site in range(int(first), int(first) + int(number)):
         clients[site] = connect(url, site=f"site-{site:03}")

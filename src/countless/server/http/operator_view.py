@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from countless.core.messages import Snapshot
+from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.plan import Plan
 from countless.schemes.auto import CANDIDATES, Auto
@@ -12,7 +13,6 @@ from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import MIN_SITES_TO_PLAN, Counter
 from countless.wire.frames import encode_frames
 
-FLUSHES = (1, 15, 60)  # seconds: what people run today
 TRAFFIC = {  # what an adversary of each kind knows, in words
     "oblivious": "traffic that does not react",
     "adaptive": "traffic that sees the answers",
@@ -50,7 +50,9 @@ def cost(counter: Counter, history: History) -> dict[str, Any]:
     events = known - traffic.counted_before
     frame = len(next(encode_frames([Snapshot(counter.name, counter.published_answer.round, known)])))
     others = [("one message per event", events)]
-    others += [(f"flush every {period} s", min(events, round(history.site_seconds / period))) for period in FLUSHES]
+    others += [
+        (f"flush every {period} s", flush_messages(events, history.site_seconds, period)) for period in FLUSH_PERIODS_S
+    ]
     return {
         "since": traffic.began,
         "events": events,
