@@ -24,7 +24,7 @@ def ledger(sites: int = 100_000) -> None:
     kept = Coordinator("total", scheme, SeededRandom(1), alpha=0.01, delta=0.05, fleet=site_ids)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    print(f"{(used - names) / sites:.0f} bytes for a site in the ledger, {names / sites:.0f} for its address ({kept})")
+    print(f"{(used - names) / sites:.0f} bytes for a site in the ledger, {names / sites:.0f} for its id ({kept})")
 
 
 def connections(sites: int = 800) -> None:

@@ -46,7 +46,7 @@ class Settings:
     scheme: str = "auto"
     adversary: str = "adaptive"
     label_cap: int = 2000  # label values come from outside: without a cap they fill the memory
-    max_connections: int = 20_000  # about 40 kB each
+    max_connections: int = 20_000  # memory of each: docs/scale.md
     max_counters: int = 100_000  # about 10 kB each, and 1 kB for each of their sites
     max_counters_per_site: int = 20_000  # so that one site cannot use up what is there for all
     max_sites: int = 50_000  # lives, also of sites that are away: each has a line for each of its counters
