@@ -22,7 +22,8 @@ from typing import Any
 
 from bench import adds, fleet
 from countless.client.api import ApiClient
-from countless.client.transport.websocket import Endpoint, WebSocketConnection
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.wire.frames import Hello, Join, encode_frames
 

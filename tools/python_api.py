@@ -19,7 +19,7 @@ HEAD = """# Python API
 [a page of its own](../theory/partial-dp.md); everything else is for people who read the
 [architecture](../architecture.md).
 """
-AROUND_A_FORK = {"hold", "release", "reborn_in_child"}  # called by the client's own hooks
+NOT_FOR_PROGRAMS = {"before_fork", "after_fork_parent", "after_fork_child", "debug_state"}
 PUBLIC: tuple[object, ...] = (connect, Client, Counter, Watch, CountRequests, Tracker, Answer, Traffic)
 
 
@@ -34,7 +34,7 @@ def _section(thing: object) -> str:
         return f"\n## {name}\n\n    {name}{_signature(thing)}\n\n{_words(thing)}\n"
     lines = [f"\n## {name}\n\n{_words(thing)}\n"]
     for attribute, value in vars(thing).items():
-        if attribute.startswith("_") or attribute in AROUND_A_FORK or not inspect.getdoc(value):
+        if attribute.startswith("_") or attribute in NOT_FOR_PROGRAMS or not inspect.getdoc(value):
             continue
         if isinstance(value, property):
             lines.append(f"- **`{attribute}`**: {_line(value)}\n")

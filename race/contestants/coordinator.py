@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from countless.client.transport.websocket import Endpoint
+from countless.client.transport.endpoint import Endpoint
 from race.contestants.base import Backend, Bill, Case, name_of
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108  # virtual time does not wait for a disk

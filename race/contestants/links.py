@@ -11,7 +11,8 @@ from collections import Counter as Tally
 from threading import RLock
 
 from countless.client.local_counter import LocalCounter
-from countless.client.transport.websocket import Endpoint, WebSocketConnection
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.core.site import Site
 from countless.randomness import SystemRandom
@@ -74,7 +75,7 @@ class Connection:
             if message.counter in self._joined:
                 items.append(message)
             else:
-                hello, resume = self._meters[message.counter].hello()
+                hello, resume = self._meters[message.counter].rejoin_messages()
                 items += [Join(*hello), *resume]
                 self._joined.add(message.counter)
         self.due.clear()

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from countless import __version__
 from countless.client.api import ApiClient, ServiceError
-from countless.client.transport.websocket import Endpoint, WebSocketConnection
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore

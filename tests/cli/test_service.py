@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import countless
-from countless.client.transport.websocket import Endpoint, WebSocketConnection
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.storage.schema import SCHEMA
 from countless.wire.frames import Hello, Join, UpItem, encode_frames

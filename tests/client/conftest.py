@@ -1,12 +1,12 @@
-"""Fixtures that several tests of the core share."""
+"""Fixtures that several tests of the client share."""
 
 import pytest
 
-from countless.client.durable import record as cells
+from countless.client.durable import record
 
 
-@pytest.fixture(params=["plain", "kept", "guarded"])
+@pytest.fixture(params=["plain", "durable", "locked"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A meter, one that writes down what it counts, and the same on an interpreter without a GIL."""
-    monkeypatch.setattr(cells, "GIL", request.param != "guarded")
+    """A local counter in memory, one in a file, and one in a file on an interpreter without a GIL."""
+    monkeypatch.setattr(record, "GIL", request.param != "locked")
     return str(request.param)

@@ -1,4 +1,4 @@
-"""The client without a coordinator: it counts, does not block, does not raise, and can be switched off."""
+"""The client without a coordinator: it counts, does not block, does not raise, and can be disabled."""
 
 import socket
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
-from support.meters import unheard
+from support.local_counters import unreported
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address where somebody listens and never says a word."""
+def mute_server() -> Iterator[str]:
+    """An address that accepts connections and never sends anything."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_counting_goes_on_without_a_coordinator(nobody: str) -> None:
-    client = countless.connect(nobody, site="here")
+def test_counting_continues_without_a_coordinator(mute_server: str) -> None:
+    client = countless.connect(mute_server, site="here")
     hits = client.counter("hits")
     start = monotonic()
 
@@ -49,14 +49,14 @@ def test_counting_goes_on_without_a_coordinator(nobody: str) -> None:
         hits.add(2)
 
 
-def test_nothing_happens_until_something_is_counted() -> None:
+def test_client_that_has_counted_nothing_flushes_and_closes_at_once() -> None:
     client = countless.connect("http://127.0.0.1:9", site="here")
     client.counter("hits")
     assert client.flush(0)
     assert client.close(0)
 
 
-def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_client_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLESS_DISABLE", "1")
     client = countless.connect("http://127.0.0.1:9")
     for _ in range(100):
@@ -66,14 +66,14 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.last_error is None
 
 
-def test_switched_off_it_keeps_nothing_either(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_disabled_client_keeps_nothing_in_its_state_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COUNTLESS_DISABLE", "1")
     with countless.connect(state_dir=tmp_path / "state") as client:
         client.counter("hits").add(5)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_state_dir_that_cannot_be_used_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_state_dir_is_refused_by_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(countless.CountlessError, match=r"state_dir = .*file' cannot be used: it is not a directory"):
         countless.connect("http://127.0.0.1:9", state_dir=tmp_path / "file")
@@ -82,8 +82,8 @@ def test_a_state_dir_that_cannot_be_used_is_refused_at_once(tmp_path: Path, monk
         countless.connect("http://127.0.0.1:9")
 
 
-def test_a_state_dir_that_vanishes_later_is_no_reason_to_stop(nobody: str, tmp_path: Path) -> None:
-    client = countless.connect(nobody, state_dir=tmp_path / "state")
+def test_counting_continues_when_the_state_dir_is_deleted(mute_server: str, tmp_path: Path) -> None:
+    client = countless.connect(mute_server, state_dir=tmp_path / "state")
     client.counter("hits").add(5)
     rmtree(tmp_path / "state")
     (tmp_path / "state").write_text("no directory any more")
@@ -96,17 +96,17 @@ def test_a_state_dir_that_vanishes_later_is_no_reason_to_stop(nobody: str, tmp_p
     assert client.counter("late").count == 0
 
 
-def test_closed_without_a_coordinator_it_leaves_its_counts_and_lets_go_of_them(nobody: str, tmp_path: Path) -> None:
-    client = countless.connect(nobody, state_dir=tmp_path)
+def test_close_without_a_coordinator_leaves_the_counts_in_an_unlocked_file(mute_server: str, tmp_path: Path) -> None:
+    client = countless.connect(mute_server, state_dir=tmp_path)
     client.counter("hits").add(5)
     assert not client.close(0.01)
     with pytest.raises(InvalidParameter, match="not been removed"):
         client.counter("hits").add()
     with pytest.raises(InvalidParameter, match="not been removed"):
         client.counter("hits").add(7)
-    file = CountFile.adopt(next(tmp_path.iterdir()))
+    file = CountFile.open_orphan(next(tmp_path.iterdir()))
     assert file is not None
-    assert (file.site_id, file.cells["hits"].count) == (client.site_id, 5)
+    assert (file.site_id, file.records["hits"].count) == (client.site_id, 5)
     file.release()
 
 
@@ -118,38 +118,37 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, 7])
-def test_names_that_cannot_travel_are_refused(name: str) -> None:
+def test_invalid_counter_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidParameter, match="counter"):
         countless.connect("http://127.0.0.1:9").counter(name)
 
 
 @pytest.mark.parametrize("n", [-1, 1.5, True, "1", None])
-def test_what_cannot_be_counted_is_refused_and_changes_nothing(n: int) -> None:
+def test_invalid_increment_is_refused_and_changes_nothing(n: int) -> None:
     hits = countless.connect("http://127.0.0.1:9").counter("hits")
     with pytest.raises(InvalidParameter):
         hits.add(n)
     assert hits.count == 0
 
 
-def site_with(count: int) -> Site:
-    return Site("hits", SiteId("here", 2), SeededRandom(1), count=count)
+NEXT = SiteId("here", 2)
 
 
-@pytest.mark.parametrize(("settled", "rest"), [(None, 0), (0, 30), (12, 18), (30, 0)])
-def test_another_life_begins_with_what_was_not_settled(settled: int | None, rest: int) -> None:
-    meter = unheard(Site("hits", SiteId("here", 1), SeededRandom(1)))
-    meter.add(20)
+@pytest.mark.parametrize(("delivered", "rest"), [(None, 0), (0, 30), (12, 18), (30, 0)])
+def test_new_incarnation_starts_with_the_undelivered_events(delivered: int | None, rest: int) -> None:
+    counter = unreported(Site("hits", SiteId("here", 1), SeededRandom(1)))
+    counter.add(20)
     for _ in range(10):
-        meter.add()
-    meter.reborn(site_with, settled)
-    assert meter.count == rest
-    meter.add()
-    meter.add(5)
-    assert meter.count == rest + 6
-    hello, _ = meter.hello()
-    assert (hello.round, hello.count) == (0, rest + 6)
-    assert meter.receive(SetTrigger("hits", 3, EveryNth(2), 0)) != ()
-    assert meter.close().count == rest + 6
-    assert meter.hello()[0].count == rest + 6
-    meter.reborn(site_with, 0)  # told to begin again while it says its last words
-    assert meter.hello()[0].count == rest + 6
+        counter.add()
+    counter.reset(NEXT, delivered)
+    assert counter.count == rest
+    counter.add()
+    counter.add(5)
+    assert counter.count == rest + 6
+    snapshot, _ = counter.rejoin_messages()
+    assert (snapshot.round, snapshot.count) == (0, rest + 6)
+    assert counter.receive(SetTrigger("hits", 3, EveryNth(2), 0)) != ()
+    assert counter.close().count == rest + 6
+    assert counter.rejoin_messages()[0].count == rest + 6
+    counter.reset(NEXT, 0)  # the coordinator asks for a rejoin while the client is leaving
+    assert counter.rejoin_messages()[0].count == rest + 6

@@ -1,63 +1,63 @@
-"""Names, labels, and the cap on them."""
+"""Names, labels, the cap on labels, and endpoints."""
 
 import pytest
 
 from countless.client.counter import Counter
 from countless.client.local_counter import LocalCounter
-from countless.client.transport.websocket import Endpoint
+from countless.client.transport.endpoint import Endpoint
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
 from countless.wire.names import series_name
-from support.meters import unheard
+from support.local_counters import unreported
 
 
-class Shelf:
-    """Meters by name, as a client keeps them."""
+class LocalCounters:
+    """Local counters by name, as a client keeps them."""
 
     def __init__(self) -> None:
-        self.meters: dict[str, LocalCounter] = {}
+        self.by_name: dict[str, LocalCounter] = {}
 
     def __call__(self, name: str) -> LocalCounter:
-        return self.meters.setdefault(name, unheard(Site(name, SiteId("here"), SeededRandom(1))))
+        return self.by_name.setdefault(name, unreported(Site(name, SiteId("here"), SeededRandom(1))))
 
     def counts(self) -> dict[str, int]:
-        return {name: meter.count for name, meter in self.meters.items() if meter.count}
+        return {name: counter.count for name, counter in self.by_name.items() if counter.count}
 
 
-def test_labels_are_series_of_their_own_in_any_order() -> None:
-    shelf = Shelf()
-    hits = Counter("hits", shelf)
+def test_each_combination_of_labels_is_a_series_in_any_order() -> None:
+    locals_ = LocalCounters()
+    hits = Counter("hits", locals_)
     hits.add(2)
     hits.labels(route="/a", code="200").inc()
     hits.labels(code="200", route="/a").add(4)
-    assert shelf.counts() == {"hits": 2, 'hits{code="200",route="/a"}': 5}
+    assert locals_.counts() == {"hits": 2, 'hits{code="200",route="/a"}': 5}
     assert hits.labels() is hits
 
 
-def test_values_are_escaped() -> None:
+def test_label_values_are_escaped() -> None:
     assert series_name("hits", {"a": 'x"y\\z\n'}) == 'hits{a="x\\"y\\\\z\\n"}'
 
 
-def test_beyond_the_cap_everything_is_counted_in_one_series() -> None:
-    shelf = Shelf()
-    hits = Counter("hits", shelf, cap=3)
+def test_series_beyond_the_cap_are_counted_in_the_overflow_series() -> None:
+    locals_ = LocalCounters()
+    hits = Counter("hits", locals_, cap=3)
     for user in range(10):
         hits.labels(user=str(user)).inc()
     hits.labels(user="0").inc()
-    assert sum(shelf.counts().values()) == 11
-    assert shelf.counts()['hits{overflow="true"}'] == 7
-    assert len(shelf.counts()) == 4
+    assert sum(locals_.counts().values()) == 11
+    assert locals_.counts()['hits{overflow="true"}'] == 7
+    assert len(locals_.counts()) == 4
     assert hits.overflow_count == 7
 
 
 @pytest.mark.parametrize("labels", [{"a": "x" * 600}, {"a": "\x00"}])
-def test_labels_that_cannot_travel_are_refused_and_change_nothing(labels: dict[str, str]) -> None:
-    shelf = Shelf()
+def test_invalid_labels_are_refused_and_change_nothing(labels: dict[str, str]) -> None:
+    locals_ = LocalCounters()
     with pytest.raises(InvalidParameter):
-        Counter("hits", shelf).labels(**labels)
-    assert shelf.counts() == {}
+        Counter("hits", locals_).labels(**labels)
+    assert locals_.counts() == {}
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_labels_that_cannot_travel_are_refused_and_change_nothing(labels: dict[s
         ("http://[::1]:5/", "http://[::1]:5"),
     ],
 )
-def test_addresses(url: str, base: str) -> None:
+def test_endpoint_is_parsed_from_urls(url: str, base: str) -> None:
     assert Endpoint.parse(url).base == base
 
 
 @pytest.mark.parametrize("url", ["", "http://", "ftp://x", "http://x:port", "http://x/path", "http://u@x", 7])
-def test_strange_addresses_are_refused(url: str) -> None:
+def test_invalid_endpoint_is_refused(url: str) -> None:
     with pytest.raises(InvalidParameter, match="url"):
         Endpoint.parse(url)

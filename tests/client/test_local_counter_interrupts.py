@@ -1,5 +1,6 @@
-"""The meter, broken off anywhere: by another thread, by a signal handler that raises, by one that counts."""
+"""`LocalCounter.add` interrupted anywhere: by another thread, by a signal handler that raises, by one that counts."""
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -9,127 +10,212 @@ from threading import RLock
 import pytest
 
 from countless.client.local_counter import LocalCounter
-from countless.core.messages import Report, SetTrigger, UpMessage
+from countless.core.messages import Report, SetTrigger, StartRound, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
-from support.meters import HITS, Heard, together
+from support.local_counters import HITS, RecordingCounter, together
 
 
-class InterruptedTickets:
-    """Tickets whose taker is interrupted, just after the `at`-th one, by whatever `meanwhile` does."""
+class InterruptedSequence:
+    """A sequence that calls `meanwhile` just after it has given out number `at`."""
 
-    def __init__(self, meter: LocalCounter, at: int, meanwhile: Callable[[], object]) -> None:
-        self._tickets, self._at, self._meanwhile = meter._tickets, at, meanwhile
+    def __init__(self, counter: LocalCounter, at: int, meanwhile: Callable[[], object]) -> None:
+        self._sequence, self._at, self._meanwhile = counter._sequence, at, meanwhile
 
-    def __iter__(self) -> "InterruptedTickets":
+    def __iter__(self) -> "InterruptedSequence":
         return self
 
     def __next__(self) -> int:
-        ticket = next(self._tickets)
-        if ticket == self._at:
+        number = next(self._sequence)
+        if number == self._at:
             self._meanwhile()
-        return ticket
+        return number
 
 
 @pytest.mark.parametrize("what", ["reads the count", "adds nothing", "an old message"])
-def test_the_event_that_should_speak_is_interrupted_before_it_looks(kind: str, what: str) -> None:
-    """It has its ticket but has not compared it yet, when another thread passes through the lock."""
-    heard = Heard(kind, EveryNth(3))
+def test_event_that_is_due_is_reported_if_another_thread_takes_the_lock_first(kind: str, what: str) -> None:
+    """The event has its number but has not compared it yet when another thread passes through the lock."""
+    recording = RecordingCounter(kind, EveryNth(3))
     meanwhile: dict[str, Callable[[], object]] = {
-        "reads the count": lambda: heard.meter.count,
-        "adds nothing": lambda: heard.meter.add(0),
-        "an old message": lambda: heard.meter.receive(SetTrigger(HITS, 0, EveryNth(3), 0)),
+        "reads the count": lambda: recording.counter.count,
+        "adds nothing": lambda: recording.counter.add(0),
+        "an old message": lambda: recording.counter.receive(SetTrigger(HITS, 0, EveryNth(3), 0)),
     }
-    heard.meter._tickets = InterruptedTickets(heard.meter, 3, meanwhile[what])
+    recording.counter._sequence = InterruptedSequence(recording.counter, 3, meanwhile[what])
     for _ in range(3):
-        heard.meter.add()
-    assert heard.said == [Report(HITS, 0, 3, 1)]
+        recording.counter.add()
+    assert recording.sent == [Report(HITS, 0, 3, 1)]
 
 
-class _Interrupted(BaseException):
+class _Interrupt(BaseException):
     """As Ctrl-C, or an alarm, whose handler raises."""
 
 
-def interrupted(job: Callable[[], object], at: int) -> bool:
-    """Run it until the `at`-th of the points at which CPython looks for signals; False if it has not so many."""
+def run_until(job: Callable[[], object], at: int, handler: Callable[[], object]) -> bool:
+    """Run the job and call `handler` once, at the `at`-th point where CPython checks for signals; False: not so many.
+
+    An exception of the handler is raised there, as by a signal.
+    """
     left = at
+    called = False
 
     def count_down(frame: object, event: str, arg: object) -> None:
-        nonlocal left
+        nonlocal left, called
         if event in ("call", "c_return"):
             left -= 1
             if left < 0:
                 sys.setprofile(None)
-                raise _Interrupted
+                called = True
+                handler()
 
+    gc.disable()  # a collection calls functions too, in the middle of an event
     sys.setprofile(count_down)
     try:
         job()
-    except _Interrupted:
+    except _Interrupt:
         return True
     finally:
         sys.setprofile(None)
-    return False
+        gc.enable()
+    return called
 
 
-def try_lock(lock: RLock, free: list[bool]) -> None:
-    free.append(lock.acquire(blocking=False))
-    if free[-1]:
-        lock.release()
+def interrupt() -> None:
+    raise _Interrupt
+
+
+def is_free(lock: RLock) -> bool:
+    """Whether another thread can take the lock."""
+    free: list[bool] = []
+
+    def attempt() -> None:
+        free.append(lock.acquire(blocking=False))
+        if free[-1]:
+            lock.release()
+
+    together(attempt)
+    return free[0]
 
 
 @pytest.mark.parametrize("n", [1, 7])
-def test_an_interrupted_add_leaves_nothing_torn(kind: str, n: int) -> None:
-    """Wherever it was broken off, file and count agree, nobody is locked out, and what is said next is right."""
+def test_interrupted_add_leaves_count_file_and_lock_consistent(kind: str, n: int) -> None:
     for point in count():
-        heard, free = Heard(kind, EveryNth(3)), list[bool]()
-        heard.meter.add()
-        heard.meter.add()
-        if not interrupted(partial(heard.meter.add, n), point):
+        recording = RecordingCounter(kind, EveryNth(3))
+        recording.counter.add()
+        recording.counter.add()
+        if not run_until(partial(recording.counter.add, n), point, interrupt):
             break
-        together(partial(try_lock, heard.lock, free))
-        assert free == [True]
-        counted = heard.meter.count
+        assert is_free(recording.lock)
+        counted = recording.counter.count
         assert counted in (2, 2 + n)
-        assert heard.file is None or heard.file.count == counted
-        heard.meter.add(100)
-        assert heard.said[-1] == Report(HITS, 0, (counted + 100) // 3 * 3, (counted + 100) // 3)
+        assert recording.record is None or recording.record.count == counted
+        recording.counter.add(100)
+        assert recording.sent[-1] == Report(HITS, 0, (counted + 100) // 3 * 3, (counted + 100) // 3)
     assert point > 3
 
 
-class ContestedLock:
-    """Whoever waits for it is interrupted."""
+@pytest.mark.parametrize("n", [1, 7])
+@pytest.mark.parametrize("nested", [1, 100])
+def test_signal_handler_that_adds_anywhere_in_add_loses_and_delays_nothing(kind: str, n: int, nested: int) -> None:
+    """A signal handler, or a finaliser, counts at any point of an `add`: both are reported before it returns."""
+    for point in count():
+        recording = RecordingCounter(kind, EveryNth(3))
+        recording.counter.add()
+        recording.counter.add()
+        handler = partial(recording.counter.add, nested)
+        if not run_until(partial(recording.counter.add, n), point, handler):
+            break
+        total = 2 + n + nested
+        assert recording.counter.count == total
+        assert recording.record is None or recording.record.count == total
+        assert max(message.count for message in recording.sent) == total // 3 * 3
+        assert is_free(recording.lock)
+    assert point > 3
+
+
+def test_signal_handler_that_adds_anywhere_in_receive_loses_nothing(kind: str) -> None:
+    for point in count():
+        recording = RecordingCounter(kind, EveryNth(3))
+        recording.counter.add(2)
+        replies: list[UpMessage] = []
+
+        def job(recording: RecordingCounter = recording, replies: list[UpMessage] = replies) -> None:
+            replies += recording.counter.receive(StartRound(HITS, 1, EveryNth(5)))
+
+        if not run_until(job, point, partial(recording.counter.add, 100)):
+            break
+        assert recording.counter.count == 102
+        recording.counter.add(5)
+        assert recording.sent[-1] == Report(HITS, 1, 105, 21 - replies[0].count // 5)
+    assert point > 3
+
+
+class InterruptedLock:
+    """A lock held by this thread; the second `acquire` is interrupted, as one that waits for another thread may be."""
+
+    def __init__(self) -> None:
+        self.depth = 0
 
     def acquire(self) -> None:
-        raise _Interrupted
+        if self.depth:
+            raise _Interrupt
+        self.depth += 1
 
     def release(self) -> None:
-        raise RuntimeError("cannot release un-acquired lock")
+        self.depth -= 1
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
-def test_an_add_that_is_interrupted_while_it_waits_is_told_so_and_not_counted() -> None:
-    heard = Heard("plain", EveryNth(1))
-    heard.meter._lock = ContestedLock()  # type: ignore[assignment]
-    with pytest.raises(_Interrupted):
-        heard.meter.add(3)
-    heard.meter._lock = heard.lock
-    assert (heard.meter.count, heard.said) == (0, [])
+def test_interrupted_nested_add_does_not_release_the_lock_of_the_outer_add() -> None:
+    """A signal handler calls `add` while the interrupted `add` holds the lock, and a second signal ends the handler."""
+    recording, lock = RecordingCounter("plain", EveryNth(10)), InterruptedLock()
+    depth_after_handler: list[int] = []
+
+    class InterruptedSite(Site):
+        __slots__ = ()
+
+        def advance(self, count: int) -> tuple[UpMessage, ...]:
+            with pytest.raises(_Interrupt):
+                recording.counter.add(100)
+            depth_after_handler.append(lock.depth)
+            return super().advance(count)
+
+    recording.site.__class__ = InterruptedSite
+    recording.counter._lock = lock  # type: ignore[assignment]
+    recording.counter.add(10)
+    assert depth_after_handler == [1]
+    assert lock.depth == 0
+    assert recording.sent == [Report(HITS, 0, 10, 1)]
 
 
-def test_whoever_counts_in_the_middle_of_it_delays_nothing(kind: str) -> None:
-    """A signal handler, or a finaliser, that adds events while a report is on its way."""
-    heard = Heard(kind, EveryNth(10))
+def test_add_interrupted_while_it_waits_for_the_lock_raises_and_is_not_counted() -> None:
+    recording, lock = RecordingCounter("plain", EveryNth(1)), InterruptedLock()
+    lock.depth = 1
+    recording.counter._lock = lock  # type: ignore[assignment]
+    with pytest.raises(_Interrupt):
+        recording.counter.add(3)
+    recording.counter._lock = recording.lock
+    assert (recording.counter.count, recording.sent) == (0, [])
 
-    class Restless(Site):
+
+def test_add_nested_in_a_report_is_reported_before_the_outer_add_returns(kind: str) -> None:
+    recording = RecordingCounter(kind, EveryNth(10))
+
+    class CountingSite(Site):
         __slots__ = ()
 
         def advance(self, count: int) -> tuple[UpMessage, ...]:
             messages = super().advance(count)
             if messages and count == 10:
-                heard.meter.add(100)
+                recording.counter.add(100)
             return messages
 
-    heard.site.__class__ = Restless
+    recording.site.__class__ = CountingSite
     for _ in range(30):
-        heard.meter.add()
-    assert [report.count for report in heard.said] == [110, 10, 120, 130]
+        recording.counter.add()
+    assert [report.count for report in recording.sent] == [10, 110, 120, 130]

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from countless.client.transport.base import Carrier, WebSocketCarrier
-from countless.client.transport.nats_transport import NatsCarrier
-from countless.client.transport.websocket import ConnectionLost, Endpoint
+from countless.client.transport.base import ConnectionLost, Transport
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.nats_transport import NatsTransport
+from countless.client.transport.websocket import WebSocketTransport
 from countless.core.messages import Report, Snapshot
 from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
@@ -126,12 +127,12 @@ class Wired(Stage):
     def __init__(self, server: Server, carrier_for: Any) -> None:
         self._server = server
         self._carrier_for = carrier_for
-        self._lines: dict[str, tuple[Carrier, Any]] = {}
+        self._lines: dict[str, tuple[Transport, Any]] = {}
 
     def hello(self, site: str, incarnation: int) -> list[DownItem]:
-        carrier: Carrier = self._carrier_for(site)
-        assert carrier.shards() == 1
-        send = carrier.open(0)
+        carrier: Transport = self._carrier_for(site)
+        assert carrier.shard_count() == 1
+        send = carrier.open_stream(0)
         self._lines[site] = carrier, send
         send(next(encode_frames([Hello(VERSION, site, incarnation)])))
         return self._hear(carrier, 1)
@@ -146,7 +147,7 @@ class Wired(Stage):
         return heard
 
     @staticmethod
-    def _hear(carrier: Carrier, number: int) -> list[DownItem]:
+    def _hear(carrier: Transport, number: int) -> list[DownItem]:
         heard: list[DownItem] = []
         while len(heard) < number:
             assert select.select(carrier.sockets(), [], [], PATIENCE)[0], "no answer"
@@ -189,13 +190,13 @@ def memory(_: Path) -> Iterator[Stage]:
 @contextmanager
 def websocket(directory: Path) -> Iterator[Stage]:
     with Server(directory) as server:
-        yield Wired(server, lambda _: WebSocketCarrier(Endpoint.parse(server.url), None))
+        yield Wired(server, lambda _: WebSocketTransport(Endpoint.parse(server.url), None))
 
 
 @contextmanager
 def over_nats(directory: Path) -> Iterator[Stage]:
     with node(directory / "broker") as broker, Coordinator(directory, broker.url, shards=1) as server:
-        yield Wired(server, lambda site: NatsCarrier(Broker.parse(broker.url), site))
+        yield Wired(server, lambda site: NatsTransport(Broker.parse(broker.url), site))
 
 
 def conversation(stage: Stage) -> list[Any]:

@@ -13,7 +13,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import countless
-from countless.client.transport.websocket import Endpoint, WebSocketConnection
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import SiteId
 from countless.server.http.assets import FOLDER
 from countless.server.settings import STATE_FILE

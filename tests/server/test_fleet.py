@@ -1,15 +1,15 @@
-"""A fleet large enough for plans: the host works them out ahead, in its own thread, and `auto` takes them up."""
+"""A fleet large enough for plans: the server computes them in the background, and `auto` uses them."""
 
 import asyncio
 
 import pytest
 
-from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage
+from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.core.site import Site
 from countless.randomness import SeededRandom
 from countless.server.sessions.session_table import Session
 from countless.wire.frames import Join
-from support.service import FakeConnection, bench
+from support.service import Bench, FakeConnection, bench
 
 pytestmark = pytest.mark.slow
 
@@ -19,54 +19,55 @@ SITES, BATCH, ALPHA = 200, 7, 0.05
 class Fleet:
     """Production sites on lists instead of sockets."""
 
-    def __init__(self) -> None:
-        self.sites: list[tuple[Site, Session, FakeConnection]] = []
+    def __init__(self, table: Bench) -> None:
+        self._table = table
+        self._sites: list[tuple[Site, Session, FakeConnection]] = []
 
+    @property
     def total(self) -> int:
-        return sum(site.count for site, _, _ in self.sites)
+        return sum(site.count for site, _, _ in self._sites)
 
-    def deliver(self) -> list[tuple[Session, FakeConnection, tuple[UpMessage, ...]]]:
-        """What the sites answer to all that has been sent to them."""
-        answers: list[tuple[Session, FakeConnection, tuple[UpMessage, ...]]] = []
-        for site, life, line in self.sites:
-            got, line.got = line.got, []
-            words = [site.receive(item) for item in got if isinstance(item, StartRound | SetTrigger)]
-            answers += [(life, line, messages) for messages in words if messages]
-        return answers
+    async def join(self, number: int) -> None:
+        session, connection = await self._table.connect(f"site-{number}")
+        site = Site("hits", SiteId(f"site-{number}", 1), SeededRandom(number))
+        site.add(1)
+        self._table.host.on_frame(session, connection, [Join(*site.snapshot()), *site.resend()], 10)
+        self._sites.append((site, session, connection))
+
+    async def add(self, n: int) -> None:
+        """At every site, and deliver all messages that this causes."""
+        for site, session, connection in self._sites:
+            messages = site.add(n)
+            if messages:
+                self._table.host.on_frame(session, connection, list(messages), 10)
+        await self.deliver()
+
+    async def deliver(self) -> None:
+        delivered = True
+        while delivered:
+            delivered = False
+            await self._table.host.flush()
+            for site, session, connection in self._sites:
+                received, connection.got = connection.got, []
+                replies = [site.receive(item) for item in received if isinstance(item, StartRound | SetTrigger)]
+                for messages in filter(None, replies):
+                    self._table.host.on_frame(session, connection, list(messages), 10)
+                    delivered = True
 
 
-def test_a_large_fleet_comes_to_run_a_randomised_scheme_and_stays_within_its_bound() -> None:
-    async def story() -> None:
-        async with bench(alpha=ALPHA) as table:
-            host, fleet = table.host, Fleet()
-
-            async def settle() -> None:
-                await host.flush()
-                while answers := fleet.deliver():
-                    for life, line, messages in answers:
-                        host.on_frame(life, line, list(messages), 10)
-                    await host.flush()
-
-            for number in range(SITES):
-                life, line = await table.connect(f"site-{number}")
-                site = Site("hits", SiteId(f"site-{number}", 1), SeededRandom(number))
-                site.add(1)
-                host.on_frame(life, line, [Join(*site.snapshot()), *site.resend()], 10)
-                fleet.sites.append((site, life, line))
-            await settle()
-            host.tick()
-            host.tick()
-            await asyncio.wrap_future(host.planner.busy)
-            seen = set()
-            for lap in range(60):
-                for site, life, line in fleet.sites:
-                    messages = site.add(BATCH * (lap + 1))
-                    if messages:
-                        host.on_frame(life, line, list(messages), 10)
-                await settle()
-                answer = host.counter("hits").published_answer
-                assert answer.lower <= fleet.total() <= answer.upper, answer
-                seen.add(answer.scheme)
-            assert "dithered" in seen
-
-    asyncio.run(story())
+async def test_large_fleet_switches_to_a_randomised_scheme_and_stays_within_its_bound() -> None:
+    async with bench(alpha=ALPHA) as table:
+        fleet = Fleet(table)
+        for number in range(SITES):
+            await fleet.join(number)
+        await fleet.deliver()
+        table.host.tick()
+        table.host.tick()
+        await asyncio.wrap_future(table.host.planner.busy)
+        schemes = set()
+        for lap in range(60):
+            await fleet.add(BATCH * (lap + 1))
+            answer = table.host.counter("hits").published_answer
+            assert answer.lower <= fleet.total <= answer.upper, answer
+            schemes.add(answer.scheme)
+        assert "dithered" in schemes

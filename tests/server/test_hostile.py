@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 import countless
-from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSocketConnection
+from countless.client.transport.base import ConnectionLost
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE

@@ -1,4 +1,4 @@
-"""A real gunicorn: the application is loaded once, its workers are forked, one is killed; every request is counted."""
+"""A real gunicorn with `--preload`: workers are forked, one is killed, and every request is counted."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def get(port: int) -> int:
         connection.close()
 
 
-def test_workers_that_end_and_workers_that_are_killed(server: Server, tmp_path: Path) -> None:
+def test_requests_of_gunicorn_workers_that_exit_or_are_killed_are_all_counted(server: Server, tmp_path: Path) -> None:
     (tmp_path / "web.py").write_text(APPLICATION)
     command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0", "web:app"]
     variables = environment(COUNTLESS_URL=server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path / "state"))
@@ -45,12 +45,12 @@ def test_workers_that_end_and_workers_that_are_killed(server: Server, tmp_path: 
         assert web.stderr is not None
         port = next(int(line.split(":")[-1].split()[0]) for line in web.stderr if "Listening at" in line)
         workers = [get(port) for _ in range(200)]
-        server.kill()  # what the worker counts now, nobody will have heard of when it dies
+        server.kill()  # what the workers count now is not reported when one of them is killed
         workers += [get(port) for _ in range(100)]
         os.kill(workers[-1], signal.SIGKILL)
         server.start()
         known = set(workers)
-        while workers[-1] in known:  # until the one that took its place has answered
+        while workers[-1] in known:  # until its replacement has answered
             workers.append(get(port))
         web.terminate()
         web.communicate(timeout=PATIENCE)

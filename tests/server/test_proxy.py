@@ -206,7 +206,9 @@ def test_a_site_is_killed_behind_a_bad_network_and_its_heir_works_through_it(ser
 
 
 def test_the_proxy_lets_nobody_through_when_parted(server: Server) -> None:
-    from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSocketConnection
+    from countless.client.transport.base import ConnectionLost
+    from countless.client.transport.endpoint import Endpoint
+    from countless.client.transport.websocket import WebSocketConnection
 
     with Proxy(server.url, seed=6) as proxy:
         WebSocketConnection(Endpoint.parse(proxy.url), None).close()

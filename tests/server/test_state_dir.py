@@ -1,4 +1,4 @@
-"""Clients with a `state_dir`, killed at any instant: what they counted is delivered by whoever comes next, once.
+"""Clients with a `state_dir`, killed at any instant: the next process delivers what they counted, exactly once.
 
 The programs write the truth into a file of their own: before and after each `add`, so that only a call that never
 returned may have been counted or not.
@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, copytree
 
 import pytest
 
@@ -20,6 +20,7 @@ from support.service import PATIENCE, Server, Watcher, python, until
 pytestmark = pytest.mark.slow
 
 WORKERS = 3
+OLD_FILES = Path(__file__).parents[1] / "client" / "durable" / "fixtures"
 COUNTING = """
 import countless, mmap, os, signal, sys, threading
 
@@ -59,7 +60,7 @@ globals()[os.environ["WAY"]]()
 """
 
 
-class Life:
+class Program:
     """A program that counts until it is killed, and what it has truly counted."""
 
     def __init__(self, server: Server, directory: Path, name: str, way: str = "threads") -> None:
@@ -74,12 +75,12 @@ class Life:
         return sum(self._truth[2 * number + 1] for number in range(WORKERS))
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """With the call that never returned, and without."""
+        """Without the call that never returned, and with it."""
         return self._truth[2 * number + 1], self._truth[2 * number]
 
     def count_on(self, n: int) -> None:
         goal = self.counted() + n
-        until(lambda: self.counted() >= goal, "a while of counting")
+        until(lambda: self.counted() >= goal, "counting continues")
 
     def kill(self) -> None:
         self.process.kill()
@@ -87,93 +88,103 @@ class Life:
 
     def check(self, server: Server) -> None:
         for number in range(WORKERS):
-            if not self.bounds(number)[0]:  # it had hardly begun, and perhaps nothing is known of it
+            if not self.bounds(number)[0]:  # it was killed at its start, and the coordinator may not know it
                 continue
             known = server.inspect(f'hits{{worker="{self.name}-{number}"}}')["known"]
             assert known in self.bounds(number), (self.name, number, self.bounds(number), known)
 
 
 @pytest.fixture
-def born(server: Server, tmp_path: Path) -> Iterator[Callable[..., Life]]:
-    """Begins lives; none outlives the test."""
-    lives: list[Life] = []
+def start(server: Server, tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Starts programs, and kills them at the end of the test."""
+    programs: list[Program] = []
 
-    def begin(name: str, way: str = "threads") -> Life:
-        lives.append(Life(server, tmp_path / "state", name, way))
-        return lives[-1]
+    def start(name: str, way: str = "threads") -> Program:
+        programs.append(Program(server, tmp_path / "state", name, way))
+        return programs[-1]
 
-    yield begin
-    for life in lives:
-        life.kill()
+    yield start
+    for program in programs:
+        program.kill()
 
 
 def deliver(server: Server, directory: Path) -> None:
-    """A process of the same state directory comes, and finds nothing more to do when it goes."""
+    """Another process with the same state directory delivers everything, and leaves the directory empty."""
     with countless.connect(server.url, site="kept", state_dir=directory) as client:
         until(lambda: len(list(directory.iterdir())) == 1, "everything delivered")
         assert client.flush()
     assert list(directory.iterdir()) == []
 
 
-def check(server: Server, lives: list[Life]) -> None:
-    for life in lives:
-        life.check(server)
-    bounds = [life.bounds(number) for life in lives for number in range(WORKERS)]
+def check(server: Server, programs: list[Program]) -> None:
+    for program in programs:
+        program.check(server)
+    bounds = [program.bounds(number) for program in programs for number in range(WORKERS)]
     known = server.inspect("hits")["known"]
     assert sum(low for low, _ in bounds) <= known <= sum(high for _, high in bounds)
 
 
-def test_killed_at_any_instant_under_load_with_the_coordinator_there_and_away(
-    server: Server, tmp_path: Path, born: Callable[..., Life]
+def test_programs_killed_at_any_instant_lose_no_event(
+    server: Server, tmp_path: Path, start: Callable[..., Program]
 ) -> None:
-    """The dice choose when. Each life but the first also delivers what the one before left, and may die doing so."""
-    rng, directory, lives = SeededRandom(2), tmp_path / "state", list[Life]()
+    """Each program but the first also delivers what the one before has left, and may be killed while it does."""
+    rng, directory, programs = SeededRandom(2), tmp_path / "state", list[Program]()
     watcher: Watcher | None = None
     for number in range(6):
-        life = born(f"life-{number}")
-        lives.append(life)
-        life.count_on(1 + rng.randbelow(3_000))
-        if number % 2:  # both sides die: first one, then the other
+        program = start(f"program-{number}")
+        programs.append(program)
+        program.count_on(1 + rng.randbelow(3_000))
+        if number % 2:  # the coordinator is killed too, before the program
             server.kill()
-            life.count_on(500)
-        life.kill()
+            program.count_on(500)
+        program.kill()
         if number % 2:
             server.start()
         watcher = watcher or Watcher(server, "hits")
     deliver(server, directory)
-    check(server, lives)
+    check(server, programs)
     assert watcher is not None
     watcher.stop()
 
 
-def test_workers_of_one_server_die_together(server: Server, tmp_path: Path, born: Callable[..., Life]) -> None:
-    directory = tmp_path / "state"
-    life = born("prefork", "forks")
-    assert life.process.stdout is not None
-    pids = [int(pid) for pid in life.process.stdout.readline().split()]
-    until(lambda: all(life.bounds(number)[0] > 200 for number in range(WORKERS)), "everybody counts")
-    for pid in reversed(pids):
-        os.kill(pid, signal.SIGKILL)
-    life.kill()
-    until(lambda: len(list(directory.iterdir())) == WORKERS)
-    deliver(server, directory)
-    check(server, [life])
-
-
-def test_one_dies_and_another_that_shares_the_directory_goes_on(
-    server: Server, tmp_path: Path, born: Callable[..., Life]
+def test_forked_workers_killed_together_lose_no_event(
+    server: Server, tmp_path: Path, start: Callable[..., Program]
 ) -> None:
     directory = tmp_path / "state"
-    lives = [born(name) for name in ("dies", "lives")]
-    until(lambda: all(life.bounds(number)[0] for life in lives for number in range(WORKERS)), "everybody counts")
-    lives[0].kill()
-    with countless.connect(server.url, site="kept", state_dir=directory):
-        until(lambda: len(list(directory.iterdir())) == 2, "the dead one's file is gone")
-    lives[0].check(server)
-    assert len(list(directory.iterdir())) == 1
-    lives[1].kill()
+    program = start("prefork", "forks")
+    assert program.process.stdout is not None
+    pids = [int(pid) for pid in program.process.stdout.readline().split()]
+    until(lambda: all(program.bounds(number)[0] > 200 for number in range(WORKERS)), "all workers count")
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGKILL)
+    program.kill()
+    until(lambda: len(list(directory.iterdir())) == WORKERS)
     deliver(server, directory)
-    check(server, lives)
+    check(server, [program])
+
+
+def test_killed_process_is_recovered_while_another_counts_in_the_same_directory(
+    server: Server, tmp_path: Path, start: Callable[..., Program]
+) -> None:
+    directory = tmp_path / "state"
+    programs = [start(name) for name in ("killed", "running")]
+    until(lambda: all(each.bounds(number)[0] for each in programs for number in range(WORKERS)), "all workers count")
+    programs[0].kill()
+    with countless.connect(server.url, site="kept", state_dir=directory):
+        until(lambda: len(list(directory.iterdir())) == 2, "the file of the killed one is gone")
+    programs[0].check(server)
+    assert len(list(directory.iterdir())) == 1
+    programs[1].kill()
+    deliver(server, directory)
+    check(server, programs)
+
+
+def test_state_dir_written_by_earlier_code_is_delivered(server: Server, tmp_path: Path) -> None:
+    directory = tmp_path / "state"
+    copytree(OLD_FILES, directory, ignore=lambda *_: ["README.md"])
+    deliver(server, directory)
+    assert server.inspect("hits")["known"] == 35 + 8
+    assert server.inspect('hits{route="/a"}')["known"] == 7
 
 
 FEW = """
@@ -186,7 +197,7 @@ for line in sys.stdin:
 
 
 def counted(server: Server, directory: Path, numbers: list[int], meanwhile: bool = False) -> None:
-    """A program counts these, and is killed; `meanwhile`: the coordinator dies before the last of them."""
+    """A program counts these, and is killed; `meanwhile`: the coordinator is killed before the last of them."""
     child = python(FEW, server.url, COUNTLESS_CLIENT_STATE_DIR=str(directory))
     assert child.stdin is not None
     assert child.stdout is not None
@@ -199,21 +210,21 @@ def counted(server: Server, directory: Path, numbers: list[int], meanwhile: bool
     child.communicate()
 
 
-def test_a_life_that_was_given_up_is_delivered_by_another_with_the_rest(server: Server, tmp_path: Path) -> None:
+def test_retired_incarnation_is_delivered_by_a_new_one_with_the_rest(server: Server, tmp_path: Path) -> None:
     directory = tmp_path / "state"
     counted(server, directory, [1_000, 77], meanwhile=True)
     server.start()
-    with countless.connect(server.url, site="kept") as other:  # it knows nothing of the directory
+    with countless.connect(server.url, site="kept") as other:  # without the directory
         other.counter("hits").add(5)
         assert other.flush()
-        until(lambda: len(server.sites()) == 1, "the dead life is given up")
+        until(lambda: len(server.sites()) == 1, "the incarnation is retired")
         assert server.inspect("hits")["known"] == 1_005
         deliver(server, directory)
     assert server.inspect("hits")["known"] == 1_082
 
 
-def test_what_is_delivered_twice_is_counted_once(server: Server, tmp_path: Path) -> None:
-    """As if the heir had died after the last word had arrived, and before it could delete the file."""
+def test_file_delivered_twice_is_counted_once(server: Server, tmp_path: Path) -> None:
+    """As if the recovering process had been killed after the delivery, before it could delete the file."""
     directory, copy = tmp_path / "state", tmp_path / "copy"
     counted(server, directory, [1_000, 77])
     path = next(directory.iterdir())
@@ -224,7 +235,7 @@ def test_what_is_delivered_twice_is_counted_once(server: Server, tmp_path: Path)
         copyfile(copy, path)
 
 
-def test_what_could_not_be_delivered_in_time_is_delivered_later(server: Server, tmp_path: Path) -> None:
+def test_counts_not_delivered_before_close_are_delivered_by_the_next_process(server: Server, tmp_path: Path) -> None:
     server.kill()
     client = countless.connect(server.url, site="kept", state_dir=tmp_path)
     client.counter("hits").add(41)
@@ -234,7 +245,7 @@ def test_what_could_not_be_delivered_in_time_is_delivered_later(server: Server, 
     assert server.inspect("hits")["known"] == 41
 
 
-def test_a_file_that_makes_no_sense_is_named_and_left_alone(
+def test_damaged_file_is_logged_and_left_alone(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     strange = tmp_path / "strange.counts"
@@ -247,7 +258,7 @@ def test_a_file_that_makes_no_sense_is_named_and_left_alone(
     assert server.inspect("hits")["known"] == 3
 
 
-def test_a_process_that_ends_in_good_order_leaves_nothing(server: Server, tmp_path: Path) -> None:
+def test_process_that_exits_normally_leaves_no_file(server: Server, tmp_path: Path) -> None:
     code = "import countless; countless.connect(site='kept').counter('hits').add(7)"
     program = python(code, server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))
     program.communicate(timeout=PATIENCE)
@@ -255,7 +266,7 @@ def test_a_process_that_ends_in_good_order_leaves_nothing(server: Server, tmp_pa
     assert server.inspect("hits")["known"] == 7
 
 
-def test_a_counter_the_coordinator_refuses_stays_in_its_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_counter_stays_in_its_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = tmp_path / "config.toml"
     config.write_text("max_counters = 1\n")
     with Server(tmp_path / "server", "--config", str(config)) as server:
@@ -264,7 +275,7 @@ def test_a_counter_the_coordinator_refuses_stays_in_its_file(tmp_path: Path, cap
         client.counter("hits").add(3)
         assert not client.close(PATIENCE)
         with countless.connect(server.url, state_dir=tmp_path / "state"):
-            until(lambda: "does not take in all of" in caplog.text, "a warning")
+            until(lambda: "has rejected a counter of" in caplog.text, "a warning")
         server.reader.request("DELETE", "/api/v1/counters/other")
         deliver(server, tmp_path / "state")
         assert server.inspect("hits")["known"] == 3

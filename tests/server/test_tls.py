@@ -1,4 +1,4 @@
-"""TLS, and certificates on both sides."""
+"""TLS between client and coordinator, with certificates on one side or on both."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_counting_and_reading_over_tls(tmp_path: Path, monkeypatch: pytest.Monke
         assert server.url.startswith("https://")
         stranger = countless.connect(server.url, site="stranger")
         stranger.counter("hits").add()
-        assert not stranger.close(0.5)  # it does not know the authority
+        assert not stranger.close(0.5)  # it does not trust the authority
         assert "certificate" in str(stranger.last_error).lower()
         monkeypatch.setenv("COUNTLESS_CA", pem["ca"])
         with countless.connect(server.url, site="a") as client:
@@ -40,14 +40,16 @@ def test_counting_and_reading_over_tls(tmp_path: Path, monkeypatch: pytest.Monke
             assert server.answer("hits")["estimate"] == 5
 
 
-def test_certificates_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_without_a_certificate_is_refused_if_one_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pem = files(tmp_path)
     monkeypatch.setenv("COUNTLESS_CA", pem["ca"])
     options = ("--tls-cert", pem["cert"], "--tls-key", pem["key"], "--tls-client-ca", pem["ca"])
     with Server(tmp_path / "state", *options) as server:
-        nobody = countless.connect(server.url, site="nobody")
-        nobody.counter("hits").add()
-        assert not nobody.close(0.5)
+        anonymous = countless.connect(server.url, site="anonymous")
+        anonymous.counter("hits").add()
+        assert not anonymous.close(0.5)
         monkeypatch.setenv("COUNTLESS_CERT", pem["site"])
         with countless.connect(server.url, site="a") as client:
             client.counter("hits").add(5)
@@ -55,7 +57,7 @@ def test_certificates_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert server.answer("hits")["estimate"] == 5
 
 
-def test_with_a_certificate_the_world_may_come() -> None:
+def test_settings_allow_any_address_with_a_complete_certificate() -> None:
     Settings(host="192.0.2.1", tls_cert="cert.pem", tls_key="key.pem").require_safe()
     with pytest.raises(InvalidParameter, match="together with tls_key"):
         Settings(tls_cert="cert.pem").require_safe()

@@ -1,4 +1,4 @@
-"""The client's watch on a real coordinator: possibly, then certainly, once each, whatever happens on the way."""
+"""The client's watch on a real coordinator: `possibly`, then `certainly`, once each."""
 
 import subprocess
 import sys
@@ -16,72 +16,70 @@ from support.service import PATIENCE, Server, environment, until
 pytestmark = pytest.mark.slow
 
 
-class Told:
-    """What the callbacks were told."""
+class Callbacks:
+    """Callbacks that record their calls."""
 
     def __init__(self) -> None:
-        self.words: list[tuple[str, float]] = []
+        self.calls: list[tuple[str, float]] = []
         self.possible = Event()
 
     def possibly(self, answer: dict[str, Any]) -> None:
-        self.words.append(("possibly", answer["upper"]))
+        self.calls.append(("possibly", answer["upper"]))
         self.possible.set()
 
     def certainly(self, answer: dict[str, Any]) -> None:
-        self.words.append(("certainly", answer["lower"]))
+        self.calls.append(("certainly", answer["lower"]))
 
     def watch(self, client: countless.Client, over: int) -> Watch:
         return client.watch("hits", over=over, possibly=self.possibly, certainly=self.certainly)
 
 
-def test_possibly_comes_before_certainly_and_each_comes_once(server: Server) -> None:
-    told = Told()
+def test_possibly_is_called_before_certainly_and_each_once(server: Server) -> None:
+    callbacks = Callbacks()
     with countless.connect(server.url) as client:
-        watch = told.watch(client, 1_000)  # nobody has heard of the counter yet
-        until(lambda: "there is no counter" in str(watch.last_error), "a first answer")
+        watch = callbacks.watch(client, 1_000)  # the coordinator does not know the counter yet
+        until(lambda: "there is no counter" in str(watch.last_error), "an answer")
         hits = client.counter("hits")
         hits.add(995)
-        assert told.possible.wait(PATIENCE)
+        assert callbacks.possible.wait(PATIENCE)
         assert not watch.wait(0)
         hits.add(1_000)
         assert watch.wait(PATIENCE)
         hits.add(1_000)
-    assert [word for word, _ in told.words] == ["possibly", "certainly"]
-    assert all(bound > 1_000 for _, bound in told.words)
+    assert [name for name, _ in callbacks.calls] == ["possibly", "certainly"]
+    assert all(bound > 1_000 for _, bound in callbacks.calls)
     assert "over 1,000: certainly" in repr(watch)
 
 
-def test_a_jump_past_the_mark_says_both(server: Server) -> None:
-    told = Told()
+def test_total_far_past_the_threshold_calls_both(server: Server) -> None:
+    callbacks = Callbacks()
     with countless.connect(server.url) as client:
         client.counter("hits").add(5_000)
         assert client.flush()
-        assert told.watch(client, 1_000).wait(PATIENCE)
+        assert callbacks.watch(client, 1_000).wait(PATIENCE)
         assert client.watch("hits", over=1_000).wait(PATIENCE)  # without callbacks
-    assert [word for word, _ in told.words] == ["possibly", "certainly"]
+    assert [name for name, _ in callbacks.calls] == ["possibly", "certainly"]
 
 
-def test_it_goes_on_when_the_coordinator_is_killed_and_comes_back(server: Server) -> None:
-    told = Told()
+def test_watch_survives_a_restart_of_the_coordinator(server: Server) -> None:
+    callbacks = Callbacks()
     with countless.connect(server.url) as client:
         client.counter("hits").add(995)
         assert client.flush()
-        watch = told.watch(client, 1_000)
-        assert told.possible.wait(PATIENCE)
+        watch = callbacks.watch(client, 1_000)
+        assert callbacks.possible.wait(PATIENCE)
         server.kill()
-        until(lambda: watch.last_error, "trouble")
+        until(lambda: watch.last_error, "an error")
         client.counter("hits").add(100)
         server.start()
         assert client.flush(PATIENCE)
         assert watch.wait(PATIENCE)
-    assert [word for word, _ in told.words] == ["possibly", "certainly"]
+    assert [name for name, _ in callbacks.calls] == ["possibly", "certainly"]
 
 
-def test_a_callback_that_fails_is_logged_and_the_watch_goes_on(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_callback_is_logged_and_the_watch_continues(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     def failing(answer: dict[str, Any]) -> None:
-        raise RuntimeError("not mine")
+        raise RuntimeError("mine")
 
     with countless.connect(server.url) as client:
         client.counter("hits").add(10)
@@ -91,16 +89,15 @@ def test_a_callback_that_fails_is_logged_and_the_watch_goes_on(
 
 
 def test_closing_the_client_ends_its_watches(server: Server) -> None:
-    told = Told()
+    callbacks = Callbacks()
     client = countless.connect(server.url)
     client.counter("hits").add(1)
     assert client.flush()
-    watch = told.watch(client, 1_000)
-    until(lambda: watch._stream, "it listens")
+    watch = callbacks.watch(client, 1_000)
+    until(lambda: watch.debug_state()["streaming"], "the watch is connected")
     client.close()
-    watch._thread.join(PATIENCE)
-    assert not watch._thread.is_alive()
-    assert told.words == []
+    until(lambda: not watch.debug_state()["running"], "the thread ends")
+    assert callbacks.calls == []
 
 
 def new_token(state: Path, scope: str) -> str:
@@ -108,22 +105,22 @@ def new_token(state: Path, scope: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout.strip()
 
 
-def test_reading_needs_a_token_that_may_read(tmp_path: Path) -> None:
+def test_watch_needs_a_token_of_scope_read(tmp_path: Path) -> None:
     site, read = (new_token(tmp_path, scope) for scope in ("site", "read"))
     with Server(tmp_path) as server, countless.connect(server.url, token=site) as client:
         client.counter("hits").add(10)
         assert client.flush()
         refused = client.watch("hits", over=5)
-        until(lambda: "scope read is needed" in str(refused.last_error), "trouble")
+        until(lambda: "scope read is needed" in str(refused.last_error), "an error")
         assert client.watch("hits", over=5, token=read).wait(PATIENCE)
 
 
 @pytest.mark.parametrize("over", [-1, 1.5, "many"])
-def test_a_mark_that_is_none_is_refused(over: int) -> None:
+def test_invalid_threshold_is_refused(over: int) -> None:
     with pytest.raises(InvalidParameter, match="over"):
         countless.connect("http://127.0.0.1:9").watch("hits", over=over)
 
 
-def test_a_client_that_is_switched_off_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_client_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLESS_DISABLE", "1")
     assert not countless.connect("http://127.0.0.1:9").watch("hits", over=5).wait(0)

@@ -3,7 +3,8 @@
 from select import select
 from time import monotonic
 
-from countless.client.transport.websocket import ConnectionLost, WebSocketConnection
+from countless.client.transport.base import ConnectionLost
+from countless.client.transport.websocket import WebSocketConnection
 from countless.wire.frames import DownItem, decode_down
 from support.service import PATIENCE
 

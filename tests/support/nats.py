@@ -19,8 +19,8 @@ from nats.js.errors import NotFoundError
 
 import countless
 from countless.client.api import ServiceError
+from countless.client.transport.base import ConnectionLost
 from countless.client.transport.nats_socket import NatsSocket
-from countless.client.transport.websocket import ConnectionLost
 from countless.server.cluster.broker import LOG_STREAM, connect
 from countless.server.cluster.records import Record
 from countless.wire.nats_subjects import log_subject
@@ -62,7 +62,7 @@ class Node:
     def answers(self) -> bool:
         broker = Broker.parse(self.url)
         try:
-            NatsSocket(broker, broker.nodes[0], 1.0).drop()
+            NatsSocket(broker, broker.nodes[0], 1.0).abandon()
         except ConnectionLost:
             return False
         return True

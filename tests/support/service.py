@@ -14,7 +14,7 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 
-from countless.client.api import ApiClient, ServiceError, Stream
+from countless.client.api import AnswerStream, ApiClient, ServiceError
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
@@ -106,7 +106,7 @@ class Watcher:
         self.seen: list[float] = []
         self._server, self._counter = server, counter
         self._done = Event()
-        self._stream: Stream | None = None
+        self._stream: AnswerStream | None = None
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -1,4 +1,4 @@
-"""Reading answers: a few plain HTTP requests, for the command line and for programs that only look."""
+"""The coordinator's JSON API over plain HTTP requests: for the command line, and for programs that read answers."""
 
 import json
 from collections.abc import Iterator
@@ -8,24 +8,24 @@ from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import quote
 
-from countless.client.transport.websocket import Endpoint
+from countless.client.transport.endpoint import Endpoint
 from countless.errors import CountlessError
 from countless.tls import client_tls_context
 
 
 class ServiceError(CountlessError):
-    """The coordinator could not be asked, or said no; the message says why."""
+    """The request failed, or the coordinator refused it; the message says why."""
 
 
-class Stream:
-    """Answers as they come, for one thread; another may interrupt it."""
+class AnswerStream:
+    """Answers as they arrive. One thread iterates; another may `interrupt` it."""
 
     def __init__(self, connection: HTTPConnection, response: HTTPResponse) -> None:
         self._connection = connection
         self._response = response
         self._socket = connection.sock
 
-    def __iter__(self) -> "Stream":
+    def __iter__(self) -> "AnswerStream":
         return self
 
     def __next__(self) -> dict[str, Any]:
@@ -36,24 +36,24 @@ class Stream:
                     return answer
         except (OSError, ValueError, HTTPException) as error:
             self.close()
-            raise ServiceError(f"the coordinator has hung up: {error}") from error
+            raise ServiceError(f"connection lost: {error}") from error
         self.close()
         raise StopIteration
 
     def close(self) -> None:
-        """For whoever reads it."""
+        """For the thread that iterates."""
         self._response.close()
         self._connection.close()
 
     def interrupt(self) -> None:
-        """For everybody else: whoever waits for the next answer waits no more."""
+        """For other threads: the iteration ends."""
         with suppress(OSError):
             if self._socket is not None:
                 self._socket.shutdown(SHUT_RDWR)
 
 
 class ApiClient:
-    """The JSON API of a coordinator."""
+    """Every failure is a `ServiceError`."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
         self._endpoint = Endpoint.parse(url)
@@ -61,7 +61,7 @@ class ApiClient:
         self._timeout = timeout
 
     def counters(self) -> Iterator[dict[str, Any]]:
-        """All counters with their answers."""
+        """All counters with their answers, page by page."""
         after: str | None = ""
         while after is not None:
             page = self.request("GET", f"/api/v1/counters?after={quote(after, safe='')}")
@@ -69,24 +69,23 @@ class ApiClient:
             after = page["next"]
 
     def answer(self, counter: str) -> dict[str, Any]:
-        """The public answer of a counter."""
         answer: dict[str, Any] = self.request("GET", f"/api/v1/counters/{quote(counter)}")
         return answer
 
-    def watch(self, counter: str, quiet: float | None = None) -> "Stream":
-        """The answer now, and every time it changes; an error if there is no news for `quiet` seconds."""
+    def watch(self, counter: str, read_timeout: float | None = None) -> AnswerStream:
+        """The answer now, and each time it changes; an error if nothing arrives for `read_timeout` seconds."""
         connection, response = self._open("GET", f"/api/v1/watch/{quote(counter)}", None)
         if connection.sock is not None:
-            connection.sock.settimeout(quiet)
-        return Stream(connection, response)
+            connection.sock.settimeout(read_timeout)
+        return AnswerStream(connection, response)
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """One request; what comes back as JSON."""
+        """Send one request and return the decoded JSON."""
         connection, response = self._open(method, path, body)
         try:
             data = response.read()
         except (OSError, HTTPException) as error:
-            raise ServiceError(f"the coordinator has hung up: {error}") from error
+            raise ServiceError(f"connection lost: {error}") from error
         finally:
             connection.close()
         return json.loads(data) if data else None
@@ -94,9 +93,8 @@ class ApiClient:
     def _open(self, method: str, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
         host, port = self._endpoint.host, self._endpoint.port
         if self._endpoint.secure:
-            connection: HTTPConnection = HTTPSConnection(
-                host, port, timeout=self._timeout, context=client_tls_context()
-            )
+            tls = client_tls_context()
+            connection: HTTPConnection = HTTPSConnection(host, port, timeout=self._timeout, context=tls)
         else:
             connection = HTTPConnection(host, port, timeout=self._timeout)
         headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._token}"} if self._token else {})
@@ -109,7 +107,7 @@ class ApiClient:
         if response.status >= 400:
             problem = response.read().decode(errors="replace")
             connection.close()
-            raise ServiceError(_message(problem) or f"the coordinator says {response.status}")
+            raise ServiceError(_message(problem) or f"the coordinator answered with status {response.status}")
         return connection, response
 
 

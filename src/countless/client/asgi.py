@@ -1,10 +1,10 @@
-"""ASGI middleware: one event for each request, by method, route and status.
+"""ASGI middleware: counts each request by method, route and status.
 
     app.add_middleware(CountRequests, client=countless.connect())           # Starlette, FastAPI
-    app = CountRequests(app, countless.connect())                           # anything else
+    app = CountRequests(app, countless.connect())                           # any other framework
 
-The route is the pattern (`/users/{id}`), as the framework leaves it in the scope, never the path: paths come from
-outside and have no end. Requests that no route took are counted under an empty one.
+The route is the pattern (`/users/{id}`) that the framework leaves in the scope, never the path: paths come from outside
+and have no bound. Requests without a route are counted under an empty one.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -22,26 +22,25 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class CountRequests:
-    """Counts what `app` answers."""
+    """Counts the requests that `app` answers."""
 
     def __init__(self, app: App, client: Client, counter: str = "requests") -> None:
         self._app = app
         self._requests = client.counter(counter)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request; other kinds of connection pass."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        status = 500  # an application that fails has not said anything yet
+        status = 500  # if the application fails before it sends a response
 
-        async def noting(message: Message) -> None:
+        async def record_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, record_status)
         finally:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             route = getattr(scope.get("route"), "path", "")

@@ -1,12 +1,12 @@
-"""The client: what a program uses to count towards totals that a coordinator keeps.
+"""The client: counts events of a program towards totals that a coordinator keeps.
 
     client = countless.connect("http://127.0.0.1:2686")
     client.counter("requests").add(5)
     client.counter("requests").labels(route="/a").inc()
 
-Counting is local: `add` raises a number and sometimes queues a message. One thread in the background talks to the
-coordinator, and goes on trying when there is none; what was counted meanwhile is delivered later, exactly once, because
-everything that is sent is cumulative.
+Counting is local: `add` increments a number and sometimes queues a message. One background thread exchanges frames with
+the coordinator and reconnects when the connection is lost. What was counted meanwhile is delivered later, exactly once,
+because every message is cumulative.
 """
 
 import logging
@@ -23,10 +23,11 @@ from weakref import WeakSet
 from countless.client import forks
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.local_counter import LocalCounter
-from countless.client.session.loop import Exchange
+from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import new_incarnation
-from countless.client.transport.base import carrier_to
-from countless.client.transport.websocket import Endpoint, WebSocketConnection
+from countless.client.transport.base import Transport
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.open import open_transport
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -37,13 +38,12 @@ from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 
 if TYPE_CHECKING:
-    from countless.client.durable.state import Keeper
+    from countless.client.durable.state import DurableState
     from countless.client.watch import Callback, Watch
 
 log = logging.getLogger("countless")
 
-_NEVER = EveryNth(1 << 62)  # the pace of a client that is switched off
-_DICE = SystemRandom()
+_DISABLED_TRIGGER = EveryNth(1 << 62)  # a client that is switched off never reports
 
 
 def connect(
@@ -52,15 +52,15 @@ def connect(
     site: str | None = None,
     state_dir: str | os.PathLike[str] | None = None,
 ) -> "Client":
-    """A client of the coordinator at `url`, or of those behind the broker at `nats://...`; never waits for it.
+    """A client of the coordinator at `url`, or of the coordinators behind the broker at `nats://...`.
 
-    With a `state_dir` counts are kept in a file there, and what a process that was killed could not deliver is
-    delivered by the next one that uses the directory. Processes may share it; it belongs to one coordinator, so it is
-    refused with a broker.
+    It does not wait for the coordinator. With a `state_dir` counts are kept in a file there, and what a killed process
+    could not deliver is delivered by the next process that uses the directory. Processes may share the directory; it
+    belongs to one coordinator, so it is refused with a broker.
 
     What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`),
-    `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the site's name is the host's name otherwise. Processes may share
-    a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
+    `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the default of the site's name is the host's name. Processes may
+    share a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
     """
     environment = os.environ
     file = environment.get("COUNTLESS_TOKEN_FILE")
@@ -78,7 +78,7 @@ def connect(
 
 
 class Client:
-    """Counts of one process on their way to the coordinator. Use `connect` to make one."""
+    """The counters of one process and their connection to the coordinator. Use `connect` to make one."""
 
     def __init__(
         self,
@@ -91,41 +91,49 @@ class Client:
     ) -> None:
         self.endpoint = endpoint
         self.site = site
-        self.last_error: str | None = None  # why there is no connection, if there is none
+        self.last_error: str | None = None  # why there is no connection; None while there is one
         self._token = token
         self._disabled = disabled
         self._lock = RLock()
-        self._meters: dict[str, LocalCounter] = {}
-        self._series: dict[str, Counter] = {}
-        self._begin_life()
-        self._keeper = None if state_dir is None or disabled else self._keep_in(state_dir)
+        self._local_counters: dict[str, LocalCounter] = {}
+        self._counters: dict[str, Counter] = {}
+        self._new_incarnation()
+        self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
         if not disabled:
-            forks.look_after(self)
+            forks.register(self)
 
-    def _begin_life(self) -> None:
+    def _new_incarnation(self) -> None:
         self.site_id = SiteId(self.site, new_incarnation())
         self._thread: Thread | None = None
-        self._change = Condition(self._lock)  # something was confirmed, or the thread has ended
-        carrier = carrier_to(self.endpoint, self._token, self.site)
-        self._exchange = Exchange(self.site_id, self._meters, self._lock, carrier, self._note, self._another_life)
+        self._changed = Condition(self._lock)  # something was acknowledged, or the thread has ended
+        self._loop = ClientLoop(
+            self.site_id,
+            self._local_counters,
+            self._lock,
+            self._open_transport(),
+            self._on_status,
+            self._renew_incarnation,
+        )
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
 
-    def _keep_in(self, directory: Path) -> "Keeper":
-        place = self.endpoint
-        if isinstance(place, Broker):
+    def _open_transport(self) -> Transport:
+        return open_transport(self.endpoint, self._token, self.site)
+
+    def _open_state_dir(self, directory: Path) -> "DurableState":
+        if isinstance(self.endpoint, Broker):
             raise InvalidParameter(
                 "state_dir",
                 str(directory),
-                f"left out with the broker {place.base}, because a file of counts belongs to one coordinator",
+                f"left out with the broker {self.endpoint.base}, because a file of counts belongs to one coordinator",
             )
-        from countless.client.durable.state import Keeper  # most clients keep nothing, and not every system could
+        from countless.client.durable.state import DurableState  # most clients need none, and it needs `fcntl`
 
-        return Keeper(directory, self.site_id, lambda: WebSocketConnection(place, self._token), self._lock)
+        return DurableState(directory, self.site_id, self._open_transport, self._lock)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closing else f"trouble: {self.last_error}" if self.last_error else "open"
-        return f"<Client of {self.endpoint.base}, site {self.site!r}: {len(self._meters)} counters, {state}>"
+        state = "closed" if self._closing else f"error: {self.last_error}" if self.last_error else "open"
+        return f"<Client of {self.endpoint.base}, site {self.site!r}: {len(self._local_counters)} counters, {state}>"
 
     def __enter__(self) -> "Client":
         return self
@@ -138,16 +146,16 @@ class Client:
     @property
     def connected(self) -> bool:
         """Whether a coordinator has answered on the present connection. There is none before something is counted."""
-        return self._exchange.connected
+        return self._loop.connected
 
     def counter(self, name: str, *, label_cap: int = LABEL_CAP) -> Counter:
-        """The counter of this name; asking again gives the same one."""
-        series = self._series.get(name)
-        if series is None:
+        """The counter of this name, the same object every time."""
+        counter = self._counters.get(name)
+        if counter is None:
             validate_name(name)
             with self._lock:
-                series = self._series.setdefault(name, Counter(name, self._meter, label_cap))
-        return series
+                counter = self._counters.setdefault(name, Counter(name, self._local_counter, label_cap))
+        return counter
 
     def watch(
         self,
@@ -158,12 +166,12 @@ class Client:
         certainly: "Callback | None" = None,
         token: str | None = None,
     ) -> "Watch":
-        """Be called when the total of all sites has possibly, and then when it has certainly, passed a mark.
+        """Call back when the total of all sites may have passed a threshold, and then when it certainly has.
 
-        Each is called once, in this order, from a thread of the watch, with the answer. Reading needs a `token` of
-        scope read, if the client's own is one for counting. A forked child does not inherit the watch.
+        Each function is called once, in this order, from a thread of the watch, with the answer. If the client's token
+        has not the scope read, pass one that has. A forked child does not inherit the watch.
         """
-        from countless.client.api import ApiClient  # whoever only counts need not wait for it
+        from countless.client.api import ApiClient  # a program that only counts need not import it
         from countless.client.watch import Watch
 
         watch = Watch(ApiClient(self.endpoint.base, token or self._token), counter, over, possibly, certainly)
@@ -173,122 +181,120 @@ class Client:
         return watch
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until all that was due so far is on the coordinator's disk; False if it took longer.
+        """Wait until all reports that were due so far are on the coordinator's disk; False if that took too long.
 
-        Not everything is due: a site speaks when its pace says so, and that is what the bounds of the answer are for.
+        Not every event is reported: the site's trigger decides when, and the bounds of the answer cover the rest.
         """
         with self._lock:
             if self._disabled or self._thread is None:
                 return True
-            exchange = self._exchange
-            number = exchange.ask()
-            exchange.awaited += 1
+            loop = self._loop
+            number = loop.request_ack()
+            loop.waiters += 1
             try:
-                self._change.wait_for(lambda: exchange.confirmed >= number or self._thread is None, timeout)
+                self._changed.wait_for(lambda: loop.acked >= number or self._thread is None, timeout)
             finally:
-                exchange.awaited -= 1
-            return exchange.confirmed >= number
+                loop.waiters -= 1
+            return loop.acked >= number
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Deliver the exact counts and go. False: not delivered in time.
+        """Deliver the exact counts and disconnect; False if they were not delivered in time.
 
         What was not reported is lost then; with a `state_dir` it stays there for the next process.
         """
-        forks.forget(self)
+        forks.unregister(self)
         for watch in list(self._watches):
             watch.close()
         deadline = monotonic() + timeout
         with self._lock:
             thread, self._closing = self._thread, True
-            for meter in self._meters.values():
-                if meter.open:
-                    meter.close()
+            for counter in self._local_counters.values():
+                if counter.open:
+                    counter.close()
             if thread is not None:
-                self._exchange.leave()
+                self._loop.leave()
         if thread is not None:
             thread.join(timeout)
         with self._lock:
-            self._exchange.stop()
-            settled = self._exchange.delivered or not any(meter.count for meter in self._meters.values())
-        if self._keeper is not None:
-            self._keeper.end(settled, deadline - monotonic())
-        return settled or self._disabled
+            self._loop.stop()
+            delivered = self._loop.delivered or not any(counter.count for counter in self._local_counters.values())
+        if self._durable is not None:
+            self._durable.close(delivered, deadline - monotonic())
+        return delivered or self._disabled
 
-    # Under the lock
-
-    def _meter(self, name: str) -> LocalCounter:
+    def debug_state(self) -> dict[str, int]:
+        """What each counter has counted, by its full name: for tests."""
         with self._lock:
-            if name not in self._meters:
-                trigger = _NEVER if self._disabled else None
-                site = Site(name, self.site_id, _DICE, trigger=trigger)
-                new = LocalCounter if self._keeper is None else self._keeper.meter
-                self._meters[name] = new(site, self._lock, self._deliver)
-                self._exchange.include(name)
-            return self._meters[name]
+            return {name: counter.count for name, counter in self._local_counters.items()}
+
+    # With the lock held
+
+    def _local_counter(self, name: str) -> LocalCounter:
+        with self._lock:
+            if name not in self._local_counters:
+                site = Site(name, self.site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
+                make = LocalCounter if self._durable is None else self._durable.counter
+                self._local_counters[name] = make(site, self._lock, self._deliver)
+                self._loop.add_counter(name)
+            return self._local_counters[name]
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         if self._thread is None and not self._closing:
             self._start()
-        self._exchange.queue(site.counter, messages)
+        self._loop.queue(site.counter, messages)
 
     def _start(self) -> None:
-        self._exchange.open()
+        self._loop.open()
         self._thread = Thread(target=self._run, name="countless", daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:  # the interpreter is going down: whoever counts now must not be told so
+        except RuntimeError:  # the interpreter is shutting down, which `add` must not report
             self._closing, self._thread = True, None
-            self._exchange.drop()
-        if self._keeper is not None:
-            self._keeper.inherit()
+            self._loop.abandon()
+        if self._durable is not None:
+            self._durable.start_recovery()
 
     # Around a fork
 
-    def hold(self) -> None:
-        """Before a fork: let nobody be in the middle of something."""
+    def before_fork(self) -> None:
+        """Take the lock, so that no other thread is changing a count while the process is copied."""
         self._lock.acquire()
 
-    def release(self) -> None:
-        """After it."""
+    def after_fork_parent(self) -> None:
         self._lock.release()
 
-    def reborn_in_child(self) -> None:
-        """In the child: another life, and nothing counted yet. The parent's connection is not ours to speak on."""
+    def after_fork_child(self) -> None:
+        """Continue as a new incarnation that has counted nothing. The connection belongs to the parent."""
         if self._thread is not None:
-            self._exchange.drop()
+            self._loop.abandon()
         closing = self._closing
-        self._begin_life()
+        self._new_incarnation()
         self._closing = closing
-        if closing:
-            return
-        if self._keeper is not None:
-            self._keeper.move(self.site_id, self._meters)
-        for name, meter in self._meters.items():
-
-            def site_with(count: int, name: str = name) -> Site:
-                return Site(name, self.site_id, _DICE, count=count)
-
-            meter.reborn(site_with, None)
+        if not closing:
+            if self._durable is not None:
+                self._durable.after_fork(self.site_id, self._local_counters)
+            for counter in self._local_counters.values():
+                counter.reset(self.site_id, None)
+        self._lock.release()
 
     # The thread
 
     def _run(self) -> None:
-        self._exchange.run()
+        self._loop.run()
         with self._lock:
             self._thread = None
-            self._change.notify_all()
+            self._changed.notify_all()
 
-    def _note(self, trouble: str | None) -> None:
-        if trouble is not None and trouble != self.last_error:
-            log.warning("%s; counting goes on and is delivered later", trouble)
-        self.last_error = trouble
-        if trouble is None:
+    def _on_status(self, error: str | None) -> None:
+        if error is not None and error != self.last_error:
+            log.warning("%s; counting continues, and the counts are delivered later", error)
+        self.last_error = error
+        if error is None:
             with self._lock:
-                self._change.notify_all()
+                self._changed.notify_all()
 
     @contextmanager
-    def _another_life(self, site_id: SiteId) -> Iterator[None]:
-        """The coordinator has given the one before up."""
-        with self._keeper.another_life(site_id.incarnation) if self._keeper else nullcontext():
+    def _renew_incarnation(self, site_id: SiteId) -> Iterator[None]:
+        with self._durable.new_incarnation(site_id.incarnation) if self._durable else nullcontext():
             yield
         self.site_id = site_id

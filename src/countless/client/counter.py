@@ -1,7 +1,8 @@
-"""What a program holds: a counter by name, and one for each combination of labels.
+"""A counter as a program holds it: by name, and one for each combination of labels.
 
-A labelled series is a counter of its own, named like `requests{route="/a"}`. Label values come from outside, so there
-is a cap: beyond it everything is counted in one overflow series, and the total over all series stays right.
+A series (a counter with labels) is a counter of its own, named like `requests{route="/a"}`. Label values come from
+outside, so their number has a cap: beyond it events are counted in one overflow series, and the total over all series
+stays right.
 """
 
 from collections.abc import Callable
@@ -15,38 +16,38 @@ LABEL_CAP = 2000
 class Counter:
     """A counter. `add` and `inc` never block on the network and never raise because of it."""
 
-    __slots__ = ("_cap", "_children", "_meter", "_meter_of", "add", "inc", "name", "overflow_count")
+    __slots__ = ("_cap", "_local", "_local_counter", "_series", "add", "inc", "name", "overflow_count")
 
-    def __init__(self, name: str, meter_of: Callable[[str], LocalCounter], cap: int = LABEL_CAP) -> None:
+    def __init__(self, name: str, local_counter: Callable[[str], LocalCounter], cap: int = LABEL_CAP) -> None:
         self.name = name
-        self.overflow_count = 0  # how often `labels` was answered with the overflow series
-        self._meter_of = meter_of
-        self._meter = meter_of(name)
+        self.overflow_count = 0  # how often `labels` returned the overflow series
+        self._local_counter = local_counter
+        self._local = local_counter(name)
         self._cap = cap
-        self._children: dict[tuple[tuple[str, str], ...], Counter] = {}
-        self.add = self._meter.add  # the meter's own method: no call in between
-        self.inc = self._meter.add
+        self._series: dict[tuple[tuple[str, str], ...], Counter] = {}
+        self.add = self._local.add  # the bound method itself: a call in between would double the price of an event
+        self.inc = self._local.add
 
     def __repr__(self) -> str:
-        return f"<Counter {self.name!r}: {self._meter.count:,} counted here>"
+        return f"<Counter {self.name!r}: {self.count:,} counted here>"
 
     @property
     def count(self) -> int:
         """What this process has counted."""
-        return self._meter.count
+        return self._local.count
 
     def labels(self, /, **labels: str) -> "Counter":
         """The series with these labels, or the overflow series when there are too many."""
         key = tuple(labels.items())
-        child = self._children.get(key)
-        return child if child is not None else self._new_child(key)
+        series = self._series.get(key)
+        return series if series is not None else self._new_series(key)
 
-    def _new_child(self, key: tuple[tuple[str, str], ...]) -> "Counter":
+    def _new_series(self, key: tuple[tuple[str, str], ...]) -> "Counter":
         if not key:
             return self
         ordered = tuple(sorted((name, str(value)) for name, value in key))
         name = validate_name(series_name(self.name, dict(ordered)))
-        if ordered not in self._children and len(self._children) >= self._cap:
+        if ordered not in self._series and len(self._series) >= self._cap:
             self.overflow_count += 1
             ordered, name = ((("", ""),), overflow_name(self.name))
-        return self._children.setdefault(ordered, Counter(name, self._meter_of, 0))
+        return self._series.setdefault(ordered, Counter(name, self._local_counter, 0))

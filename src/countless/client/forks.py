@@ -1,8 +1,8 @@
-"""Clients and `fork`: a child counts for itself, under a life of its own (SPEC section 2).
+"""Clients and `fork`: a child counts for itself, as an incarnation of its own.
 
-Around a fork every client's lock is held by the forking thread, so a child never finds a count half changed. What was
-counted before belongs to the parent; in the child all meters start at nothing. `multiprocessing` ends its children
-without `atexit`: they get a finaliser of their own.
+The forking thread holds every client's lock, so a child never finds a count half changed. What was counted before the
+fork belongs to the parent; in the child all counters start at zero. `multiprocessing` ends its children without running
+`atexit`, so they get a finaliser of their own.
 """
 
 import atexit
@@ -12,68 +12,63 @@ from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
+AT_EXIT_TIMEOUT_S = 2.0  # how long a process may wait at its end for the delivery of its final counts
+
 
 class Forkable(Protocol):
-    """What a client does around a fork, and at the end."""
-
-    def hold(self) -> None:
+    def before_fork(self) -> None:
         """Take the lock."""
 
-    def release(self) -> None:
-        """Give it back."""
+    def after_fork_parent(self) -> None:
+        """Release the lock."""
 
-    def reborn_in_child(self) -> None:
-        """Another process: another life. The lock is held."""
+    def after_fork_child(self) -> None:
+        """Continue as a new incarnation, and release the lock."""
 
-    def close(self, timeout: float = 5.0) -> bool:
-        """Deliver and go."""
+    def close(self, timeout: float = 5.0) -> bool: ...
 
 
 _clients: "WeakSet[Forkable]" = WeakSet()
-_held: list[Forkable] = []
-_one_fork = Lock()  # at a time: two threads may fork at once
-AT_EXIT = 2.0  # seconds that a process may wait for the delivery of its last counts
+_locked: list[Forkable] = []
+_fork_lock = Lock()  # two threads may fork at the same time
 
 
-def look_after(client: Forkable) -> None:
-    """From now on, until it is closed."""
+def register(client: Forkable) -> None:
+    """Take care of this client around forks and at the end of the process, until `unregister`."""
     _clients.add(client)
 
 
-def forget(client: Forkable) -> None:
-    """It is closed."""
+def unregister(client: Forkable) -> None:
     _clients.discard(client)
 
 
 def close_all() -> None:
-    """Deliver what can still be delivered."""
     for client in list(_clients):
-        client.close(AT_EXIT)
+        client.close(AT_EXIT_TIMEOUT_S)
 
 
 def _before() -> None:
-    _one_fork.acquire()
-    _held[:] = list(_clients)
-    for client in _held:
-        client.hold()
+    _fork_lock.acquire()
+    _locked[:] = list(_clients)
+    for client in _locked:
+        client.before_fork()
 
 
 def _in_parent() -> None:
-    for client in reversed(_held):
-        client.release()
-    _held.clear()
-    _one_fork.release()
+    for client in reversed(_locked):
+        client.after_fork_parent()
+    _locked.clear()
+    _fork_lock.release()
 
 
 def _in_child() -> None:
-    for client in reversed(_held):
-        client.reborn_in_child()
-        client.release()
+    for client in reversed(_locked):
+        client.after_fork_child()
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.register_after_fork(client, _finalise)  # called once multiprocessing has cleared its finalisers
-    _held.clear()
-    _one_fork.release()
+    _locked.clear()
+    _fork_lock.release()
 
 
 def _finalise(client: Forkable) -> None:

@@ -1,4 +1,4 @@
-"""The conversation of a client, with a clock that is a number and a line that is a list."""
+"""`SiteSession` with a clock that is a number and a stream that is a list."""
 
 from collections import Counter
 from threading import RLock
@@ -6,77 +6,151 @@ from threading import RLock
 import pytest
 
 from countless.client.local_counter import LocalCounter
-from countless.client.session.protocol import Talk
-from countless.client.transport.websocket import ConnectionLost
-from countless.core.messages import Report, SiteId
+from countless.client.session.protocol import HELLO_TIMEOUT_S, SessionRetired, SiteSession
+from countless.client.transport.base import ConnectionLost
+from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
 from countless.randomness import SeededRandom
-from countless.wire.frames import HelloAck, SyncAck, UpItem, decode_up, encode_frames
+from countless.wire.frames import (
+    DownItem,
+    Hello,
+    HelloAck,
+    IncarnationRetired,
+    Join,
+    Leave,
+    LeaveAck,
+    Rejoin,
+    Sync,
+    SyncAck,
+    UpItem,
+    decode_up,
+    encode_frames,
+)
 
-LIFE = SiteId("here", 1)
-HEARTBEAT = 10.0
+SITE_ID = SiteId("here", 1)
+HEARTBEAT_S = 10.0
 
 
-class Story:
-    """A talk that has been welcomed."""
+class Stream:
+    """A session with one counter, on a stream that the test answers."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.time = 0.0
-        self.said: list[UpItem] = []
-        monkeypatch.setattr("countless.client.session.protocol.monotonic", lambda: self.time)
+        self.sent: list[UpItem] = []
         lock = RLock()
-        self._talk = Talk(LIFE, lock, lambda: None)
-        site = Site("hits", LIFE, SeededRandom(1))
-        self._talk.include("hits", LocalCounter(site, lock, lambda site, messages: self._talk.queue("hits", messages)))
-        self._speaking = self._talk.converse(lambda frame: self.said.extend(decode_up(frame)), lambda: None)
-        next(self._speaking)
-        self.pause = self.hear(HelloAck(1, int(HEARTBEAT * 1000)))
-        self.said.clear()
+        self.session = SiteSession(SITE_ID, lock, lambda: None, lambda: self.time)
+        site = Site("hits", SITE_ID, SeededRandom(1))
+        self.counter = LocalCounter(site, lock, lambda site, messages: self.session.queue("hits", messages))
+        self.session.add_counter("hits", self.counter)
+        self.connect()
 
-    def hear(self, *items: HelloAck | SyncAck) -> float:
-        return self._speaking.send(list(encode_frames(items)))
+    def connect(self) -> None:
+        self._steps = self.session.run(lambda frame: self.sent.extend(decode_up(frame)), lambda: None)
+        self.timeout = next(self._steps)
 
-    def report(self) -> None:
-        self._talk.queue("hits", (Report("hits", 0, 1, 1),))
+    def acknowledge_hello(self) -> None:
+        self.receive(HelloAck(1, int(HEARTBEAT_S * 1000)))
+
+    def receive(self, *items: DownItem) -> None:
+        self.timeout = self._steps.send(list(encode_frames(items)))
 
     def wait(self, seconds: float) -> None:
         self.time += seconds
-        self.pause = self._speaking.send([])
+        self.timeout = self._steps.send([])
 
     def tally(self) -> dict[str, int]:
-        return dict(Counter(type(item).__name__ for item in self.said))
+        return dict(Counter(type(item).__name__ for item in self.sent))
 
 
-def test_who_has_nothing_to_say_gives_a_sign_of_life_each_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story(monkeypatch)
+@pytest.fixture
+def stream() -> Stream:
+    """A session whose hello was acknowledged."""
+    stream = Stream()
+    stream.acknowledge_hello()
+    stream.sent.clear()
+    return stream
+
+
+def test_idle_session_sends_a_sync_each_heartbeat(stream: Stream) -> None:
     for _ in range(5):
-        assert story.pause == HEARTBEAT
-        story.wait(HEARTBEAT)
-        story.pause = story.hear(SyncAck(0))
-    assert story.tally() == {"Sync": 5}
+        assert stream.timeout == HEARTBEAT_S
+        stream.wait(HEARTBEAT_S)
+        stream.receive(SyncAck(0))
+    assert stream.tally() == {"Sync": 5}
 
 
-def test_who_reports_all_the_time_asks_once_in_a_heartbeat_whether_anybody_is_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    story = Story(monkeypatch)
-    asked = 0
+def test_session_that_reports_all_the_time_sends_a_sync_each_heartbeat_too(stream: Stream) -> None:
+    syncs = 0
     for _ in range(100):  # ten heartbeats
-        story.report()
-        story.wait(1.0)
-        if story.tally().get("Sync", 0) > asked:
-            asked += 1
-            story.pause = story.hear(SyncAck(0))  # all that the coordinator ever says
-    assert story.tally()["Sync"] == asked == 10
+        stream.counter.add()
+        stream.wait(1.0)
+        if stream.tally().get("Sync", 0) > syncs:
+            syncs += 1
+            stream.receive(SyncAck(0))  # all that the coordinator ever sends
+    assert stream.tally()["Sync"] == syncs == 10
 
 
-def test_a_coordinator_that_does_not_answer_for_three_heartbeats_has_fallen_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    story = Story(monkeypatch)
+def test_coordinator_that_sends_nothing_for_three_heartbeats_has_timed_out(stream: Stream) -> None:
     for _ in range(30):
-        story.report()
-        story.wait(1.0)
-    assert story.tally()["Sync"] == 3
-    with pytest.raises(ConnectionLost, match="fallen silent"):
-        story.wait(1.0)
+        stream.counter.add()
+        stream.wait(1.0)
+    assert stream.tally()["Sync"] == 3
+    with pytest.raises(ConnectionLost, match=r"connection timed out: nothing received for 31\.0 s"):
+        stream.wait(1.0)
+
+
+def test_hello_without_an_answer_times_out() -> None:
+    stream = Stream()
+    assert stream.sent == [Hello(1, "here", 1)]
+    with pytest.raises(ConnectionLost, match="connection timed out: no answer to the hello"):
+        stream.wait(HELLO_TIMEOUT_S)
+
+
+def test_later_report_replaces_an_earlier_one_that_was_not_sent(stream: Stream) -> None:
+    stream.counter.add()
+    stream.wait(1.0)
+    assert stream.sent == [Join("hits", 0, 1), Snapshot("hits", 0, 0), Report("hits", 0, 1, 1)]
+    stream.sent.clear()
+    for _ in range(5):
+        stream.counter.add()
+    stream.wait(1.0)
+    assert stream.sent == [Report("hits", 0, 6, 6)]
+
+
+def test_new_stream_starts_with_the_exact_count_and_all_unacknowledged_messages(stream: Stream) -> None:
+    stream.counter.add(7)
+    stream.connect()
+    stream.sent.clear()
+    stream.acknowledge_hello()
+    assert stream.sent == [Join("hits", 0, 7), Snapshot("hits", 0, 0), Report("hits", 0, 7, 7), Sync(0)]
+
+
+@pytest.mark.parametrize(("keep", "rest"), [(True, 7), (False, 0)])
+def test_rejoin_joins_again_with_or_without_the_count(stream: Stream, keep: bool, rest: int) -> None:
+    stream.counter.add(7)
+    stream.wait(1.0)
+    stream.sent.clear()
+    stream.receive(Rejoin("hits", keep))
+    stream.wait(1.0)
+    assert stream.counter.count == rest
+    assert stream.sent == ([Join("hits", 0, 7), Snapshot("hits", 0, 7), Report("hits", 0, 7, 0)] if keep else [])
+
+
+def test_retired_incarnation_continues_with_the_events_that_are_not_known(stream: Stream) -> None:
+    stream.counter.add(7)
+    stream.connect()
+    with pytest.raises(SessionRetired) as retired:
+        stream.receive(IncarnationRetired((("hits", 4),)))
+    assert retired.value.known_counts == {"hits": 4}
+
+
+def test_session_is_done_when_the_leave_is_acknowledged(stream: Stream) -> None:
+    stream.counter.add(7)
+    stream.counter.close()
+    stream.session.leave()
+    stream.wait(1.0)
+    assert stream.sent[-1] == Leave("hits", 0, 7)
+    assert not stream.session.done
+    with pytest.raises(StopIteration):
+        stream.receive(LeaveAck("hits"))
+    assert stream.session.delivered

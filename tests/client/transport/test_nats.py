@@ -1,4 +1,4 @@
-"""The client of a broker, without one: what is refused, and when a node is given up."""
+"""The NATS transport without a broker: what is refused, and when a node is given up."""
 
 from pathlib import Path
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 import countless
-from countless.client.transport.nats_transport import NatsCarrier
-from countless.client.transport.websocket import ConnectionLost
+from countless.client.transport.base import ConnectionLost
+from countless.client.transport.nats_transport import NatsTransport
 from countless.errors import InvalidParameter
 from countless.wire.nats_url import Broker
 
 URL = "nats://me:secret@127.0.0.1:9"
 
 
-def test_a_state_dir_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_dir_with_a_broker_is_refused_by_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidParameter, match=r"state_dir = .*left out with the broker nats://127\.0\.0\.1:9"):
         countless.connect(URL, state_dir=tmp_path / "state")
     monkeypatch.setenv("COUNTLESS_CLIENT_STATE_DIR", str(tmp_path / "state"))
@@ -23,43 +23,45 @@ def test_a_state_dir_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_total_is_watched_at_a_coordinator_and_not_at_a_broker() -> None:
+def test_watch_with_a_broker_is_refused() -> None:
     with pytest.raises(InvalidParameter, match=r"url = 'nats://127\.0\.0\.1:9'.*such as http://"):
         countless.connect(URL).watch("hits", over=1)
 
 
-class Node:
-    """A node to which one can connect, and that never says a word unless it is made to."""
+class MuteNode:
+    """A node that accepts connections and never sends anything."""
 
     discovered: tuple[()] = ()
-    shut_down = False
+    is_shut_down = False
 
     def __init__(self, *_: object) -> None:
-        self.listening = 0
+        self.subscriptions = 0
 
-    def listen(self, subject: str) -> int:
-        self.listening += 1
-        return self.listening
+    def subscribe(self, subject: str) -> int:
+        self.subscriptions += 1
+        return self.subscriptions
 
-    def say(self, *_: object) -> None:
+    def publish(self, *_: object) -> None:
         pass
 
     def receive(self) -> list[Any]:
         return []
 
-    def shut(self) -> None:
-        self.shut_down = True
+    def shutdown(self) -> None:
+        self.is_shut_down = True
 
 
-def test_a_node_is_given_up_when_it_does_not_answer_and_not_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_leaves_a_hello_unanswered_is_given_up_and_an_idle_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = [0.0]
     monkeypatch.setattr("countless.client.transport.nats_transport.monotonic", lambda: clock[0])
-    monkeypatch.setattr("countless.client.transport.nats_transport.NatsSocket", Node)
-    carrier = NatsCarrier(Broker.parse(URL), "here")
-    carrier.open(0)(b"hello")
-    carrier.receive()
-    clock[0] = 1000.0  # nobody had anything to say
-    carrier.open(1)(b"hello")
-    clock[0] = 1010.0  # a conversation has lost its patience
-    with pytest.raises(ConnectionLost, match="the broker has fallen silent"):
-        carrier.open(1)
+    monkeypatch.setattr("countless.client.transport.nats_transport.NatsSocket", MuteNode)
+    transport = NatsTransport(Broker.parse(URL), "here")
+    transport.open_stream(0)(b"hello")
+    transport.receive()
+    clock[0] = 1000.0  # the connection was idle
+    transport.open_stream(1)(b"hello")
+    clock[0] = 1010.0  # the hello has timed out
+    with pytest.raises(ConnectionLost, match="the broker does not answer"):
+        transport.open_stream(1)

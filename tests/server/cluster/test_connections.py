@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from countless.client.transport.nats_transport import NatsLine
-from countless.client.transport.websocket import ConnectionLost
+from countless.client.transport.base import ConnectionLost
+from countless.client.transport.nats_transport import NatsStream
 from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
 from countless.server.cluster.connections import NatsConnections
@@ -61,17 +61,17 @@ class FakeSite:
         self.received: list[DownItem] = []
         self.error: str | None = None
         broker.sites.append(self)
-        self.stream = NatsLine(self, SHARD, subject_token(name))  # type: ignore[arg-type]
+        self.stream = NatsStream(self, SHARD, subject_token(name))
 
-    def listen(self, subject: str) -> int:
+    def subscribe(self, subject: str) -> int:
         number = len(self._subjects) + 1
         self._subjects[number] = subject
         return number
 
-    def ignore(self, number: int) -> None:
+    def unsubscribe(self, number: int) -> None:
         del self._subjects[number]
 
-    def say(self, subject: str, payload: bytes, reply: str = "") -> None:
+    def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
         self._outbox.append((subject, payload))
 
     @property
@@ -81,8 +81,8 @@ class FakeSite:
     def deliver(self, subject: str, data: bytes) -> None:
         for number in [number for number, each in self._subjects.items() if each == subject]:
             try:
-                frame = self.stream.receive(Delivery(number, subject, data))
-                self.received += decode_down(frame) if frame else []
+                for frame in self.stream.receive(Delivery(number, subject, data)):
+                    self.received += decode_down(frame)
             except ConnectionLost as error:
                 self.error = str(error)
 

@@ -191,7 +191,7 @@ def test_paused_coordinator_sends_nothing_after_it_lost_its_shards(
         assert client.flush(20)
         until(lambda: all(two.answer(name)["estimate"] == 15 for name in mine), "everything counted")
         spy = NatsSocket(Broker.parse(broker.url), Broker.parse(broker.url).nodes[0])
-        spy.listen("countless.down.>")
+        spy.subscribe("countless.down.>")
         one.process.send_signal(signal.SIGCONT)
         # The site sends nothing for a while, so the first frame is due when the resumed coordinator gets its share.
         frames: list[bytes] = []
@@ -199,7 +199,7 @@ def test_paused_coordinator_sends_nothing_after_it_lost_its_shards(
             assert select.select([spy.socket], [], [], PATIENCE)[0]
             frames = [delivery.payload for delivery in spy.receive()]
         assert decode_downlink(frames[0]) == StreamClosed("moved to another coordinator")
-        spy.drop()
+        spy.abandon()
         wait_until_both_own_counters(pair)
         assert client.flush(20)
         reader.stop()

@@ -8,7 +8,8 @@ from urllib.request import urlopen
 import pytest
 
 import countless
-from countless.client.transport.websocket import Endpoint, WebSocketConnection
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.answer import State
 from countless.core.messages import Report
 from countless.errors import ProtocolError

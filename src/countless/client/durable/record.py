@@ -1,12 +1,15 @@
-"""The cells of one counter in a memory-mapped file: what it has counted, and how far the talk about it has come.
+"""One counter in a memory-mapped file: how much it has counted, and how far its protocol with the coordinator has come.
 
-    label, singles, batched, [settled, round, adopted, last, crossings], [the same], name of the counter
+    name word, unit total, batch total, slot 0, slot 1, name of the counter
+    slot: base, round, adopted, last, crossings
 
-`singles` and `batched` only grow, and only they change when something is counted. What earlier lives have settled is
-subtracted. The numbers in brackets belong to a life: the next one is written into the bracket that is not in force.
+Only the two totals change when something is counted, and they only grow. A slot belongs to an incarnation: `base` is
+what earlier incarnations have delivered, so the count of an incarnation is the sum of the totals minus `base`. The next
+incarnation is prepared in the slot that is not active.
 
 Every change is one aligned store of 8 bytes: an item of a memoryview is a copy of constant size, which compilers turn
-into one instruction. So death finds each number as it was before or after, and the order of the stores does the rest.
+into one instruction. So a process that is killed leaves each number as it was before or after the store, and the order
+of the stores keeps the numbers consistent with each other.
 """
 
 import sys
@@ -21,122 +24,116 @@ from countless.core.messages import Report, Snapshot, UpMessage
 from countless.core.site import Site
 from countless.errors import InvalidParameter
 
-MOST = 1 << 63  # no number here comes near the end of its 64 bits
-NAME = 13  # words before the name
+MAX_COUNT = 1 << 63  # every number in the file fits into 64 bits with room to spare
+NAME_OFFSET = 13  # words before the name
 GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
-_SINGLES, _BATCHED, _BRACKETS = 1, 2, (3, 8)
-_SETTLED, _ROUND, _ADOPTED, _LAST, _CROSSINGS = range(5)
+_UNIT_TOTAL, _BATCH_TOTAL, _SLOTS = 1, 2, (3, 8)
+_BASE, _ROUND, _ADOPTED, _LAST, _CROSSINGS = range(5)
 
 
-class Page(Protocol):
-    """Whoever knows which bracket is in force."""
-
-    page: int
+class ActiveSlot(Protocol):
+    slot: int  # 0 or 1, the same for all records of a file
 
 
-class Cells:
-    """The cells of one counter. Counting is for all threads; the rest is for the owner, under its lock."""
+class CounterRecord:
+    """The numbers of one counter. Any thread may take numbers of `sequence`; the rest is under the owner's lock."""
 
     __slots__ = ("_at", "_file", "_words")
 
-    def __init__(self, file: Page, words: memoryview, at: int) -> None:
+    def __init__(self, file: ActiveSlot, words: memoryview, at: int) -> None:
         self._file = file
         self._words = words
         self._at = at
 
-    def tickets(self, lock: RLock) -> Iterator[int]:
-        """Take a ticket and write it down, in one step that no other thread can come between.
+    def sequence(self, lock: RLock) -> Iterator[int]:
+        """Numbers of events that are counted one by one. Each is in the file before `next` returns it.
 
-        `next` of this runs from the counter through the store to the answer without a line of Python: storing an item
-        returns None, which `filterfalse` takes for false, so it hands the ticket on. Where no GIL holds such a step
-        together, the owner's lock does.
+        `next` runs through count, store and return without a step of Python, so under the GIL no other thread comes in
+        between: storing an item returns None, which is false, so `filterfalse` passes the number on. Without the GIL
+        the owner's lock keeps them together, which takes nine times as long.
         """
         if not GIL:
-            return GuardedTickets(self, lock)
-        cell = self._at + _SINGLES
+            return LockedSequence(self, lock)
+        cell = self._at + _UNIT_TOTAL
         return filterfalse(partial(setitem, self._words, cell), count(self._words[cell] + 1))
 
-    def looks(self) -> Iterator[int]:
-        """The last ticket, as often as one looks."""
-        return iter(lambda: self.singles, None)
-
-    def take(self) -> int:
-        """The next ticket, for one thread at a time."""
-        cell = self._at + _SINGLES
+    def increment(self) -> int:
+        """Count one event, with the lock held."""
+        cell = self._at + _UNIT_TOTAL
         self._words[cell] += 1
         return self._words[cell]
 
     def add(self, n: int) -> None:
-        """`n` events at once."""
-        batched = self.batched + n
-        if batched >= MOST:
+        """Count `n` events."""
+        total = self.batch_total + n
+        if total >= MAX_COUNT:
             raise InvalidParameter("n", n, "less: a count that is kept in a state_dir ends at 2^63")
-        self._words[self._at + _BATCHED] = batched
+        self._words[self._at + _BATCH_TOTAL] = total
 
     @property
-    def singles(self) -> int:
-        """Events that came one by one: the last ticket."""
-        return self._words[self._at + _SINGLES]
+    def unit_total(self) -> int:
+        """Events that were counted one by one, in all incarnations: the last number of `sequence`."""
+        return self._words[self._at + _UNIT_TOTAL]
 
     @property
-    def batched(self) -> int:
-        """Events that came many at a time."""
-        return self._words[self._at + _BATCHED]
+    def batch_total(self) -> int:
+        """Events that were counted by `add`, in all incarnations."""
+        return self._words[self._at + _BATCH_TOTAL]
 
     @property
-    def counted(self) -> int:
-        """All that was ever counted here."""
-        return self.singles + self.batched
+    def lifetime_total(self) -> int:
+        return self.unit_total + self.batch_total
 
     @property
     def count(self) -> int:
-        """What this life has counted."""
-        return self.counted - self._words[self._bracket + _SETTLED]
+        """What the present incarnation has counted."""
+        return self.lifetime_total - self._words[self._active + _BASE]
 
-    def resume(self, counter: str) -> tuple[UpMessage, ...]:
-        """What this life may have said without being heard, as its site would say it again (`Site.resume`)."""
-        _, number, adopted, last, crossings = self._words[self._bracket : self._bracket + 5]
+    def snapshot(self, counter: str) -> Snapshot:
+        """As `Site.snapshot`, from the file."""
+        return Snapshot(counter, self._words[self._active + _ROUND], self.count)
+
+    def resend(self, counter: str) -> tuple[UpMessage, ...]:
+        """As `Site.resend`, from the file."""
+        _, number, adopted, last, crossings = self._words[self._active : self._active + 5]
         return Snapshot(counter, number, adopted), Report(counter, number, last, crossings)
 
-    def hello(self, counter: str) -> Snapshot:
-        """The exact count, and the round it was reached in."""
-        return Snapshot(counter, self._words[self._bracket + _ROUND], self.count)
+    def save_state(self, site: Site) -> None:
+        """Save how far the protocol has come, before any of it is sent.
 
-    def note(self, site: Site) -> None:
-        """How far the conversation has come; before anybody hears of it.
-
-        Crossings of one round must never be found beside the number of another, nor without the count they led to.
+        A reader must never find the crossings of one round beside the number of another, nor without the count at which
+        they were reached.
         """
         adopted, last = site.resend()
-        words, at = self._words, self._bracket
+        words, at = self._words, self._active
         if words[at + _ROUND] != site.round:
             words[at + _CROSSINGS] = 0
         words[at + _ADOPTED], words[at + _LAST] = adopted.count, last.count
-        words[at + _ROUND] = min(site.round, MOST)
+        words[at + _ROUND] = min(site.round, MAX_COUNT)
         words[at + _CROSSINGS] = site.crossings
 
-    def settle(self, settled: int) -> None:
-        """So much of all that was ever counted is not this life's; and it has not said a word."""
-        words, at = self._words, self._bracket
+    def rebase(self, base: int) -> None:
+        """Begin an incarnation that has sent nothing yet and does not count the first `base` events."""
+        words, at = self._words, self._active
         words[at + _CROSSINGS] = words[at + _LAST] = words[at + _ADOPTED] = 0
-        words[at + _SETTLED] = settled
+        words[at + _BASE] = base
         words[at + _ROUND] = 0
 
     @property
-    def _bracket(self) -> int:
-        return self._at + _BRACKETS[self._file.page]
+    def _active(self) -> int:
+        return self._at + _SLOTS[self._file.slot]
 
 
-class GuardedTickets:
-    """Tickets that threads take one after the other."""
+class LockedSequence:
+    """`CounterRecord.sequence` for an interpreter without a GIL."""
 
-    def __init__(self, cells: Cells, lock: RLock) -> None:
-        self._cells = cells
+    def __init__(self, record: CounterRecord, lock: RLock) -> None:
+        self._record = record
         self._lock = lock
 
-    def __iter__(self) -> "GuardedTickets":
+    def __iter__(self) -> "LockedSequence":
         return self
 
     def __next__(self) -> int:
         with self._lock:
-            return self._cells.take()
+            return self._record.increment()

@@ -1,122 +1,117 @@
-"""What dead processes have left in a state directory is delivered by the next one that uses it.
+"""Delivering the counts that processes which ended have left in a state directory.
 
-A file that can be locked has lost its process. The heir says the last words of that life in its name: the same address,
-and for each counter the round and the exact count that the file tells, as the process would have done on closing its
-client. The coordinator merges by maximum, so words that are said twice are said once. Should it have given that life up
-already, it says how much it knows, and the rest is delivered by another life, which is in the file before a word of it
-is said. At every instant the file tells all that may not have been delivered, in words that may be repeated.
+If a file can be locked, its process has ended. We reconnect with its identity and send, for each counter, the round and
+the exact count that the file has, as the process would have done on closing its client. Counts are cumulative, so a
+duplicate is harmless. If the coordinator has retired that incarnation already, it answers with the counts it knows; the
+rest is delivered by a new incarnation, which is in the file before any of it is sent. At every instant the file
+contains everything that may not have been delivered.
 """
 
 import logging
-import select
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, RLock, Thread
 
 from countless.client.durable.count_file import SUFFIX, CountFile, StateError
-from countless.client.durable.record import Cells
+from countless.client.durable.record import CounterRecord
 from countless.client.session.backoff import Backoff
-from countless.client.session.protocol import Reborn, Talk, new_incarnation
-from countless.client.session.wakeup import Bell
-from countless.client.transport.websocket import ConnectionLost, WebSocketConnection
-from countless.core.messages import DownMessage, Snapshot, UpMessage
-from countless.core.site import Site
-from countless.errors import ProtocolError
+from countless.client.session.loop import ClientLoop
+from countless.client.transport.base import ConnectionLost, Transport
+from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 
 log = logging.getLogger("countless")
 
 
-class LastWord:
-    """A counter of a process that has died: it says how far it came, and nothing else."""
+class OrphanedCounter:
+    """A counter of a process that has ended: it only leaves."""
 
     open = False
 
-    def __init__(self, counter: str, cells: Cells) -> None:
-        self._counter = counter
-        self._cells = cells
+    def __init__(self, name: str, record: CounterRecord) -> None:
+        self.count = record.count
+        self._name = name
+        self._record = record
 
-    def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
-        """The exact count, and all that may have been lost."""
-        return self._cells.hello(self._counter), self._cells.resume(self._counter)
+    def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
+        return self._record.snapshot(self._name), self._record.resend(self._name)
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
-        """Nobody is there."""
         return ()
 
-    def reborn(self, site_with: Callable[[int], Site], settled: int | None) -> None:
-        """Begin again with what was counted beyond `settled`; None: with nothing."""
-        counted, count = self._cells.counted, self._cells.count
-        self._cells.settle(counted - (0 if settled is None else max(0, count - settled)))
+    def reset(self, site_id: SiteId, delivered: int | None) -> None:
+        self.count = 0 if delivered is None else max(0, self.count - delivered)
+        self._record.rebase(self._record.lifetime_total - self.count)
 
 
-class Heir:
-    """A thread that lives until nothing is left to deliver, or nothing that can be."""
+class OrphanRecovery:
+    """A thread that runs until every file of the directory is delivered or abandoned."""
 
-    def __init__(self, directory: Path, connect: Callable[[], WebSocketConnection], lock: RLock) -> None:
+    def __init__(self, directory: Path, open_transport: Callable[[], Transport], lock: RLock) -> None:
         self._directory = directory
-        self._connect = connect
-        self._lock = lock  # held around a fork: what is open must be known then
-        self._given_up: set[Path] = set()
-        self._over = Event()
-        self._tried = Event()  # everything, once
+        self._open_transport = open_transport
+        self._lock = lock  # held around a fork, when everything that is open must be known
+        self._abandoned: set[Path] = set()
+        self._stopped = Event()
+        self._first_pass_done = Event()
         self._file: CountFile | None = None
-        self._bell: Bell | None = None
-        self._link: WebSocketConnection | None = None
-        self._thread = Thread(target=self._run, name="countless-heir", daemon=True)
+        self._loop: ClientLoop | None = None
+        self._thread = Thread(target=self._run, name="countless-recovery", daemon=True)
 
     def start(self) -> None:
-        """Begin, in the background."""
         try:
             self._thread.start()
-        except RuntimeError:  # the interpreter is going down: the next process will
-            self._tried.set()
+        except RuntimeError:  # the interpreter is shutting down: the next process will deliver
+            self._first_pass_done.set()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
 
     def stop(self, timeout: float) -> None:
-        """Wait until everything was tried once; then no more."""
-        self._tried.wait(timeout)
-        self._over.set()
+        """Wait until every file was tried once, then try no more."""
+        self._first_pass_done.wait(timeout)
+        self._stopped.set()
         with self._lock:
-            if self._bell is not None:
-                self._bell.ring()
+            if self._loop is not None:
+                self._loop.stop()
 
-    def drop(self) -> None:
-        """In a forked child: these are the parent's."""
-        if self._link is not None:
-            self._link.abandon()
-        if self._bell is not None:
-            self._bell.close()
+    def abandon(self) -> None:
+        """In a forked child, where the thread does not exist: close what it had open, and send nothing."""
+        if self._loop is not None:
+            self._loop.abandon()
         if self._file is not None:
             self._file.release()
 
     def _run(self) -> None:
         backoff = Backoff()
         try:
-            while not self._over.is_set() and not self._try_all():
-                self._tried.set()
-                self._over.wait(backoff.next())
+            while not self._stopped.is_set() and not self._try_all():
+                self._first_pass_done.set()
+                self._stopped.wait(backoff.next())
         finally:
-            self._tried.set()
+            self._first_pass_done.set()
 
     def _try_all(self) -> bool:
+        """False: there are files that are worth another attempt."""
         try:
-            paths = set(self._directory.glob(f"*{SUFFIX}")) - self._given_up
-        except OSError:  # the directory has vanished, and all that was in it
+            paths = set(self._directory.glob(f"*{SUFFIX}")) - self._abandoned
+        except OSError:  # the directory does not exist any more
             return True
         return not [path for path in sorted(paths) if not self._try(path)]
 
     def _try(self, path: Path) -> bool:
-        """False: it is worth trying again."""
         try:
             with self._lock:
-                file = self._file = CountFile.adopt(path)
+                file = self._file = CountFile.open_orphan(path)
             if file is not None:
                 self._deliver(file)
-        except (ConnectionLost, ProtocolError) as error:
-            log.info("what is left in %s is not delivered yet: %s", path, error)
+        except ConnectionLost as error:
+            log.info("orphaned counts in %s not delivered yet: %s", path, error)
             return False
         except (StateError, OSError) as error:
-            self._give_up(path, str(error))
+            log.warning("orphaned counts abandoned: %s; the file is left as it is", error)
+            self._abandoned.add(path)
         finally:
             with self._lock:
                 if self._file is not None:
@@ -124,48 +119,36 @@ class Heir:
                     self._file = None
         return True
 
-    def _give_up(self, path: Path, reason: str) -> None:
-        log.warning("%s; it is left as it is, and what was counted there is not delivered", reason)
-        self._given_up.add(path)
-
     def _deliver(self, file: CountFile) -> None:
-        while words := {name: LastWord(name, cells) for name, cells in file.cells.items() if cells.count}:
-            try:
-                if self._speak(file, words):
-                    break
-            except Reborn as news:
-                file.begin_again(new_incarnation(), news.known)
-                continue
-            if self._over.is_set():
-                return
-            raise StateError(f"the coordinator does not take in all of {file.path}")
+        counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
+        if any(counter.count for counter in counters.values()):
+            self._send_all(file, counters)
         file.delete()
 
-    def _speak(self, file: CountFile, words: dict[str, LastWord]) -> bool:
-        """Whether the coordinator knows it all now."""
-        with self._lock:
-            bell = self._bell = Bell()
-        talk = Talk(file.site_id, RLock(), bell.ring)
-        for name, word in words.items():
-            talk.include(name, word)
-        talk.needed = True
-        talk.leave()
-        try:
-            self._link = self._connect()
-            self._converse(talk, self._link, bell)
-            return talk.delivered
-        finally:
-            if self._link is not None:
-                self._link.close()
-            with self._lock:
-                bell.close()
-                self._bell = self._link = None
+    def _send_all(self, file: CountFile, counters: dict[str, OrphanedCounter]) -> None:
+        errors: list[str] = []
 
-    def _converse(self, talk: Talk, link: WebSocketConnection, bell: Bell) -> None:
-        speaking = talk.converse(link.send, lambda: None)
-        with suppress(StopIteration):  # all is said
-            pause = next(speaking)
-            while not self._over.is_set():
-                ready, _, _ = select.select([link.socket, bell.ears], [], [], pause)
-                bell.quiet()
-                pause = speaking.send(link.receive() if link.socket in ready else [])
+        def on_status(error: str | None) -> None:
+            if error is not None:
+                errors.append(error)
+                loop.stop()
+
+        def new_incarnation(site_id: SiteId) -> AbstractContextManager[None]:
+            return file.new_incarnation(site_id.incarnation)
+
+        loop = ClientLoop(file.site_id, counters, RLock(), self._open_transport(), on_status, new_incarnation)
+        with self._lock:
+            loop.open()
+            self._loop = loop
+        try:
+            loop.leave()
+            if self._stopped.is_set():
+                loop.stop()
+            loop.run()
+        finally:
+            with self._lock:
+                self._loop = None
+        if errors or self._stopped.is_set():
+            raise ConnectionLost(errors[0] if errors else "the client was closed")
+        if not loop.delivered:
+            raise StateError(f"the coordinator has rejected a counter of {file.path}")

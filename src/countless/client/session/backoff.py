@@ -1,24 +1,22 @@
-"""How long to wait before the next attempt: longer each time, and never in step with anybody else."""
+"""Pauses between attempts to connect."""
 
 from countless.core.random_source import RandomSource
 from countless.randomness import SystemRandom
 
-FIRST, AWAITED, LONGEST = 0.05, 0.5, 15.0  # seconds, before jitter
-_DICE = SystemRandom()
+FIRST_S, MAX_WHILE_WAITED_FOR_S, MAX_S = 0.05, 0.5, 15.0  # before jitter
 
 
 class Backoff:
-    """Pauses that double, with jitter: a coordinator that comes back is not met by everybody at once."""
+    """Pauses that double, with jitter: not all clients return to a restarted coordinator in the same moment."""
 
-    def __init__(self, rng: RandomSource = _DICE) -> None:
-        self._rng = rng
-        self._pause = FIRST
+    def __init__(self, rng: RandomSource | None = None) -> None:
+        self._rng = rng or SystemRandom()
+        self._pause = FIRST_S
 
     def reset(self) -> None:
-        """It went well: the next pause is short."""
-        self._pause = FIRST
+        self._pause = FIRST_S
 
-    def next(self, awaited: bool = False) -> float:
-        """Seconds to wait now: half to one and a half times the pause, which then doubles; less if somebody waits."""
-        pause, self._pause = self._pause, min(2 * self._pause, LONGEST)
-        return (min(pause, AWAITED) if awaited else pause) * (0.5 + self._rng.random())
+    def next(self, waited_for: bool = False) -> float:
+        """Seconds to wait now; fewer while the program waits for the connection."""
+        pause, self._pause = self._pause, min(2 * self._pause, MAX_S)
+        return (min(pause, MAX_WHILE_WAITED_FOR_S) if waited_for else pause) * (0.5 + self._rng.random())

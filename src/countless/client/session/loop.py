@@ -1,182 +1,183 @@
-"""All conversations of a client in one life: one with each shard, in one thread."""
+"""The client's background thread: one session with each shard, over one transport."""
 
 import select
 from collections.abc import Mapping
 from threading import RLock
 from time import monotonic
 
-from countless.client.local_counter import LocalCounter
 from countless.client.session.backoff import Backoff
-from countless.client.session.protocol import AnotherLife, Talk
-from countless.client.session.reconnect import Conversation, Note
-from countless.client.session.wakeup import Bell
-from countless.client.transport.base import NOTHING, Carrier
-from countless.client.transport.websocket import ConnectionLost
+from countless.client.session.protocol import CounterState, NewIncarnation, SiteSession
+from countless.client.session.reconnect import OnStatus, ReconnectingSession
+from countless.client.session.wakeup import Wakeup
+from countless.client.transport.base import EMPTY, ConnectionLost, Transport
 from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
 
 
-class Exchange:
-    """What a client says in one life, to all shards."""
+class ClientLoop:
+    """Sends what the counters report, to all shards, until the client leaves."""
 
     def __init__(
         self,
         site_id: SiteId,
-        meters: Mapping[str, LocalCounter],
+        counters: Mapping[str, CounterState],
         lock: RLock,
-        carrier: Carrier,
-        note: Note,
-        another_life: AnotherLife,
+        transport: Transport,
+        on_status: OnStatus,
+        new_incarnation: NewIncarnation,
     ) -> None:
-        self.awaited = 0  # how many wait for a confirmation
-        self._address = site_id
-        self._meters = meters
+        self.waiters = 0  # threads that wait for an acknowledgement
+        self._site_id = site_id
+        self._counters = counters
         self._lock = lock
-        self._carrier = carrier
-        self._note = note
-        self._another_life = another_life
-        self._talks: list[Talk] = []  # one for each shard, once it is known how many there are
-        self._bell: Bell | None = None
-        self._asked = 0
-        self._hurry = self._leaving = self._stopped = False
+        self._transport = transport
+        self._on_status = on_status
+        self._new_incarnation = new_incarnation
+        self._sessions: list[SiteSession] = []  # one for each shard, once their number is known
+        self._wakeup: Wakeup | None = None
+        self._ack_requested = 0
+        self._urgent = self._leaving = self._stopped = False
 
     def open(self) -> None:
-        """The thread begins to listen."""
-        self._bell = Bell()
+        """Call it before the thread starts."""
+        self._wakeup = Wakeup()
 
-    # For the program's threads, under the lock
+    # For the program's threads, which hold the lock
 
     @property
-    def over(self) -> bool:
-        """Nothing more is to be said."""
-        return self._stopped or (bool(self._talks) and all(talk.over for talk in self._talks))
+    def done(self) -> bool:
+        """There is nothing more to send."""
+        return self._stopped or (bool(self._sessions) and all(session.done for session in self._sessions))
 
     @property
     def connected(self) -> bool:
-        """Everybody who has to be told anything has answered, on the line that is open."""
-        needed = [talk for talk in self._talks if talk.needed]
-        return bool(needed) and all(talk.heard for talk in needed)
+        """Every shard to which anything is due has answered on its present stream."""
+        needed = [session for session in self._sessions if session.has_work]
+        return bool(needed) and all(session.connected for session in needed)
 
     @property
     def delivered(self) -> bool:
-        """We have left, and the coordinators know all."""
-        return bool(self._talks) and all(talk.delivered for talk in self._talks)
+        """All counters have left, and all shards have acknowledged that."""
+        return bool(self._sessions) and all(session.delivered for session in self._sessions)
 
     @property
-    def confirmed(self) -> int:
-        """The last `ask` that everybody has answered."""
-        return min((talk.confirmed if talk.needed else self._asked for talk in self._talks), default=0)
+    def acked(self) -> int:
+        """The last `request_ack` that all shards have acknowledged."""
+        acks = (session.acked if session.has_work else self._ack_requested for session in self._sessions)
+        return min(acks, default=0)
 
-    def include(self, counter: str) -> None:
-        """There is one more."""
-        if self._talks:
-            self._talks[self._carrier.shard_of(counter)].include(counter, self._meters[counter])
+    def add_counter(self, name: str) -> None:
+        if self._sessions:
+            self._session_of(name).add_counter(name, self._counters[name])
 
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
-        """To be sent soon."""
-        if self._talks:
-            self._talks[self._carrier.shard_of(counter)].queue(counter, messages)
-        elif self._bell is not None:
-            self._bell.ring()
+        """Send these soon."""
+        if self._sessions:
+            self._session_of(counter).queue(counter, messages)
+        else:  # the sessions begin with the exact counts
+            self._notify()
 
-    def ask(self) -> int:
-        """For a confirmation that everything so far has arrived."""
-        self._asked += 1
-        for talk in self._talks:
-            talk.ask(self._asked)
-        self._ring()
-        return self._asked
+    def request_ack(self) -> int:
+        """`acked` reaches the number that is returned when everything queued so far is on the coordinators' disks."""
+        self._ack_requested += 1
+        for session in self._sessions:
+            session.request_ack(self._ack_requested)
+        self._notify_urgent()
+        return self._ack_requested
 
     def leave(self) -> None:
-        """Say the last words."""
+        """Send the final counts; `run` returns when they are acknowledged."""
         self._leaving = True
-        for talk in self._talks:
-            talk.leave()
-        self._ring()
+        for session in self._sessions:
+            session.leave()
+        self._notify_urgent()
 
     def stop(self) -> None:
-        """Say no more."""
+        """`run` returns soon, whatever has been delivered."""
         self._stopped = True
-        self._ring()
+        self._notify_urgent()
 
-    def drop(self) -> None:
-        """The thread was left behind by a fork."""
-        self._carrier.drop()
-        if self._bell is not None:
-            self._bell.close()
+    def abandon(self) -> None:
+        """In a forked child, where the thread does not exist: close what it had open, and send nothing."""
+        self._transport.abandon()
+        if self._wakeup is not None:
+            self._wakeup.close()
 
-    def _ring(self) -> None:
-        self._hurry = True
-        if self._bell is not None:
-            self._bell.ring()
+    def _session_of(self, counter: str) -> SiteSession:
+        return self._sessions[self._transport.shard_of(counter)]
+
+    def _notify_urgent(self) -> None:
+        self._urgent = True
+        self._notify()
+
+    def _notify(self) -> None:
+        if self._wakeup is not None:
+            self._wakeup.notify()
 
     # The thread
 
     def run(self) -> None:
-        """Until nothing more is to be said."""
-        bell = self._bell
-        conversations: list[Conversation] = []
+        wakeup = self._wakeup
+        if wakeup is None:
+            return
+        sessions: list[ReconnectingSession] = []
         try:
-            while bell is not None and not self.over:
-                arrived = self._carrier.receive() if self._wait(bell, conversations) else {}
-                conversations = conversations or self._introductions()
+            while not self.done:
+                received = self._transport.receive() if self._wait(wakeup, sessions) else {}
+                sessions = sessions or self._open_sessions(wakeup)
                 with self._lock:
-                    hurry, self._hurry = self._hurry, False
-                for shard, conversation in enumerate(conversations):
-                    conversation.step(arrived.get(shard, NOTHING), hurry, self._in_haste)
+                    urgent, self._urgent = self._urgent, False
+                for shard, session in enumerate(sessions):
+                    session.step(received.get(shard, EMPTY), urgent, self._waited_for)
         finally:
-            self._carrier.close()
-            if bell is not None:
-                bell.close()
+            self._transport.close()
+            wakeup.close()
 
-    def _wait(self, bell: Bell, conversations: list[Conversation]) -> bool:
-        """Until something has arrived (True), somebody rings, or it is time."""
+    def _wait(self, wakeup: Wakeup, sessions: list[ReconnectingSession]) -> bool:
+        """Wait for data (True), a notification, or the time of the next step."""
         now = monotonic()
-        when = min((conversation.look_again for conversation in conversations), default=now)
-        sockets = self._carrier.sockets()
-        pause = None if when == float("inf") else max(0.0, when - now)
-        ready, _, _ = select.select([bell.ears, *sockets], [], [], pause)
-        bell.quiet()
+        next_wakeup = min((session.next_wakeup for session in sessions), default=now)
+        sockets = self._transport.sockets()
+        timeout = None if next_wakeup == float("inf") else max(0.0, next_wakeup - now)
+        ready, _, _ = select.select([wakeup.reader, *sockets], [], [], timeout)
+        wakeup.drain()
         return any(socket in ready for socket in sockets)
 
-    def _introductions(self) -> list[Conversation]:
-        """Ask how many shards there are, and give each its counters."""
+    def _open_sessions(self, wakeup: Wakeup) -> list[ReconnectingSession]:
+        """Find out how many shards there are, and assign the counters to them."""
         backoff = Backoff()
         while not self._stopped:
             try:
-                shards = self._carrier.shards()
+                shard_count = self._transport.shard_count()
                 break
             except (ConnectionLost, ProtocolError) as error:
-                self._note(str(error))
-                self._patience(backoff.next(self._in_haste))
+                self._on_status(str(error))
+                self._sleep(wakeup, backoff.next(self._waited_for))
         else:
             return []
         with self._lock:
-            self._talks = [Talk(self._address, self._lock, self._poke) for _ in range(shards)]
-            for name, meter in self._meters.items():
-                talk = self._talks[self._carrier.shard_of(name)]
-                talk.include(name, meter)
-                talk.needed = talk.needed or meter.count > 0
-            for talk in self._talks:
-                talk.ask(self._asked)
+            self._sessions = [SiteSession(self._site_id, self._lock, self._notify) for _ in range(shard_count)]
+            for name, counter in self._counters.items():
+                session = self._session_of(name)
+                session.add_counter(name, counter)
+                session.has_work = session.has_work or counter.count > 0
+            for session in self._sessions:
+                session.request_ack(self._ack_requested)
                 if self._leaving:
-                    talk.leave()
+                    session.leave()
         return [
-            Conversation(talk, shard, self._carrier, self._note, self._another_life)
-            for shard, talk in enumerate(self._talks)
+            ReconnectingSession(session, shard, self._transport, self._on_status, self._new_incarnation)
+            for shard, session in enumerate(self._sessions)
         ]
 
     @property
-    def _in_haste(self) -> bool:
-        return self._leaving or self.awaited > 0
+    def _waited_for(self) -> bool:
+        return self._leaving or self.waiters > 0
 
-    def _patience(self, seconds: float) -> None:
+    def _sleep(self, wakeup: Wakeup, seconds: float) -> None:
+        """Until the time is over or the program is in a hurry."""
         deadline = monotonic() + seconds
-        while self._bell is not None and not (self._hurry or self._stopped) and monotonic() < deadline:
-            select.select([self._bell.ears], [], [], max(0.0, deadline - monotonic()))
-            self._bell.quiet()
-        self._hurry = False
-
-    def _poke(self) -> None:
-        if self._bell is not None:
-            self._bell.ring()
+        while not (self._urgent or self._stopped) and monotonic() < deadline:
+            select.select([wakeup.reader], [], [], max(0.0, deadline - monotonic()))
+            wakeup.drain()
+        self._urgent = False

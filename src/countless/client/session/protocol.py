@@ -1,8 +1,8 @@
-"""What a client and a coordinator say to each other on one line after another.
+"""The protocol between a client and one shard, on one stream of frames after another.
 
-The conversation is a generator: it says how long it has nothing to do, and is told what has arrived; whoever owns the
-sockets does the waiting. All that is due goes in one frame. Nothing that was queued needs to survive a broken line: on
-the next one every counter says its exact count and, again, whatever may have been lost.
+The protocol is a generator: it yields how many seconds it can wait and is sent the frames that have arrived; the caller
+owns the sockets. Everything that is due goes into one frame. A queued message need not survive a broken stream: on the
+next one every counter sends its exact count and, again, the messages that may have been lost.
 """
 
 import logging
@@ -12,9 +12,8 @@ from threading import RLock
 from time import monotonic, time
 from typing import Protocol
 
-from countless.client.transport.websocket import ConnectionLost
+from countless.client.transport.base import ConnectionLost, Send
 from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
-from countless.core.site import Site
 from countless.randomness import SystemRandom
 from countless.wire.frames import (
     VERSION,
@@ -36,249 +35,241 @@ from countless.wire.frames import (
 
 log = logging.getLogger("countless")
 
-_PATIENCE = 10.0  # seconds for the coordinator's first answer
-_LINGER = 0.005  # seconds between frames: what becomes due meanwhile travels together
+HELLO_TIMEOUT_S = 10.0
+LINGER_S = 0.005  # between frames: messages that become due meanwhile share the next one
+_TIMEOUT_HEARTBEATS = 3
+
+Clock = Callable[[], float]
+SessionSteps = Generator[float, list[bytes], None]  # yields seconds to wait, is sent the frames that have arrived
+# Called with the new site id. While the context lasts, all counters are reset; when it ends, they belong to the new id.
+NewIncarnation = Callable[[SiteId], AbstractContextManager[None]]
 
 
-class Reborn(Exception):
-    """The coordinator gave this life up; what it knows of each counter."""
+class SessionRetired(Exception):
+    """The coordinator has retired this incarnation, with these counts."""
 
-    def __init__(self, known: dict[str, int]) -> None:
-        super().__init__(known)
-        self.known = known
+    def __init__(self, known_counts: dict[str, int]) -> None:
+        super().__init__(known_counts)
+        self.known_counts = known_counts
 
 
 def new_incarnation() -> int:
-    """Later lives have higher numbers, and nobody can guess one."""
+    """Grows with time, and cannot be guessed."""
     return (int(time()) << 30) | SystemRandom().randbelow(1 << 30)
 
 
-AnotherLife = Callable[[SiteId], AbstractContextManager[None]]  # while it lasts all counters are reborn
-
-
-class Voice(Protocol):
-    """A counter of this life, as the conversation needs it: a meter, or what a dead process has left of one."""
+class CounterState(Protocol):
+    """A counter of this incarnation: a `LocalCounter`, or what a process that ended has left of one."""
 
     @property
     def open(self) -> bool:
         """Whether it still counts."""
 
-    def hello(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
-        """The exact count, and all that may have been lost with the last connection."""
+    @property
+    def count(self) -> int:
+        """The exact count of this incarnation."""
+
+    def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
+        """The exact count, and every message that may have been lost with the last connection."""
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
-        """The coordinator spoke."""
+        """Apply a message of the coordinator and return the site's reply."""
 
-    def reborn(self, site_with: Callable[[int], Site], settled: int | None) -> None:
-        """Begin again with what was counted beyond `settled`."""
+    def reset(self, site_id: SiteId, delivered: int | None) -> None:
+        """Continue as a new incarnation with the events beyond the first `delivered`; None: with none of them."""
 
 
-class Talk:
-    """What is due to one shard, what it has confirmed, and how to say it."""
+class SiteSession:
+    """The messages that are due to one shard, what it has acknowledged, and the protocol with it."""
 
-    def __init__(self, site_id: SiteId, lock: RLock, poke: Callable[[], None]) -> None:
+    def __init__(self, site_id: SiteId, lock: RLock, notify: Callable[[], None], clock: Clock = monotonic) -> None:
         self.site_id = site_id
-        self.confirmed = 0  # the last `ask` that was answered
-        self.needed = False  # there is something to say, or was
-        self.over = False  # nothing more is to be said
-        self.delivered = False  # ... because we have left, and the coordinator knows all
-        self.heard = False  # on this line
-        self._meters: dict[str, Voice] = {}
+        self.acked = 0  # the last `request_ack` that was acknowledged
+        self.has_work = False  # there is, or was, something to send
+        self.done = False  # there is nothing more to send
+        self.delivered = False  # ... because all counters have left, and the coordinator has acknowledged that
+        self.connected = False  # the coordinator has answered on the present stream
+        self._counters: dict[str, CounterState] = {}
         self._lock = lock
-        self._poke = poke
-        self._asked = self._sent = 0
+        self._notify = notify
+        self._clock = clock
+        self._ack_requested = self._ack_sent = 0
         self._leaving = False
-        self._due: dict[tuple[str, type[UpMessage]], UpMessage] = {}
-        self._joined: set[str] = set()  # on this line
+        self._unsent: dict[str, dict[type[UpMessage], UpMessage]] = {}  # by counter
+        self._joined: set[str] = set()  # on the present stream
         self._left: set[str] = set()
-        self._refused: set[str] = set()  # on this line
-        self._rung = False
+        self._rejected: set[str] = set()  # on the present stream
+        self._wakeup_pending = False
 
-    # For the program's threads, under the lock
+    # For the program's threads, which hold the lock
 
-    def include(self, counter: str, meter: Voice) -> None:
-        """This shard has this counter."""
-        self._meters[counter] = meter
+    def add_counter(self, name: str, counter: CounterState) -> None:
+        self._counters[name] = counter
 
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
-        """To be sent soon. Of two reports only the later matters: it says all that the earlier one said."""
+        """Send these soon. Messages are cumulative: a later report replaces an earlier one that was not sent yet."""
+        unsent = self._unsent.setdefault(counter, {})
         for message in messages:
-            key = (counter, type(message))
-            self._due.pop(key, None)
-            self._due[key] = message
-        self.needed = True
-        self._ring()
+            unsent.pop(type(message), None)
+            unsent[type(message)] = message
+        self.has_work = True
+        self._wake()
 
-    def ask(self, number: int) -> None:
-        """For a confirmation that everything so far has arrived."""
-        self._asked = number
-        self._ring()
+    def request_ack(self, number: int) -> None:
+        """`acked` becomes `number` when everything that was queued before is on the coordinator's disk."""
+        self._ack_requested = number
+        self._wake()
 
     def leave(self) -> None:
-        """Say the last words, if there were any before."""
+        """Send the final counts, unless nothing was ever sent."""
         self._leaving = True
-        self.over = self.delivered = not self.needed
-        self._ring()
+        self.done = self.delivered = not self.has_work
+        self._wake()
 
-    def _ring(self) -> None:
-        if not self._rung:
-            self._rung = True
-            self._poke()
+    def _wake(self) -> None:
+        if not self._wakeup_pending:
+            self._wakeup_pending = True
+            self._notify()
 
-    # For the thread
+    # For the thread that owns the connection
 
-    def reborn(self, known: dict[str, int], another_life: AnotherLife) -> None:
-        """Another life, with all that is not `known` of the one before."""
+    def renew(self, known_counts: dict[str, int], new_incarnation_of_all: NewIncarnation) -> None:
+        """Continue as a new incarnation, with the events that are not among the known ones."""
         site_id = SiteId(self.site_id.site, new_incarnation())
-        with self._lock, another_life(site_id):
+        with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
-            for name, meter in self._meters.items():
+            for name, counter in self._counters.items():
+                counter.reset(site_id, known_counts.get(name, 0))
 
-                def site_with(count: int, name: str = name) -> Site:
-                    return Site(name, site_id, SystemRandom(), count=count)
-
-                meter.reborn(site_with, known.get(name, 0))
-
-    def converse(
-        self, send: Callable[[bytes], None], confirmed: Callable[[], None]
-    ) -> Generator[float, list[bytes], None]:
-        """Until we have left; everything else that ends it is an exception."""
+    def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
+        """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
         self._joined.clear()
-        self._refused.clear()
+        self._rejected.clear()
         send(next(encode_frames([Hello(VERSION, str(self.site_id.site), self.site_id.incarnation)])))
-        heartbeat = yield from self._welcome()
-        self.heard = True
-        self._say(send, [*self._everything(), *self._take(again=True)])
-        confirmed()
-        heard = spoke = asked = monotonic()
-        while not self.over:
-            # Neither side may be silent for long: whoever reports all the time must ask too, or hears nothing.
-            silence = min(spoke, max(heard, asked))
-            # What becomes due right after a frame waits a little, so that more can join it.
-            frames = yield max(0.0, (spoke + _LINGER if self._rung else silence + heartbeat) - monotonic())
-            now = monotonic()
+        heartbeat = yield from self._handshake()
+        self.connected = True
+        _send_items(send, [*self._initial_items(), *self._drain(force_sync=True)])
+        on_ack()
+        last_received = last_sent = last_sync = self._clock()
+        while not self.done:
+            # The coordinator times us out when it receives nothing for long, and sends nothing unless it has to. So a
+            # Sync is due a heartbeat after our last frame, and a heartbeat after its last frame or our last Sync.
+            sync_due = min(last_sent, max(last_received, last_sync)) + heartbeat
+            frames = yield max(0.0, (last_sent + LINGER_S if self._wakeup_pending else sync_due) - self._clock())
+            now = self._clock()
             if frames:
-                heard = now
-                self._hear([item for frame in frames for item in decode_down(frame)], confirmed)
-            if now - heard > 3 * heartbeat:
-                raise ConnectionLost("the coordinator has fallen silent")
-            items = self._take() if self._rung and now - spoke >= _LINGER else []
-            if now - min(spoke, max(heard, asked)) >= heartbeat:
-                items.append(Sync(self._sent))
-                asked = now
+                last_received = now
+                self._on_items([item for frame in frames for item in decode_down(frame)], on_ack)
+            if now - last_received > _TIMEOUT_HEARTBEATS * heartbeat:
+                raise ConnectionLost(f"connection timed out: nothing received for {now - last_received:.1f} s")
+            items = self._drain() if self._wakeup_pending and now - last_sent >= LINGER_S else []
+            if now - min(last_sent, max(last_received, last_sync)) >= heartbeat:
+                items.append(Sync(self._ack_sent))
+                last_sync = now
             if items:
-                spoke = now
-                self._say(send, items)
+                last_sent = now
+                _send_items(send, items)
 
-    @staticmethod
-    def _welcome() -> Generator[float, list[bytes], float]:
-        deadline = monotonic() + _PATIENCE
+    def _handshake(self) -> Generator[float, list[bytes], float]:
+        """Wait for the answer to the hello; the heartbeat in seconds."""
+        deadline = self._clock() + HELLO_TIMEOUT_S
         while True:
-            frames = yield max(0.0, deadline - monotonic())
+            frames = yield max(0.0, deadline - self._clock())
             for frame in frames:
                 for item in decode_down(frame):
                     if isinstance(item, HelloAck):
                         return max(0.01, item.heartbeat_ms / 1000)
                     if isinstance(item, IncarnationRetired):
-                        raise Reborn(dict(item.known_counts))
-            if monotonic() >= deadline:
-                raise ConnectionLost("the coordinator does not answer")
+                        raise SessionRetired(dict(item.known_counts))
+            if self._clock() >= deadline:
+                raise ConnectionLost(f"connection timed out: no answer to the hello for {HELLO_TIMEOUT_S:.0f} s")
 
-    @staticmethod
-    def _say(send: Callable[[bytes], None], items: list[UpItem]) -> None:
-        for frame in encode_frames(items):
-            send(frame)
-
-    def _everything(self) -> list[UpItem]:
-        """What a new connection must be told: every counter that has counted anything."""
+    def _initial_items(self) -> list[UpItem]:
+        """What a new stream begins with: all counters that have counted anything."""
         with self._lock:
-            names = list(self._meters)
-            self._due.clear()
+            names = list(self._counters)
+            self._unsent.clear()
         items: list[UpItem] = []
-        for name in names:  # the lock is taken anew each time, so that nobody who counts waits for all of them
+        for name in names:  # the lock is released after each, so that a thread that counts does not wait for all
             with self._lock:
-                items += self._introduce(name)
+                items += self._join_items(name)
         return items
 
-    def _introduce(self, name: str) -> list[UpItem]:
-        hello, resume = self._meters[name].hello()
-        if not hello.count or name in self._left:
+    def _join_items(self, name: str) -> list[UpItem]:
+        snapshot, resent = self._counters[name].rejoin_messages()
+        if not snapshot.count or name in self._left:
             return []
         self._joined.add(name)
-        return [Join(*hello), *resume]
+        return [Join(*snapshot), *resent]
 
-    def _take(self, again: bool = False) -> list[UpItem]:
-        """All that is due, and the question whether it has arrived if anybody asks (`again`: or asked before)."""
+    def _drain(self, force_sync: bool = False) -> list[UpItem]:
+        """Take all that is due, with a Sync if an acknowledgement was requested since the last one."""
         with self._lock:
-            self._rung = False
-            due, self._due = self._due, {}
+            self._wakeup_pending = False
+            unsent, self._unsent = self._unsent, {}
             items: list[UpItem] = []
-            for (name, _), message in due.items():
-                if name in self._joined:
-                    items.append(message)
-                else:
-                    items += self._introduce(name)
+            for name, messages in unsent.items():
+                items += messages.values() if name in self._joined else self._join_items(name)
             if self._leaving:
-                items += self._last_words()
-            if again or self._asked > self._sent:
-                self._sent = self._asked
-                items.append(Sync(self._sent))
+                items += self._leave_items()
+            if force_sync or self._ack_requested > self._ack_sent:
+                self._ack_sent = self._ack_requested
+                items.append(Sync(self._ack_sent))
         return items
 
-    def _last_words(self) -> list[UpItem]:
+    def _leave_items(self) -> list[UpItem]:
         items: list[UpItem] = []
-        for name, meter in self._meters.items():
-            farewell = meter.hello()[0]
+        for name, counter in self._counters.items():
             if name in self._left:
                 continue
-            if not farewell.count:  # it never said a word
+            final = counter.rejoin_messages()[0]
+            if not final.count:  # the coordinator knows nothing of it
                 self._left.add(name)
                 continue
             if name not in self._joined:
-                items += self._introduce(name)
-            items.append(Leave(*farewell))
-        self._look_whether_all_have_left()
+                items += self._join_items(name)
+            items.append(Leave(*final))
+        self._check_all_left()
         return items
 
-    def _look_whether_all_have_left(self) -> None:
-        if self._leaving and self._left | self._refused >= self._meters.keys():
-            self.delivered, self.over = self._left >= self._meters.keys(), True
+    def _check_all_left(self) -> None:
+        if self._leaving and self._left | self._rejected >= self._counters.keys():
+            self.delivered, self.done = self._left >= self._counters.keys(), True
 
-    def _hear(self, items: list[DownItem], confirmed: Callable[[], None]) -> None:
+    def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
         for item in items:
             if isinstance(item, StartRound | SetTrigger):
-                self._obey(item)
+                self._on_trigger(item)
             elif isinstance(item, SyncAck):
-                self.confirmed = max(self.confirmed, item.number)
-                confirmed()
+                self.acked = max(self.acked, item.number)
+                on_ack()
             elif isinstance(item, LeaveAck):
                 self._left.add(item.counter)
-                self._look_whether_all_have_left()
+                self._check_all_left()
             elif isinstance(item, Rejoin):
-                self._begin_again(item)
+                self._on_rejoin(item)
             elif isinstance(item, CounterRejected):
-                log.warning("the coordinator does not take counter %r in: %s", item.counter, item.reason)
-                self._refused.add(item.counter)
-                self._look_whether_all_have_left()
+                log.warning("counter %r rejected by the coordinator: %s", item.counter, item.reason)
+                self._rejected.add(item.counter)
+                self._check_all_left()
 
-    def _obey(self, message: StartRound | SetTrigger) -> None:
+    def _on_trigger(self, message: StartRound | SetTrigger) -> None:
         with self._lock:
-            meter = self._meters.get(message.counter)
-            if meter is not None and meter.open:
-                self.queue(message.counter, meter.receive(message))
+            counter = self._counters.get(message.counter)
+            if counter is not None and counter.open and (replies := counter.receive(message)):
+                self.queue(message.counter, replies)
 
-    def _begin_again(self, again: Rejoin) -> None:
+    def _on_rejoin(self, rejoin: Rejoin) -> None:
         with self._lock:
-            meter = self._meters.get(again.counter)
-            if meter is None:
+            counter = self._counters.get(rejoin.counter)
+            if counter is None:
                 return
+            counter.reset(self.site_id, 0 if rejoin.keep_count else None)
+            self._joined.discard(rejoin.counter)
+            if rejoin.keep_count:
+                self.queue(rejoin.counter, ())  # nothing but the join
 
-            def site_with(count: int) -> Site:
-                return Site(again.counter, self.site_id, SystemRandom(), count=count)
 
-            meter.reborn(site_with, 0 if again.keep_count else None)
-            self._joined.discard(again.counter)
-            if again.keep_count:
-                self.queue(
-                    again.counter, (Snapshot(again.counter, 0, 0),)
-                )  # only to be asked for: it says hello instead
+def _send_items(send: Send, items: list[UpItem]) -> None:
+    for frame in encode_frames(items):
+        send(frame)

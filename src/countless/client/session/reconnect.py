@@ -1,62 +1,71 @@
-"""A conversation with one shard: when a line breaks, it goes on with a fresh one after a pause."""
+"""A session with one shard that survives broken streams: it opens a new one after a pause."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from time import monotonic
 
 from countless.client.session.backoff import Backoff
-from countless.client.session.protocol import AnotherLife, Reborn, Talk
-from countless.client.transport.base import Carrier, News
-from countless.client.transport.websocket import ConnectionLost
+from countless.client.session.protocol import NewIncarnation, SessionRetired, SessionSteps, SiteSession
+from countless.client.transport.base import ConnectionLost, Received, Transport
 from countless.errors import ProtocolError
 
 _NEVER = float("inf")
 
-Note = Callable[[str | None], None]  # what the trouble is; None: something was confirmed
+OnStatus = Callable[[str | None], None]  # why there is no connection; None: the coordinator has acknowledged something
 
 
-class Conversation:
-    """One talk, on one line after another. Belongs to the client's thread."""
+class ReconnectingSession:
+    """One session, on one stream after another. Belongs to the client's thread."""
 
-    def __init__(self, talk: Talk, shard: int, carrier: Carrier, note: Note, another_life: AnotherLife) -> None:
-        self.look_again = 0.0  # at this time, if nothing happens before
-        self._talk = talk
+    def __init__(
+        self,
+        session: SiteSession,
+        shard: int,
+        transport: Transport,
+        on_status: OnStatus,
+        new_incarnation: NewIncarnation,
+    ) -> None:
+        self.next_wakeup = 0.0  # when to call `step`, if nothing arrives before
+        self._session = session
         self._shard = shard
-        self._carrier = carrier
-        self._note = note
-        self._another_life = another_life
+        self._transport = transport
+        self._on_status = on_status
+        self._new_incarnation = new_incarnation
         self._backoff = Backoff()
-        self._speaking: Generator[float, list[bytes], None] | None = None
+        self._steps: SessionSteps | None = None  # of the present stream
 
-    def step(self, news: News, hurry: bool, awaited: bool) -> None:
-        """Go on, with what has arrived; or begin: when it is time, sooner if it is `awaited`, now in a `hurry`."""
+    def step(self, received: Received, urgent: bool, waited_for: bool) -> None:
+        """Handle what has arrived, or open a stream if it is time.
+
+        `urgent`: the pause between attempts is over. `waited_for`: the program waits, so pauses are short.
+        """
         try:
-            if self._speaking is not None:
-                self._hear(self._speaking, news)
-            elif not self._talk.needed or self._talk.over:
-                self.look_again = _NEVER
-            elif hurry or news or self.look_again == _NEVER or monotonic() >= self.look_again:
-                self._begin()  # news without a line: another coordinator has called
+            if self._steps is not None:
+                self._continue(self._steps, received)
+            elif not self._session.has_work or self._session.done:
+                self.next_wakeup = _NEVER
+            elif urgent or received or self.next_wakeup == _NEVER or monotonic() >= self.next_wakeup:
+                self._open()  # something received without a stream: another coordinator has taken the shard over
         except StopIteration:
             self._end(_NEVER)
-        except Reborn as death:
-            self._talk.reborn(death.known, self._another_life)
+        except SessionRetired as retired:
+            self._session.renew(retired.known_counts, self._new_incarnation)
             self._end(0.0)
         except (ConnectionLost, ProtocolError) as error:
-            self._note(str(error))
-            if self._talk.heard:
+            self._on_status(str(error))
+            if self._session.connected:
                 self._backoff.reset()
-            self._end(monotonic() + self._backoff.next(awaited))
+            self._end(monotonic() + self._backoff.next(waited_for))
 
-    def _begin(self) -> None:
-        send = self._carrier.open(self._shard)
-        self._speaking = self._talk.converse(send, lambda: self._note(None))
-        self.look_again = monotonic() + next(self._speaking)
+    def _open(self) -> None:
+        send = self._transport.open_stream(self._shard)
+        self._steps = self._session.run(send, lambda: self._on_status(None))
+        self.next_wakeup = monotonic() + next(self._steps)
 
-    def _hear(self, speaking: Generator[float, list[bytes], None], news: News) -> None:
-        if isinstance(news, ConnectionLost):
-            raise news
-        self.look_again = monotonic() + speaking.send(news)
+    def _continue(self, steps: SessionSteps, received: Received) -> None:
+        if isinstance(received, ConnectionLost):
+            raise received
+        self.next_wakeup = monotonic() + steps.send(received)
 
-    def _end(self, look_again: float) -> None:
-        self._speaking, self.look_again, self._talk.heard = None, look_again, False
-        self._carrier.hang_up(self._shard)
+    def _end(self, next_wakeup: float) -> None:
+        self._steps, self.next_wakeup, self._session.connected = None, next_wakeup, False
+        self._transport.close_stream(self._shard)

@@ -1,28 +1,25 @@
-"""A bell that any thread may ring to wake the one that waits for sockets."""
+"""Waking a thread that waits in `select`."""
 
 import socket
 from contextlib import suppress
 
 
-class Bell:
-    """Ringing twice before anybody listened is like ringing once."""
+class Wakeup:
+    """Any thread may `notify`; the waiting thread selects on `reader` and calls `drain`. Notifying twice is once."""
 
     def __init__(self) -> None:
-        self.ears, self._button = socket.socketpair()
-        self.ears.setblocking(False)
-        self._button.setblocking(False)
+        self.reader, self._writer = socket.socketpair()
+        self.reader.setblocking(False)
+        self._writer.setblocking(False)
 
-    def ring(self) -> None:
-        """Wake the thread."""
-        with suppress(OSError):  # it rings already, or the thread has ended
-            self._button.send(b"!")
+    def notify(self) -> None:
+        with suppress(OSError):  # a notification is pending already, or the thread has ended
+            self._writer.send(b"!")
 
-    def quiet(self) -> None:
-        """It was heard."""
+    def drain(self) -> None:
         with suppress(BlockingIOError):
-            self.ears.recv(64)
+            self.reader.recv(64)
 
     def close(self) -> None:
-        """The thread has ended, or was left behind by a fork."""
-        self.ears.close()
-        self._button.close()
+        self.reader.close()
+        self._writer.close()

@@ -1,102 +1,46 @@
-"""What moves frames between a client's thread and coordinators: a WebSocket to one, or a broker with many behind it.
+"""The interface between a client's thread and the network.
 
-Counters are spread over *shards*, and with each shard that has any of its counters a client holds a conversation, on a
-line of its own. A coordinator behind a WebSocket is one shard; over NATS there are as many as the coordinators agreed
-on (`client/transport/nats_transport.py`).
+Counters are spread over *shards*, and a client has one session with each shard that owns any of its counters. A
+coordinator behind a WebSocket is one shard; behind a NATS broker there are as many as the coordinators agreed on.
 """
 
 import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSocketConnection
-from countless.wire.nats_url import Broker
 
-News = list[bytes] | ConnectionLost  # frames, or why the line is over
-NOTHING: list[bytes] = []
+class ConnectionLost(OSError):
+    """The connection could not be made, or has ended; the message says why."""
 
 
-class Carrier(Protocol):
-    """Moves frames between this process and coordinators. Belongs to the client's thread."""
-
-    def shards(self) -> int:
-        """Over how many shards counters are spread. May have to ask; a LinkError if nobody answers."""
-
-    def shard_of(self, counter: str) -> int:
-        """Which of them has this counter."""
-
-    def open(self, shard: int) -> Callable[[bytes], None]:
-        """A fresh line to a shard; what sends a frame on it."""
-
-    def sockets(self) -> list[socket.socket]:
-        """What to wait for."""
-
-    def receive(self) -> dict[int, News]:
-        """By shard, what has arrived, or why its line is over: call it when a socket is readable."""
-
-    def hang_up(self, shard: int) -> None:
-        """The line of this shard is not needed any more."""
-
-    def close(self) -> None:
-        """All of it."""
-
-    def drop(self) -> None:
-        """Let go without a word: after a fork the word would be the parent's."""
+Send = Callable[[bytes], None]
+Received = list[bytes] | ConnectionLost  # frames, or why the stream has ended
+EMPTY: list[bytes] = []
 
 
-class WebSocketCarrier:
-    """One coordinator, one connection."""
+class Transport(Protocol):
+    """Moves frames between one thread and the coordinators. Every failure is a `ConnectionLost`."""
 
-    def __init__(self, place: Endpoint, token: str | None) -> None:
-        self._place = place
-        self._token = token
-        self._link: WebSocketConnection | None = None
-
-    def shards(self) -> int:
-        """One."""
-        return 1
+    def shard_count(self) -> int:
+        """May ask the coordinators, and block for some seconds."""
 
     def shard_of(self, counter: str) -> int:
-        """That one."""
-        return 0
+        """The shard that owns this counter. Call it after `shard_count`."""
 
-    def open(self, shard: int) -> Callable[[bytes], None]:
-        """A new connection."""
-        self._link = WebSocketConnection(self._place, self._token)
-        return self._link.send
+    def open_stream(self, shard: int) -> Send:
+        """Start a fresh stream of frames with a shard and return the function that sends one frame on it."""
 
     def sockets(self) -> list[socket.socket]:
-        """The socket, while there is one."""
-        return [self._link.socket] if self._link else []
+        """The sockets to select on."""
 
-    def receive(self) -> dict[int, News]:
-        """What has arrived."""
-        try:
-            return {0: self._link.receive() if self._link else NOTHING}
-        except ConnectionLost as error:
-            return {0: error}
+    def receive(self) -> dict[int, Received]:
+        """What has arrived since, by shard. Call it when a socket is readable."""
 
-    def hang_up(self, shard: int) -> None:
-        """The connection is the line."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+    def close_stream(self, shard: int) -> None:
+        """End the stream with this shard, if there is one."""
 
     def close(self) -> None:
-        """The same."""
-        self.hang_up(0)
+        """End all streams and the connection."""
 
-    def drop(self) -> None:
-        """Only the socket."""
-        if self._link is not None:
-            self._link.abandon()
-            self._link = None
-
-
-def carrier_to(place: Endpoint | Broker, token: str | None, site: str) -> Carrier:
-    """The one for this place."""
-    if isinstance(place, Endpoint):
-        return WebSocketCarrier(place, token)
-    from countless.client.transport.nats_transport import NatsCarrier  # most programs have no use for it
-
-    return NatsCarrier(place, site)
+    def abandon(self) -> None:
+        """Close the sockets without sending anything: in a forked child, the peer belongs to the parent."""

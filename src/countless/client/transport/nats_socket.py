@@ -1,4 +1,4 @@
-"""One connection to a node of the broker, for one thread: the socket, TLS, the login, and nothing of Countless."""
+"""One connection to a node of the NATS broker, for one thread: socket, TLS, login, and nothing of Countless."""
 
 import socket
 import ssl
@@ -6,7 +6,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from countless.client.transport.websocket import ConnectionLost
+from countless.client.transport.base import ConnectionLost
 from countless.errors import InvalidParameter, ProtocolError
 from countless.tls import client_tls_context
 from countless.wire.nats_protocol import (
@@ -28,80 +28,77 @@ from countless.wire.nats_url import DEFAULT_PORT, Broker, BrokerNode, Credential
 
 
 class NatsSocket:
-    """An open connection. Everything that goes wrong is a `ConnectionLost`."""
+    """An open connection. Every failure is a `ConnectionLost`."""
 
-    def __init__(self, broker: Broker, server: BrokerNode, timeout: float = 10.0) -> None:
+    def __init__(self, broker: Broker, node: BrokerNode, timeout: float = 10.0) -> None:
         self.discovered: list[BrokerNode] = []  # other nodes of the same broker
         self._timeout = timeout
-        self._server = server
+        self._node = node
         self._parser = Parser()
-        self._subscriptions = 0
+        self._last_subscription = 0
         try:
-            self.socket: socket.socket = socket.create_connection((server.host, server.port), timeout)
+            self.socket: socket.socket = socket.create_connection((node.host, node.port), timeout)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
-            raise ConnectionLost(f"no broker at {server.netloc}: {error}") from error
+            raise ConnectionLost(f"no broker at {node.netloc}: {error}") from error
         try:
             self._log_in(broker)
         except BaseException:
-            self.drop()
+            self.abandon()
             raise
 
     def _log_in(self, broker: Broker) -> None:
-        info = self._await(Info).fields
-        if self._server.secure or info.get("tls_required"):
+        info = self._wait_for(Info).fields
+        if self._node.secure or info.get("tls_required"):
             try:
-                self.socket = client_tls_context().wrap_socket(self.socket, server_hostname=self._server.host)
+                self.socket = client_tls_context().wrap_socket(self.socket, server_hostname=self._node.host)
             except OSError as error:
-                raise ConnectionLost(f"no broker at {self._server.netloc}: {error}") from error
-        self._write(connect(_introduction(broker, info)) + PING)
-        self._await(Pong)
+                raise ConnectionLost(f"no broker at {self._node.netloc}: {error}") from error
+        self._write(connect(_connect_options(broker, info)) + PING)
+        self._wait_for(Pong)
 
-    def ask(self, subject: str, inbox: str) -> bytes:
-        """A question to whoever answers it."""
-        number = self.listen(inbox)
-        self.say(subject, b"", inbox)
-        answer: Delivery = self._await(Delivery)
-        self.ignore(number)
-        if answer.status:
-            raise ConnectionLost(f"no coordinator behind the broker at {self._server.netloc}")
-        return answer.payload
+    def request(self, subject: str, inbox: str) -> bytes:
+        """Publish an empty request and wait for the reply. Only while there are no other subscriptions."""
+        number = self.subscribe(inbox)
+        self.publish(subject, b"", inbox)
+        reply: Delivery = self._wait_for(Delivery)
+        self.unsubscribe(number)
+        if reply.status:
+            raise ConnectionLost(f"no coordinator behind the broker at {self._node.netloc}")
+        return reply.payload
 
-    def say(self, subject: str, payload: bytes, reply: str = "") -> None:
-        """Publish."""
+    def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
         self._write(publish(subject, payload, reply))
 
-    def listen(self, subject: str) -> int:
-        """Subscribe; the number that deliveries will carry."""
-        self._subscriptions += 1
-        self._write(subscribe(subject, self._subscriptions))
-        return self._subscriptions
+    def subscribe(self, subject: str) -> int:
+        """The number that the deliveries of this subscription carry."""
+        self._last_subscription += 1
+        self._write(subscribe(subject, self._last_subscription))
+        return self._last_subscription
 
-    def ignore(self, number: int) -> None:
-        """Subscribe no more."""
+    def unsubscribe(self, number: int) -> None:
         self._write(unsubscribe(number))
 
     def receive(self) -> list[Delivery]:
-        """What has arrived: call it when the socket is readable."""
+        """The deliveries that have arrived. Call it when the socket is readable."""
         return [event for event in self._read() if isinstance(event, Delivery)]
 
-    def shut(self) -> None:
-        """Give it up, so that whoever waits for it finds out."""
+    def shutdown(self) -> None:
+        """Break the connection: the socket becomes readable, and `receive` fails."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
-    def drop(self) -> None:
-        """Let go."""
+    def abandon(self) -> None:
+        """Close the socket without sending anything: in a forked child, the peer belongs to the parent."""
         self.socket.close()
 
-    def _await(self, kind: type[Any]) -> Any:
-        """Only before conversations begin: whatever else arrives is of no interest yet."""
+    def _wait_for(self, kind: type[Any]) -> Any:
         deadline = monotonic() + self._timeout
         while monotonic() < deadline:
             for event in self._read():
                 if isinstance(event, kind):
                     return event
-        raise ConnectionLost(f"the broker at {self._server.netloc} does not answer")
+        raise ConnectionLost(f"the broker at {self._node.netloc} does not answer")
 
     def _read(self) -> list[Event]:
         try:
@@ -109,25 +106,25 @@ class NatsSocket:
             while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
                 data += self.socket.recv(1 << 16)
         except OSError as error:
-            raise ConnectionLost(f"the connection to the broker broke: {error}") from error
+            raise ConnectionLost(f"connection to the broker lost: {error}") from error
         if not data:
-            raise ConnectionLost("the broker has hung up")
+            raise ConnectionLost("connection closed by the broker")
         try:
             events = list(self._parser.feed(data))
         except ProtocolError as error:
             raise ConnectionLost(str(error)) from None
         for event in events:
-            self._look_at(event)
+            self._handle(event)
         return events
 
-    def _look_at(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if isinstance(event, Ping):
             self._write(PONG)
         elif isinstance(event, ServerError):
-            raise ConnectionLost(f"the broker at {self._server.netloc} refuses: {event.reason}")
+            raise ConnectionLost(f"the broker at {self._node.netloc} refuses: {event.reason}")
         elif isinstance(event, Info):
             self.discovered = [
-                BrokerNode(host.strip("[]"), int(port or DEFAULT_PORT), self._server.secure)
+                BrokerNode(host.strip("[]"), int(port or DEFAULT_PORT), self._node.secure)
                 for host, _, port in (url.rpartition(":") for url in event.fields.get("connect_urls") or ())
             ]
 
@@ -135,11 +132,11 @@ class NatsSocket:
         try:
             self.socket.sendall(data)
         except OSError as error:
-            self.shut()
-            raise ConnectionLost(f"the connection to the broker broke: {error}") from error
+            self.shutdown()
+            raise ConnectionLost(f"connection to the broker lost: {error}") from error
 
 
-def _introduction(broker: Broker, info: dict[str, Any]) -> dict[str, Any]:
+def _connect_options(broker: Broker, info: dict[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {
         "verbose": False,
         "pedantic": False,

@@ -1,20 +1,19 @@
-"""Conversations over NATS: one connection to the broker, and a line to each shard that has a counter of ours.
+"""Frames over NATS: one connection to the broker, and a stream to each shard that has a counter of ours.
 
-What the lines look like is in `wire/nats_subjects.py`. A connection that breaks ends them all; they begin again on
-another, to the next node of the broker.
+`wire/nats_subjects.py` describes the streams. When the connection breaks, all streams end; they are opened again on a
+connection to the next node of the broker.
 """
 
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
 from time import monotonic
+from typing import Protocol
 
 import msgspec
 
-from countless.client.transport.base import News
+from countless.client.transport.base import ConnectionLost, Received, Send
 from countless.client.transport.nats_socket import NatsSocket
-from countless.client.transport.websocket import ConnectionLost
 from countless.errors import ProtocolError
 from countless.randomness import SystemRandom
 from countless.wire.nats_protocol import Delivery
@@ -34,26 +33,37 @@ from countless.wire.nats_subjects import (
 )
 from countless.wire.nats_url import Broker, BrokerNode
 
-_SILENCE = 5.0  # seconds: less than the patience of a conversation, so that its next attempt goes elsewhere
+_NODE_TIMEOUT_S = 5.0  # shorter than the timeout of a hello, so that the next attempt uses another node
 
 
-class NatsLine:
+class PubSub(Protocol):
+    """The part of a `NatsSocket` that a stream needs."""
+
+    def publish(self, subject: str, payload: bytes, reply: str = "") -> None: ...
+
+    def subscribe(self, subject: str) -> int: ...
+
+    def unsubscribe(self, number: int) -> None: ...
+
+
+class NatsStream:
     """A stream to one shard, on one connection."""
 
-    def __init__(self, link: NatsSocket, shard: int, site: str) -> None:
+    def __init__(self, connection: PubSub, shard: int, site_token: str) -> None:
         name = token_hex(8)
         self.info: StreamInfo | None = None
-        self._link = link
-        self._uplink, self._downlink = uplink_subject(shard, site, name), downlink_subject(shard, site, name)
+        self._connection = connection
+        self._uplink = uplink_subject(shard, site_token, name)
+        self._downlink = downlink_subject(shard, site_token, name)
         self._sent = self._received = 0
-        self.subscription = link.listen(self._downlink)
+        self.subscription = connection.subscribe(self._downlink)
 
     def send(self, frame: bytes) -> None:
         """The first frame has a reply subject: the broker answers there if no coordinator has subscribed."""
-        self._link.say(self._uplink, encode_uplink(self._sent, frame), "" if self._sent else self._downlink)
+        self._connection.publish(self._uplink, encode_uplink(self._sent, frame), "" if self._sent else self._downlink)
         self._sent += 1
 
-    def receive(self, delivery: Delivery) -> bytes | None:
+    def receive(self, delivery: Delivery) -> list[bytes]:
         """The frame in it, if there is one."""
         if delivery.status:
             raise ConnectionLost("no coordinator has this counter at present")
@@ -62,139 +72,129 @@ class NatsLine:
             raise ConnectionLost(f"stream closed by the coordinator: {message.reason}")
         if isinstance(message, StreamInfo):
             if self.info is not None:
-                raise ConnectionLost("two coordinators answer at once")
+                raise ConnectionLost("two coordinators have answered the same hello")
             self.info = message
-            return None
+            return []
         self._received += 1
         if message.number != self._received:
             raise ConnectionLost("frame lost between the coordinator and this site")
-        return message.frame
+        return [message.frame]
 
     def close(self) -> None:
-        self._link.say(self._uplink, CLOSE)
-        self._link.ignore(self.subscription)
+        self._connection.publish(self._uplink, CLOSE)
+        self._connection.unsubscribe(self.subscription)
 
 
-class NatsCarrier:
-    """Lines to all shards over one connection."""
+class NatsTransport:
+    """Streams to all shards over one connection."""
 
     def __init__(self, broker: Broker, site: str) -> None:
         self._broker = broker
         self._nodes: list[BrokerNode] = list(broker.nodes)
-        self._turn = SystemRandom().randbelow(len(self._nodes))  # not everybody at the same node
-        self._site = subject_token(site)
-        self._shards = 0
-        self._waits: float | None = None  # since when a hello waits for the broker to say anything at all
-        self._link: NatsSocket | None = None
-        self._lines: dict[int, NatsLine] = {}
-        self._calls: dict[int, int] = {}  # by subscription, the shard whose coordinators call there
+        self._next_node = SystemRandom().randbelow(len(self._nodes))  # clients spread over the nodes
+        self._site_token = subject_token(site)
+        self._shard_count = 0
+        self._unanswered_since: float | None = None  # when the first hello was sent, if nothing has arrived since
+        self._connection: NatsSocket | None = None
+        self._streams: dict[int, NatsStream] = {}
+        self._takeovers: dict[int, int] = {}  # subscription -> the shard whose new owner announces itself there
 
-    def shards(self) -> int:
-        """As many as the coordinators say."""
+    def shard_count(self) -> int:
         try:
-            version, shards = _answer(
-                self._connected().ask(SHARDS_SUBJECT, downlink_subject("any", self._site, token_hex(8)))
-            )
+            inbox = downlink_subject("any", self._site_token, token_hex(8))
+            version, self._shard_count = _decode_shards(self._connect().request(SHARDS_SUBJECT, inbox))
         except ConnectionLost:
-            self.drop()
+            self.abandon()
             raise
         if version != PROTOCOL_VERSION:
             raise ConnectionLost(f"protocol version over NATS: coordinators {version}, this client {PROTOCOL_VERSION}")
-        self._shards = shards
-        return shards
+        return self._shard_count
 
     def shard_of(self, counter: str) -> int:
-        """By its name."""
-        return shard_of(counter, self._shards)
+        return shard_of(counter, self._shard_count)
 
-    def open(self, shard: int) -> Callable[[bytes], None]:
-        """A line with a new name."""
-        link = self._connected()
+    def open_stream(self, shard: int) -> Send:
+        connection = self._connect()
         now = monotonic()
-        if self._waits is None:
-            self._waits = now
-        elif now - self._waits > _SILENCE:  # the node itself does not answer
-            link.shut()  # which ends the other lines too
-            raise ConnectionLost("the broker has fallen silent")
-        if shard not in self._calls.values():
-            self._calls[link.listen(takeover_subject(shard))] = shard
-        line = self._lines[shard] = NatsLine(link, shard, self._site)
-        return line.send
+        if self._unanswered_since is None:
+            self._unanswered_since = now
+        elif now - self._unanswered_since > _NODE_TIMEOUT_S:
+            connection.shutdown()  # which ends the other streams too
+            raise ConnectionLost("the broker does not answer")
+        if shard not in self._takeovers.values():
+            self._takeovers[connection.subscribe(takeover_subject(shard))] = shard
+        stream = self._streams[shard] = NatsStream(connection, shard, self._site_token)
+        return stream.send
 
-    def _connected(self) -> NatsSocket:
-        if self._link is None:
-            node = self._nodes[self._turn % len(self._nodes)]
-            self._turn += 1
-            self._link = NatsSocket(self._broker, node)
-            self._waits = None
-            self._nodes = list(dict.fromkeys((*self._broker.nodes, *self._link.discovered)))
-        return self._link
+    def _connect(self) -> NatsSocket:
+        if self._connection is None:
+            node = self._nodes[self._next_node % len(self._nodes)]
+            self._next_node += 1
+            self._connection = NatsSocket(self._broker, node)
+            self._unanswered_since = None
+            self._nodes = list(dict.fromkeys((*self._broker.nodes, *self._connection.discovered)))
+        return self._connection
 
     def sockets(self) -> list[socket.socket]:
-        """The socket, while there is one."""
-        return [self._link.socket] if self._link else []
+        return [self._connection.socket] if self._connection else []
 
-    def receive(self) -> dict[int, News]:
-        """What has arrived, by shard."""
-        news: dict[int, News] = {}
-        self._waits = None
+    def receive(self) -> dict[int, Received]:
+        received: dict[int, Received] = {}
+        self._unanswered_since = None
         try:
-            for delivery in self._link.receive() if self._link else ():
-                self._sort(delivery, news)
+            for delivery in self._connection.receive() if self._connection else ():
+                self._dispatch(delivery, received)
         except ConnectionLost as error:
-            news = dict.fromkeys(self._lines, error)
-            self.drop()
-        return news
+            received = dict.fromkeys(self._streams, error)
+            self.abandon()
+        return received
 
-    def _sort(self, delivery: Delivery, news: dict[int, News]) -> None:
-        called = self._calls.get(delivery.subscription)
-        if called is not None:
-            line = self._lines.get(called)
-            if line is None or line.info is None or line.info.session != delivery.payload.decode(errors="replace"):
-                news[called] = ConnectionLost("another coordinator has taken over")
+    def _dispatch(self, delivery: Delivery, received: dict[int, Received]) -> None:
+        shard = self._takeovers.get(delivery.subscription)
+        if shard is not None:
+            stream = self._streams.get(shard)
+            session = stream.info.session if stream and stream.info else None
+            if session != delivery.payload.decode(errors="replace"):
+                received[shard] = ConnectionLost("another coordinator has taken over")
             return
-        for shard, line in self._lines.items():
-            if delivery.subscription == line.subscription:
-                self._hear(shard, line, delivery, news)
+        for shard, stream in self._streams.items():
+            if delivery.subscription == stream.subscription:
+                _collect(shard, stream, delivery, received)
                 return
 
-    @staticmethod
-    def _hear(shard: int, line: NatsLine, delivery: Delivery, news: dict[int, News]) -> None:
-        so_far = news.setdefault(shard, [])
-        if isinstance(so_far, ConnectionLost):
-            return
-        try:
-            frame = line.receive(delivery)
-        except ConnectionLost as error:
-            news[shard] = error
-        except ProtocolError as error:
-            news[shard] = ConnectionLost(str(error))
-        else:
-            so_far += [frame] if frame is not None else []
-
-    def hang_up(self, shard: int) -> None:
-        """The connection stays, and so does the ear for whoever takes this shard over."""
-        line = self._lines.pop(shard, None)
-        if line is not None:
+    def close_stream(self, shard: int) -> None:
+        """The connection stays open, and so does the subscription for take-overs of this shard."""
+        stream = self._streams.pop(shard, None)
+        if stream is not None:
             with suppress(ConnectionLost):
-                line.close()
+                stream.close()
 
     def close(self) -> None:
-        """All lines, then the connection."""
-        for shard in list(self._lines):
-            self.hang_up(shard)
-        self.drop()
+        for shard in list(self._streams):
+            self.close_stream(shard)
+        self.abandon()
 
-    def drop(self) -> None:
-        """Only the socket."""
-        if self._link is not None:
-            self._link.drop()
-        self._link = None
-        self._lines, self._calls = {}, {}
+    def abandon(self) -> None:
+        if self._connection is not None:
+            self._connection.abandon()
+        self._connection = None
+        self._streams, self._takeovers = {}, {}
 
 
-def _answer(payload: bytes) -> tuple[int, int]:
+def _collect(shard: int, stream: NatsStream, delivery: Delivery, received: dict[int, Received]) -> None:
+    frames = received.setdefault(shard, [])
+    if isinstance(frames, ConnectionLost):
+        return
     try:
-        return msgspec.msgpack.decode(payload, type=tuple[int, int])
+        frames += stream.receive(delivery)
+    except ConnectionLost as error:
+        received[shard] = error
+    except ProtocolError as error:
+        received[shard] = ConnectionLost(str(error))
+
+
+def _decode_shards(reply: bytes) -> tuple[int, int]:
+    try:
+        return msgspec.msgpack.decode(reply, type=tuple[int, int])
     except msgspec.DecodeError:
-        raise ConnectionLost("something else than a coordinator of Countless answers on this broker") from None
+        raise ConnectionLost("another program than a coordinator of Countless answers on this broker") from None

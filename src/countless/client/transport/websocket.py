@@ -1,14 +1,12 @@
-"""A WebSocket to the coordinator, for one thread: no event loop, no second thread, nothing but a socket.
+"""A WebSocket to one coordinator, for one thread and without an event loop.
 
-The protocol itself is the sans-IO part of `websockets`; here are the socket, the time-outs and the handshake.
+The protocol is the sans-IO part of `websockets`; this module adds the socket, the timeouts and the handshake.
 """
 
-import encodings.idna  # noqa: F401 - names of hosts need it: a fork must not find it half imported by the thread
+import encodings.idna  # noqa: F401 - resolving a host name imports it; a fork must not find it half imported
 import socket
 import ssl
 from time import monotonic
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidHandshake, InvalidStatus
@@ -16,73 +14,79 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from countless.errors import InvalidParameter
+from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send
+from countless.client.transport.endpoint import Endpoint
 from countless.tls import client_tls_context
 from countless.wire.frames import MAX_FRAME_BYTES, VERSION
 
-PORT = 2686
 PATH = "/api/v1/site"
-_SECURE = {"http": False, "ws": False, "https": True, "wss": True}
 
 
-class ConnectionLost(OSError):
-    """The connection could not be made, or is over; the message says why."""
+class WebSocketTransport:
+    """One coordinator, one connection, one shard."""
 
+    def __init__(self, endpoint: Endpoint, token: str | None) -> None:
+        self._endpoint = endpoint
+        self._token = token
+        self._connection: WebSocketConnection | None = None
 
-class Endpoint(NamedTuple):
-    """Where a coordinator is."""
+    def shard_count(self) -> int:
+        return 1
 
-    host: str
-    port: int
-    secure: bool
+    def shard_of(self, counter: str) -> int:
+        return 0
 
-    @classmethod
-    def parse(cls, url: str) -> "Endpoint":
-        """From `http://host:port`, `wss://host`, or just `host:port`."""
-        allowed = "an address such as http://127.0.0.1:2686"
+    def open_stream(self, shard: int) -> Send:
+        self._connection = WebSocketConnection(self._endpoint, self._token)
+        return self._connection.send
+
+    def sockets(self) -> list[socket.socket]:
+        return [self._connection.socket] if self._connection else []
+
+    def receive(self) -> dict[int, Received]:
         try:
-            parts = urlsplit(url if "://" in url else f"http://{url}")
-            secure, host, port = _SECURE[parts.scheme], parts.hostname, parts.port
-        except (KeyError, ValueError, AttributeError, TypeError):
-            raise InvalidParameter("url", url, allowed) from None
-        if not host or parts.path.strip("/") or parts.query or parts.username:
-            raise InvalidParameter("url", url, allowed)
-        return cls(host, port or (443 if secure else PORT), secure)
+            return {0: self._connection.receive() if self._connection else EMPTY}
+        except ConnectionLost as error:
+            return {0: error}
 
-    @property
-    def netloc(self) -> str:
-        """Host and port, as URLs write them."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+    def close_stream(self, shard: int) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    @property
-    def base(self) -> str:
-        """The URL of the API."""
-        return f"{'https' if self.secure else 'http'}://{self.netloc}"
+    def close(self) -> None:
+        self.close_stream(0)
+
+    def abandon(self) -> None:
+        if self._connection is not None:
+            self._connection.abandon()
+            self._connection = None
 
 
 class WebSocketConnection:
-    """An open connection. Everything that goes wrong is a `LinkError`."""
+    """An open connection. Every failure is a `ConnectionLost`."""
 
-    def __init__(self, place: Endpoint, token: str | None, timeout: float = 10.0) -> None:
+    def __init__(self, endpoint: Endpoint, token: str | None, timeout: float = 10.0) -> None:
         self._timeout = timeout
-        uri = parse_uri(f"{'wss' if place.secure else 'ws'}://{place.netloc}{PATH}")
+        uri = parse_uri(f"{'wss' if endpoint.secure else 'ws'}://{endpoint.netloc}{PATH}")
         self._protocol = ClientProtocol(uri, max_size=MAX_FRAME_BYTES)
-        self.socket = self._connect(place)
+        self.socket = self._connect(endpoint)
         try:
-            self._shake_hands(token)
+            self._handshake(token)
         except BaseException:
             self.abandon()
             raise
 
-    def _connect(self, place: Endpoint) -> socket.socket:
+    def _connect(self, endpoint: Endpoint) -> socket.socket:
         try:
-            plain = socket.create_connection((place.host, place.port), self._timeout)
+            tls = client_tls_context() if endpoint.secure else None
+            plain = socket.create_connection((endpoint.host, endpoint.port), self._timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return client_tls_context().wrap_socket(plain, server_hostname=place.host) if place.secure else plain
-        except (OSError, UnicodeError) as error:  # a name may be none that can be looked up
-            raise ConnectionLost(f"no coordinator at {place.netloc}: {error}") from error
+            return tls.wrap_socket(plain, server_hostname=endpoint.host) if tls else plain
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host name cannot be encoded
+            raise ConnectionLost(f"no coordinator at {endpoint.netloc}: {error}") from error
 
-    def _shake_hands(self, token: str | None) -> None:
+    def _handshake(self, token: str | None) -> None:
         request = self._protocol.connect()
         request.headers["User-Agent"] = f"countless-site/{VERSION}"
         if token:
@@ -99,29 +103,28 @@ class WebSocketConnection:
             raise ConnectionLost(_reason(self._protocol.handshake_exc))
 
     def send(self, frame: bytes) -> None:
-        """One binary frame."""
         if self._protocol.state is not State.OPEN:
             raise ConnectionLost("the connection is closed")
         self._protocol.send_binary(frame)
         self._write()
 
     def receive(self) -> list[bytes]:
-        """What has arrived: call it when the socket is readable."""
+        """The frames that have arrived. Call it when the socket is readable."""
         self._read()
         frames = []
         for event in self._protocol.events_received():
             if isinstance(event, Frame) and event.opcode is Opcode.BINARY and event.fin:
                 frames.append(bytes(event.data))
             elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.CONT, Opcode.BINARY):
-                raise ConnectionLost("the coordinator sent something that is no frame")
+                raise ConnectionLost("the coordinator sent a message that is not one binary frame")
         self._write()
         if not frames and self._protocol.state is not State.OPEN:
             last = self._protocol.close_rcvd or self._protocol.close_sent
-            raise ConnectionLost(f"the coordinator has hung up: {last and (last.reason or last.code)}")
+            raise ConnectionLost(f"connection closed by the coordinator: {last and (last.reason or last.code)}")
         return frames
 
     def close(self) -> None:
-        """Hang up politely."""
+        """Send a close frame if that is possible, then close the socket."""
         try:
             if self._protocol.state is State.OPEN:
                 self._protocol.send_close(1000)
@@ -131,7 +134,7 @@ class WebSocketConnection:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the socket without a word: after a fork the word would be the parent's."""
+        """Close the socket without sending anything: in a forked child, the peer belongs to the parent."""
         self.socket.close()
 
     def _read(self) -> None:
@@ -140,7 +143,7 @@ class WebSocketConnection:
             while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
                 data += self.socket.recv(1 << 16)
         except OSError as error:
-            raise ConnectionLost(f"the connection broke: {error}") from error
+            raise ConnectionLost(f"connection lost: {error}") from error
         if data:
             self._protocol.receive_data(data)
         else:
@@ -152,7 +155,7 @@ class WebSocketConnection:
                 if data:
                     self.socket.sendall(data)
         except OSError as error:
-            raise ConnectionLost(f"the connection broke: {error}") from error
+            raise ConnectionLost(f"connection lost: {error}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -162,4 +165,4 @@ def _reason(error: Exception) -> str:
         return f"the coordinator refuses ({status}): {why}"
     if isinstance(error, InvalidHandshake):
         return f"not a coordinator of Countless: {error}"
-    return f"the connection broke: {error}"
+    return f"connection lost: {error}"

@@ -1,10 +1,10 @@
-"""Meters nobody listens to, meters somebody does, and threads for them."""
+"""Local counters whose messages are recorded or discarded, and threads that start together."""
 
 from collections.abc import Callable
 from threading import Barrier, RLock, Thread
 
 from countless.client.durable.count_file import CountFile
-from countless.client.durable.record import Cells
+from countless.client.durable.record import CounterRecord
 from countless.client.durable.state import DurableCounter
 from countless.client.local_counter import LocalCounter
 from countless.core.messages import SiteId, UpMessage
@@ -15,30 +15,27 @@ from support.rng import NO_RANDOM
 HITS = "hits"
 
 
-def _forget(site: Site, messages: tuple[UpMessage, ...]) -> None:
-    pass
+def unreported(site: Site) -> LocalCounter:
+    """A local counter whose messages are discarded."""
+    return LocalCounter(site, RLock(), lambda site, messages: None)
 
 
-def unheard(site: Site) -> LocalCounter:
-    return LocalCounter(site, RLock(), _forget)
-
-
-class Heard:
-    """A meter and what it has said."""
+class RecordingCounter:
+    """A local counter of one kind ("plain", "durable", "locked"), and the messages it has sent."""
 
     def __init__(self, kind: str, trigger: Trigger | None = None) -> None:
-        self.said: list[UpMessage] = []
+        self.sent: list[UpMessage] = []
         self.site = Site(HITS, SiteId("s"), NO_RANDOM, trigger=trigger)
         self.lock = RLock()
-        self.file: Cells | None = None
+        self.record: CounterRecord | None = None
         if kind == "plain":
-            self.meter = LocalCounter(self.site, self.lock, self._deliver)
+            self.counter = LocalCounter(self.site, self.lock, self._deliver)
         else:
-            self.file = CountFile.in_memory(self.site.site_id).allocate(HITS)
-            self.meter = DurableCounter(self.site, self.lock, self._deliver, self.file)
+            self.record = CountFile.in_memory(self.site.site_id).allocate(HITS)
+            self.counter = DurableCounter(self.site, self.lock, self._deliver, self.record)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.said += messages
+        self.sent += messages
 
 
 def together(*jobs: Callable[[], None]) -> None:

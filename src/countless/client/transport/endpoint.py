@@ -1,0 +1,38 @@
+"""The network address of one coordinator."""
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from countless.errors import InvalidParameter
+
+PORT = 2686
+_IS_SECURE = {"http": False, "ws": False, "https": True, "wss": True}
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+    secure: bool
+
+    @classmethod
+    def parse(cls, url: str) -> "Endpoint":
+        """From `http://host:port`, `wss://host`, or just `host:port`; anything else is an `InvalidParameter`."""
+        allowed = "an address such as http://127.0.0.1:2686"
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            secure, host, port = _IS_SECURE[parts.scheme], parts.hostname, parts.port
+        except (KeyError, ValueError, AttributeError, TypeError):
+            raise InvalidParameter("url", url, allowed) from None
+        if not host or parts.path.strip("/") or parts.query or parts.username:
+            raise InvalidParameter("url", url, allowed)
+        return cls(host, port or (443 if secure else PORT), secure)
+
+    @property
+    def netloc(self) -> str:
+        """Host and port, as URLs write them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def base(self) -> str:
+        """The URL of the API."""
+        return f"{'https' if self.secure else 'http'}://{self.netloc}"
