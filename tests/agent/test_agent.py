@@ -203,7 +203,7 @@ def test_the_coordinator_is_killed_while_the_agent_counts(server: Server) -> Non
         agent.say(*[b"hits:1|c"] * 33)
         arrived(agent, 233)
         code, errors = agent.stop()
-    assert (code, "counting goes on and is delivered later" in errors) == (0, True)
+    assert (code, "counting continues, and the counts are delivered later" in errors) == (0, True)
     assert known(server, "hits") == 333
 
 

@@ -10,7 +10,9 @@ from threading import Thread
 import pytest
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from countless.client.transport.websocket import ConnectionLost, Endpoint, WebSocketConnection
+from countless.client.transport.base import ConnectionLost
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.app import build_app
 from countless.server.http import fastpath
