@@ -20,7 +20,7 @@ def test_costs_are_beside_what_others_would_have_cost() -> None:
             recorder.tick()
             for second in range(1, 121):
                 table.time = float(second)
-                line.last_seen = table.time
+                life.last_seen = table.time
                 table.host.tick()
                 recorder.tick()
             await table.say(life, line, Report("hits", 0, 100, 100))
@@ -78,9 +78,9 @@ def test_a_table_of_sites_is_found_sorted_and_cut() -> None:
         async with bench() as table:
             for number in range(7):
                 life, line = await table.connect(f"Web-{number}")
-                line.last_seen = 100.0 if number != 4 else 0.0
+                life.last_seen = 100.0 if number != 4 else 0.0
                 await table.say(life, line, Join("hits", 0, number * 10))
-                line.last_seen = 100.0 if number != 4 else 0.0
+                life.last_seen = 100.0 if number != 4 else 0.0
             table.time = 100.0
             table.host.tick()  # the fifth has not been heard for longer than ten seconds
             counter = table.host.counter("hits")

@@ -138,8 +138,6 @@ class FakeConnection:
     """A connection that only remembers."""
 
     def __init__(self) -> None:
-        self.last_seen = 0.0
-        self.ignored_counters: set[str] = set()
         self.got: list[DownItem] = []
         self.closed: str | None = None
 

@@ -70,7 +70,7 @@ def test_a_silent_site_is_given_up_after_forget_after_and_its_count_stays() -> N
             await table.say(a, line_a, Join("hits", 0, 30))
             await table.say(b, line_b, Join("hits", 0, 10))
             for _ in range(13):
-                line_b.last_seen = table.time + 5
+                b.last_seen = table.time + 5
                 await table.wait(5)
                 assert table.host.counter("hits").published_answer.estimate == 40
             answer = table.host.counter("hits").published_answer
@@ -93,7 +93,7 @@ def test_a_life_older_than_all_that_is_remembered_must_begin_another() -> None:
             assert await table.host.on_hello(FakeConnection(), Hello(1, "a", born)) is None  # still remembered
             now += 3 * day
             await table.wait(61)
-            with pytest.raises(ProtocolError, match="begin another"):
+            with pytest.raises(ProtocolError, match="start a new one"):
                 await table.host.on_hello(FakeConnection(), Hello(1, "a", born))
             assert store.tombstones((await table.connect("a", int(now) << 30))[0].site_id) == ()
 

@@ -69,9 +69,7 @@ def assert_small(host: SiteServer) -> None:
     assert len(host.sessions) <= 5  # two names, two incarnations each, and the honest one
     for life in host.sessions:
         assert len(life.memberships) + len(life.left) <= 3
-        assert (
-            life.connection is None or len(life.connection.ignored_counters) <= 3 + 5
-        )  # of its own doing, and of counters deleted under it
+        assert len(life.ignored) <= 3 + 5  # of its own doing, and of counters deleted under it
     assert len(host.overflowed) <= 1
 
 
@@ -84,7 +82,7 @@ async def step(table: Any, lines: Lines, kind: str, name: str, argument: Any) ->
             table.host.on_frame(*lines[name], argument, 10)
         elif kind == "wait":
             honest = table.host.sessions.get(HONEST)
-            honest.connection.last_seen, honest.awaiting_since = table.time + 26, None
+            honest.last_seen, honest.awaiting_since = table.time + 26, None
             await table.wait(26)
         elif kind == "delete" and name in table.host.counters:
             table.host.delete(name)

@@ -58,7 +58,7 @@ def test_a_silent_site_degrades_the_answer_and_is_named_until_it_is_back() -> No
             await table.wait(2)
             answer = table.host.counter("hits").published_answer
             assert (answer.state, answer.silent, answer.estimate) == (State.DEGRADED, ("a",), 40)
-            assert line_a.closed == "no sign of life"
+            assert line_a.closed == "timed out: no heartbeat and no answer"
             a, line_a = await table.connect("a")
             await table.say(a, line_a, Join("hits", 0, 33))
             assert table.host.counter("hits").published_answer.silent == ()

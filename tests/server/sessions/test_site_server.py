@@ -1,12 +1,11 @@
 """The host on a table: what is saved before what is sent, last words, and what is refused."""
 
 import asyncio
-import sqlite3
 
 from countless.core.messages import Report, SetTrigger, Snapshot
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.server.storage.base import Changes, Config
+from countless.server.storage.base import Changes, Config, StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck, Rejoin, Sync, SyncAck
 from support.service import bench
@@ -19,7 +18,7 @@ class SlowStore(SqliteStore):
 
     def save(self, changes: Changes) -> None:
         if self.full:
-            raise sqlite3.OperationalError("database or disk is full")
+            raise StoreError("database or disk is full")
         super().save(changes)
 
 

@@ -58,7 +58,6 @@ class NatsConnection:
         self, site_token: str, stream: str, rate_limit: RateLimit, on_queued: Callable[["NatsConnection"], None]
     ) -> None:
         self.last_seen = monotonic()
-        self.ignored_counters: set[str] = set()
         self.site_token = site_token
         self.stream = stream
         self.session: Session | None = None  # None until the server has accepted the hello

@@ -25,7 +25,7 @@ class MergedSessions:
     def get(self, site_id: SiteId) -> Session | None:
         """The session that was seen last."""
         found = [session for table in self._tables if (session := table.get(site_id)) is not None]
-        return max(found, key=Session.last_seen, default=None)
+        return max(found, key=lambda session: session.last_seen, default=None)
 
 
 class MergedShards:

@@ -73,7 +73,7 @@ class HostCollector(Collector):
         for life in self._host.sessions:
             states[life.state] += 1
             name = str(life.site_id.site)
-            latest[name] = max(latest.get(name, float("-inf")), life.last_seen())
+            latest[name] = max(latest.get(name, float("-inf")), life.last_seen)
         for state, number in states.items():
             sites.add_metric([state], number)
         offset = time() - monotonic()

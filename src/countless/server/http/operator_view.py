@@ -147,7 +147,7 @@ def site_rows(host: ServerView, counter: Counter, now: float) -> Iterator[SiteRo
     for address, known in counter.coordinator.saved_state.known:
         life = host.sessions.get(address)
         if life is not None:
-            yield SiteRow(str(address.site), life.state, life.last_seen() + offset, known)
+            yield SiteRow(str(address.site), life.state, life.last_seen + offset, known)
 
 
 def site_page(rows: list[SiteRow], find: str, sort: str, start: int, length: int) -> tuple[int, list[SiteRow]]:

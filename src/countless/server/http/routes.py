@@ -112,9 +112,7 @@ async def list_sites(request: Request) -> Response:
     """Every life of every site."""
     host, now = _host(request), _host(request).now()
     lives = [
-        SiteStatus(
-            str(life.site_id.site), life.state, len(life.memberships), max(0.0, round(now - life.last_seen(), 3))
-        )
+        SiteStatus(str(life.site_id.site), life.state, len(life.memberships), max(0.0, round(now - life.last_seen, 3)))
         for life in host.sessions
     ]
     return json(SiteList(sorted(lives, key=lambda life: life.site)))

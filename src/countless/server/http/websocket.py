@@ -28,8 +28,6 @@ class SocketConnection:
     """An open connection for the site server: `send` queues, and the `write` task sends."""
 
     def __init__(self, websocket: WebSocket, server: SiteServer) -> None:
-        self.last_seen = monotonic()
-        self.ignored_counters: set[str] = set()
         self._websocket = websocket
         self._server = server
         self._queue: deque[DownItem] = deque()
@@ -94,7 +92,7 @@ class RateLimitedReader:
         self._tokens += min(BURST_S, now - self._last_refill) * self._per_second
         self._last_refill = now
         seconds = max(0.0, -self._tokens / self._per_second)
-        self._connection.last_seen = now + seconds  # the site must not time out while it is not read
+        self._session.last_seen = now + seconds  # the site must not time out while it is not read
         return seconds
 
 

@@ -1,4 +1,4 @@
-"""The planner: works out ahead of time, in a thread of its own, what `auto` will want when the next round opens."""
+"""Works out the plans of coming rounds in a thread of its own, so that no round start waits for a plan."""
 
 import logging
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ log = logging.getLogger("countless.planner")
 
 
 class Planner:
-    """One plan at a time, for an outlook that has not changed since the last look: fleets come up site by site."""
+    """One plan at a time. A plan is started when two calls in a row want the same one: fleets come up site by site."""
 
     def __init__(self) -> None:
         self._planned: set[PlanKey] = set()
-        self._outlooks: dict[str, PlanKey] = {}  # not planned yet, as of the last look
+        self._wanted: dict[str, PlanKey] = {}  # by counter, as of the last call
         self._thread = ThreadPoolExecutor(1, "countless-planner")
         self.busy: Future[None] = self._thread.submit(lambda: None)
 
     def maybe_plan(self, counters: Iterable[Counter]) -> None:
-        """Now and then. Looking at a counter takes time for each of its sites, so at most once for each change."""
+        """`Counter.next_plan` takes time for every site, so it is called only when `plan_version` has changed."""
         if not self.busy.done():
             return
-        before, self._outlooks = self._outlooks, {}
+        before, self._wanted = self._wanted, {}
         for counter in counters:
             if counter.plan_version == counter.planned_for:
                 continue
@@ -32,19 +32,19 @@ class Planner:
             if ahead is None or ahead[0] in self._planned:
                 counter.planned_for = counter.plan_version
                 continue
-            self._outlooks[counter.name] = ahead[0]
-            if before.get(counter.name) == ahead[0]:
-                self._planned.add(ahead[0])
-                self.busy = self._thread.submit(_prepare, counter.coordinator.scheme, ahead[1])
+            key, context = ahead
+            self._wanted[counter.name] = key
+            if before.get(counter.name) == key:
+                self._planned.add(key)
+                self.busy = self._thread.submit(_prepare, counter.coordinator.scheme, context)
                 return
 
     def stop(self) -> None:
-        """No more plans."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _prepare(scheme: Scheme, context: RoundContext) -> None:
     try:
         scheme.prepare(context)
-    except PlanError:
-        log.info("no plan for %d sites at alpha %s: deterministic until there is one", context.sites, context.alpha)
+    except PlanError as error:
+        log.info("no plan: sites=%d alpha=%s error=%s", context.sites, context.alpha, error)

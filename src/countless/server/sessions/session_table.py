@@ -1,110 +1,91 @@
-"""Who is there: the lives of the sites, their connections, and how long nobody has heard of them.
+"""Sessions: which incarnations of sites the coordinator knows, whether they are connected, and when they time out.
 
-A *life* is one run of one site's process. Several lives of one name may be there at once - the workers of a web server
-share their configuration - so a life is given up only when it has been silent and another of its name is there, or
-when the operator says so. Giving up is safe even if it was a mistake: what is known of the life stays in the total, and
-should it come back, it is told how much that was and begins another life with the rest.
+An incarnation is one run of a site's process. Several incarnations of one site may be connected at once, because the
+workers of a web server share their configuration. So a session ends only when it is unreachable and another incarnation
+of its site is connected, after `forget_after`, or when an operator drops it. Ending the session of a process that was
+only slow is safe: its counts stay in the totals, and when it connects again it is told these counts and starts a new
+incarnation with the rest.
 """
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from countless.core.messages import SiteId
-from countless.wire.frames import DownItem
+from countless.server.connection import Connection
 
-# A sign of life costs two frames, and says only that nothing has happened. A process that dies hangs up, which is seen
-# at once; these are for the others: a machine without power, a network that is cut.
+# Heartbeats find what TCP does not report at once, such as a power loss or a cut network: an idle site sends one in
+# three times `silent_after`, because each costs two frames.
 HEARTBEAT_PER_TIMEOUT = 3
 
 
-class Connection(Protocol):
-    """An open connection, as the host sees it."""
-
-    last_seen: float  # the time of the last frame
-    ignored_counters: set[str]  # counters whose messages are ignored until they are joined anew
-
-    def send(self, items: list[DownItem]) -> None:
-        """Queue what is to be sent."""
-
-    def close(self, code: int, reason: str) -> None:
-        """Hang up."""
-
-
 class Session:
-    """One life of one site."""
+    """One incarnation of one site. It exists while the incarnation is connected or a member of a counter."""
 
-    __slots__ = ("awaiting_since", "connection", "left", "memberships", "seen_at", "site_id", "unreachable")
+    __slots__ = (
+        "awaiting_since", "connection", "ignored", "last_seen", "left", "memberships", "site_id", "unreachable"
+    )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
         self.site_id = site_id
-        self.memberships: dict[str, SiteId] = {}  # by the names it uses: its address in the counter, mostly its own
-        self.left: set[str] = set()  # counters it has left in good order
         self.connection: Connection | None = None
-        self.seen_at = now
-        self.awaiting_since: float | None = None  # since when it owes an answer
+        self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
+        self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
+        self.ignored: set[str] = set()  # counters whose messages on this connection are dropped until they join again
+        self.last_seen = now
+        self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
         self.unreachable = False
 
     @property
     def state(self) -> str:
-        """In one word."""
+        """As the API shows it."""
         return "silent" if self.unreachable else "connected" if self.connection else "away"
 
-    def last_seen(self) -> float:
-        """When it last gave a sign of life."""
-        return max(self.seen_at, self.connection.last_seen) if self.connection else self.seen_at
-
     def timed_out(self, now: float, silent_after: float) -> bool:
-        """Whether a sign of life should have come. Who has hung up, or owes an answer, is given `silent_after`; who is
-        connected and has nothing to say speaks every `HEARTBEAT_PER_TIMEOUT` times that, and may be late.
+        """A session without a connection, or that owes a snapshot, has `silent_after`; an idle one until a heartbeat is
+        late by twice that.
         """
         if self.awaiting_since is not None and now - self.awaiting_since > silent_after:
             return True
-        return now - self.last_seen() > silent_after * (1 if self.connection is None else HEARTBEAT_PER_TIMEOUT + 2)
+        return now - self.last_seen > silent_after * (1 if self.connection is None else HEARTBEAT_PER_TIMEOUT + 2)
 
 
 class SessionTable:
-    """All lives that count, by address and by name."""
+    """All sessions by site id, and by the name of the site."""
 
     def __init__(self) -> None:
-        self._all: dict[SiteId, Session] = {}
-        self._named: dict[str | int, set[SiteId]] = {}
+        self._sessions: dict[SiteId, Session] = {}
+        self._by_site: dict[str | int, set[SiteId]] = {}
 
     def __iter__(self) -> Iterator[Session]:
-        return iter(list(self._all.values()))
+        return iter(list(self._sessions.values()))
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._sessions)
 
     def __contains__(self, site_id: SiteId) -> bool:
-        return site_id in self._all
+        return site_id in self._sessions
 
     def get(self, site_id: SiteId) -> Session | None:
-        """The life at this address, if it counts."""
-        return self._all.get(site_id)
+        return self._sessions.get(site_id)
 
     def open(self, site_id: SiteId, now: float) -> Session:
-        """The life at this address, from now on if not before."""
-        session = self._all.get(site_id)
+        """The session of this id; a new one if there is none."""
+        session = self._sessions.get(site_id)
         if session is None:
-            session = self._all[site_id] = Session(site_id, now)
-            self._named.setdefault(site_id.site, set()).add(site_id)
+            session = self._sessions[site_id] = Session(site_id, now)
+            self._by_site.setdefault(site_id.site, set()).add(site_id)
         return session
 
     def remove(self, session: Session) -> None:
-        """It is over."""
-        if self._all.pop(session.site_id, None) is not None:
-            named = self._named[session.site_id.site]
-            named.discard(session.site_id)
-            if not named:
-                del self._named[session.site_id.site]
+        if self._sessions.pop(session.site_id, None) is not None:
+            incarnations = self._by_site[session.site_id.site]
+            incarnations.discard(session.site_id)
+            if not incarnations:
+                del self._by_site[session.site_id.site]
 
-    def of_site(self, site: str) -> list[Session]:
-        """All lives of one name."""
-        return [self._all[site_id] for site_id in sorted(self._named.get(site, ()))]
+    def of_site(self, site: str | int) -> list[Session]:
+        return [self._sessions[site_id] for site_id in sorted(self._by_site.get(site, ()))]
 
     def has_successor(self, session: Session) -> bool:
-        """Whether another life of the same name is connected."""
-        return any(
-            self._all[other].connection is not None
-            for other in self._named.get(session.site_id.site, set()) - {session.site_id}
-        )
+        """Whether another incarnation of the same site is connected."""
+        incarnations = self._by_site[session.site_id.site] - {session.site_id}
+        return any(self._sessions[site_id].connection is not None for site_id in incarnations)

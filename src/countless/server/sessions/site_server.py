@@ -1,9 +1,13 @@
-"""The host: one asyncio loop around the core. It has the connections, the clock and the disk that the core has not.
+"""The site server: it has the connections, the clock and the store that the core does not know.
 
-Everything here runs in the loop's thread except two things that take time: the disk and the planner have a thread each.
-An input goes to the core at once; what the core returns goes to the post, which saves before it sends.
+A report's way, all in the loop's thread except the save:
 
-Here is what connections bring, and what time brings. The counters and the lives it is about are in `roster.py`.
+    connection -> on_frame -> Membership.lookup -> Coordinator.receive -> Dispatcher -> CommitPipeline
+                                                                                           | save, in its own thread
+    connection <----------------------------- messages, Counter.publish <------------------+
+
+A restart, and a take-over of a shard, are one thing: `_recover` loads counters and sessions from the store, and every
+coordinator asks its sites for snapshots. Until they have connected and answered, or timed out, answers are `learning`.
 """
 
 import asyncio
@@ -11,15 +15,22 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from sys import intern
 from time import monotonic, time
+from typing import Any
 
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
+from countless.server.connection import Connection
 from countless.server.sessions.counter import Counter
+from countless.server.sessions.dispatcher import Dispatcher
+from countless.server.sessions.labels import client_key
+from countless.server.sessions.lifecycle import SessionLifecycle
+from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Connection, Session
+from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable
 from countless.server.settings import Settings
-from countless.server.storage.base import StateStore
+from countless.server.storage.base import Config, StateStore
+from countless.server.storage.commit import CommitPipeline
 from countless.wire.frames import (
     VERSION,
     CounterRejected,
@@ -36,14 +47,13 @@ from countless.wire.frames import (
     UpItem,
 )
 
-_LARGEST_INCARNATION = 1 << 63
-_BIRTH = 30  # bits of an incarnation below the second in which its life began
-_PRUNE_EVERY = 60.0  # seconds
-_AT_ONCE = 500  # sites looked at: a millisecond or two
+MAX_INCARNATION = (1 << 63) - 1
+INCARNATION_SECONDS_SHIFT = 30  # an incarnation's bits above these are the second in which it was created
+PRUNE_INTERVAL_S = 60.0
 
 
-class SiteServer(CounterRegistry):
-    """Hears what connections bring, and watches the clock."""
+class SiteServer:
+    """Handles what sites send and what operators want. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -52,199 +62,258 @@ class SiteServer(CounterRegistry):
         clock: Callable[[], float] = monotonic,
         wall_clock: Callable[[], float] = time,
     ) -> None:
-        super().__init__(store, settings, clock)
-        self.dropped: Tally[str] = Tally()  # connections and counters refused, by reason
+        self.settings = settings
+        self.counters: dict[str, Counter] = {}
+        self.sessions = SessionTable()
+        self.planner = Planner()
+        self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
         self.frame_bytes: Tally[str] = Tally(up=0, down=0)
         self.connection_count = 0
         self.draining = False
+        self._store = store
+        self._clock = clock
         self._wall_clock = wall_clock
-        self._pruned_at = clock()
-        self.planner = Planner()
+        self._last_prune = clock()
+        self._pipeline = CommitPipeline(store, self.counters)
+        self._registry = CounterRegistry(self.counters, settings, self._pipeline)
+        self._membership = Membership(self._registry, settings.max_counters_per_site)
+        self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
+        self._lifecycle = SessionLifecycle(
+            self.sessions, self._membership, self._dispatcher, self._pipeline, settings, clock
+        )
+        self._recover()
 
-    # Time
+    def _recover(self) -> None:
+        now = self._clock()
+        for name, (config, state) in self._store.load().items():
+            counter = Counter(name, config, state)
+            self._registry.add(counter)
+            for site_id, _ in state.known:
+                client_name, client_id = client_key(name, site_id)
+                session = self.sessions.open(client_id, now)
+                session.memberships[client_name] = session.site_id if client_id == site_id else site_id
+            self._dispatcher.dispatch(counter, counter.coordinator.recover())
+        for session in self.sessions:
+            session.left.update(name for name, _ in self._store.tombstones(session.site_id))
+
+    # Lifecycle
 
     async def run(self) -> None:
-        """Save and send, until cancelled."""
+        """Save, publish and send, until cancelled."""
         await self._pipeline.run()
 
     async def flush(self) -> None:
-        """Wait until everything that has happened so far is on the disk and can be seen."""
+        """Wait until everything so far is saved, published and sent."""
         await self._pipeline.flush()
 
     @property
     def failing(self) -> str | None:
-        """Why nothing can be saved at present, if so."""
+        """Why nothing can be saved at present; None if saving works."""
         return self._pipeline.failing
 
     def fail(self, reason: str) -> None:
-        """For good."""
         self._pipeline.failing = reason
 
     def now(self) -> float:
-        """The host's clock."""
         return self._clock()
 
     def drain(self) -> None:
-        """Nobody new comes in, and whoever watches is let go."""
+        """Accept no new connection and end every event stream."""
         self.draining = True
         for counter in self.counters.values():
             counter.changed.set()
 
     async def stop(self) -> None:
-        """The last save."""
+        """Save what is left. `run` must have been cancelled before."""
         await self._pipeline.stop()
         self.planner.stop()
 
     def tick(self) -> None:
-        """Now and then: who has fallen silent, and what should be planned ahead?"""
         for _ in self.tick_in_slices():
             pass
 
     def tick_in_slices(self) -> Iterator[None]:
-        """The same with breaks, so that nobody waits until thousands of sites have been looked at."""
-        now, silent_after = self._clock(), self.settings.silent_after
-        for number, session in enumerate(self.sessions, start=1):
-            if number % _AT_ONCE == 0:
-                yield
-            if (
-                session.connection is not None
-                and session.awaiting_since is None
-                and now - session.connection.last_seen <= silent_after
-            ):
-                continue  # nearly all of them, nearly always
-            if not session.unreachable and session.timed_out(now, silent_after):
-                self._mark_unreachable(session)
-            expired = 0 < self.settings.forget_after < now - session.last_seen()
-            if session.unreachable and session.memberships and (expired or self.sessions.has_successor(session)):
-                self._retire(session)
-        if now - self._pruned_at > _PRUNE_EVERY:
-            self._pruned_at = now
-            self._pipeline.prune(int(self._wall_clock() - self.settings.remember_for))
+        """Expire sessions, prune tombstones and start plans. Yields between slices, for other work of the loop."""
+        yield from self._lifecycle.expire_in_slices()
+        now = self._clock()
+        if now - self._last_prune > PRUNE_INTERVAL_S:
+            self._last_prune = now
+            self._pipeline.prune_tombstones(int(self._wall_clock() - self.settings.remember_for))
         self.planner.maybe_plan(self.counters.values())
 
-    # What connections bring
+    def debug_state(self) -> dict[str, Any]:
+        return {
+            "pipeline": self._pipeline.debug_state(),
+            "sessions": {
+                session.site_id: {
+                    "memberships": dict(session.memberships),
+                    "left": set(session.left),
+                    "ignored": set(session.ignored),
+                }
+                for session in self.sessions
+            },
+        }
+
+    # Connections
 
     async def on_hello(self, connection: Connection, hello: Hello) -> Session | None:
-        """A connection says who it is. None: that life was given up, and the line has been told what is known of it."""
+        """Open the session of an incarnation, or continue it on this connection.
+
+        None: the incarnation is retired. It was sent its final counts, and will start a new incarnation.
+        """
         if hello.version != VERSION:
             raise ProtocolError(f"this coordinator speaks version {VERSION} of the protocol, not {hello.version}")
-        if hello.incarnation >= _LARGEST_INCARNATION:
+        if hello.incarnation > MAX_INCARNATION:
             raise ProtocolError("an incarnation has at most 63 bits")
         site_id = SiteId(hello.site, hello.incarnation)
         if site_id not in self.sessions:
-            await self.flush()
-            known, horizon = await asyncio.to_thread(self._tombstone, site_id)
-            if known and site_id not in self.sessions:
-                connection.send([IncarnationRetired(known)])
+            await self.flush()  # a tombstone that is not saved yet cannot be read
+            final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
+            if final_counts and site_id not in self.sessions:
+                connection.send([IncarnationRetired(final_counts)])
                 return None
-            if site_id.incarnation >> _BIRTH < horizon:
-                raise ProtocolError("this life began before all that is remembered of lives that ended: begin another")
+            if site_id.incarnation >> INCARNATION_SECONDS_SHIFT < horizon:
+                raise ProtocolError("this incarnation is older than the tombstones that are kept: start a new one")
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
         session = self.sessions.open(site_id, self._clock())
         if session.connection is not None:
-            session.connection.close(1008, "another connection of the same life has come")
-        session.connection, connection.last_seen, session.awaiting_since = connection, self._clock(), None
-        session.unreachable = False  # the core hears it counter by counter
+            session.connection.close(1008, "replaced by another connection of the same incarnation")
+        session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
+        session.unreachable = False  # the core marks it reachable when it joins each counter again
+        session.ignored.clear()
         for other in self.sessions.of_site(hello.site):
-            if other.unreachable and other is not session:
-                self._retire(other)
-        self._pipeline.send(
-            connection, HelloAck(VERSION, int(self.settings.silent_after * 1000 * HEARTBEAT_PER_TIMEOUT))
-        )
+            if other.unreachable:
+                self._lifecycle.retire(other)
+        heartbeat_ms = int(self.settings.silent_after * 1000 * HEARTBEAT_PER_TIMEOUT)
+        self._pipeline.send(connection, HelloAck(VERSION, heartbeat_ms))
         return session
 
-    def _tombstone(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
+    def _read_tombstones(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
         return self._store.tombstones(site_id), self._store.tombstone_horizon()
 
     def on_frame(self, session: Session, connection: Connection, items: list[UpItem], size: int) -> None:
-        """A frame of `size` bytes. A ProtocolError leaves everything as it was before the offending item."""
+        """Handle the items of a frame of `size` bytes. A ProtocolError leaves the state as before the wrong item."""
         if session.connection is not connection:
             return
-        connection.last_seen, session.awaiting_since = self._clock(), None
+        session.last_seen, session.awaiting_since = self._clock(), None
         share = size / (len(items) or 1)
         for item in items:
             if isinstance(item, (Report, Snapshot)):
-                self._message(session, connection, item, share)
+                self._on_message(session, connection, item, share)
             elif isinstance(item, Join):
-                self._join(session, connection, item, share)
+                self._on_join(session, connection, item, share)
             elif isinstance(item, Sync):
                 self._pipeline.send(connection, SyncAck(item.number))
             elif isinstance(item, Leave):
-                self._leave(session, connection, item, share)
+                self._on_leave(session, connection, item, share)
             else:
                 raise ProtocolError("a second hello")
 
+    def on_disconnect(self, session: Session, connection: Connection) -> None:
+        self._lifecycle.disconnect(session, connection)
+
     def frame_sent(self, items: list[DownItem], size: int) -> None:
-        """A frame has gone out."""
+        """Account for a frame that left."""
         self.frame_bytes["down"] += size
         for item in items:
             if isinstance(item, DownMessage) and item.counter in self.counters:
                 self.counters[item.counter].traffic.down_bytes += size / len(items)
 
-    def _join(self, session: Session, connection: Connection, join: Join, size: float) -> None:
-        if join.counter in session.left:  # it did not hear that its last word had arrived
-            self._ignore_counter(connection, join.counter)
-            return self._pipeline.send(connection, LeaveAck(join.counter))
+    def _on_message(self, session: Session, connection: Connection, message: Report | Snapshot, size: float) -> None:
+        name = message.counter
+        if name in session.ignored:
+            return
+        if name in session.left:
+            self._pipeline.send(connection, LeaveAck(name))
+            return
+        counter, site_id = self._membership.lookup(session, name)
+        outbox = counter.coordinator.receive(site_id, message)
+        self._record_received(counter, site_id, size)
+        if outbox:
+            self._dispatcher.dispatch(counter, outbox)
+
+    def _on_join(self, session: Session, connection: Connection, join: Join, size: float) -> None:
+        name = join.counter
+        if name in session.left:  # the acknowledgement of its Leave was lost
+            self._ignore_counter(session, name)
+            return self._pipeline.send(connection, LeaveAck(name))
         try:
-            counter, site_id = self._seats.offer(session, join.counter, self.create)
-            if join.round > counter.coordinator.round:  # this coordinator has lost its memory, or it was deleted
-                self._ignore_counter(connection, join.counter)
-                return self._pipeline.send(connection, Rejoin(join.counter, keep_count=True))
+            counter, site_id = self._membership.join(session, name)
+            if join.round > counter.coordinator.round:  # the state was lost, or the counter deleted
+                self._ignore_counter(session, name)
+                return self._pipeline.send(connection, Rejoin(name, keep_count=True))
             outbox = counter.coordinator.join(site_id, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self.dropped["counter refused"] += 1
-            self._ignore_counter(connection, join.counter)
-            return self._pipeline.send(connection, CounterRejected(join.counter, str(error)))
-        connection.ignored_counters.discard(join.counter)
-        session.memberships[intern(join.counter)] = site_id  # the same text as in thousands of other lives
-        self._heard(counter, site_id, size)
-        return self._dispatch(counter, outbox)
+            self._ignore_counter(session, name)
+            return self._pipeline.send(connection, CounterRejected(name, str(error)))
+        session.ignored.discard(name)
+        session.memberships[intern(name)] = site_id  # one string for all sessions
+        self._record_received(counter, site_id, size)
+        return self._dispatcher.dispatch(counter, outbox)
 
-    def _ignore_counter(self, connection: Connection, name: str) -> None:
-        """Until it is joined anew."""
-        if len(connection.ignored_counters) >= self.settings.max_counters_per_site:
-            raise ProtocolError("too many counters that are not taken in (max_counters_per_site)")
-        connection.ignored_counters.add(name)
-
-    def _message(self, session: Session, connection: Connection, message: Report | Snapshot, size: float) -> None:
-        name = message.counter
-        if name in connection.ignored_counters:
-            return None
-        site_id = session.memberships.get(name)
-        if site_id is session.site_id:
-            counter = self.counters[name]
-        elif site_id is not None:
-            counter, site_id = self._seats.of(session, name)
-        elif name in session.left:
-            return self._pipeline.send(connection, LeaveAck(name))
-        else:
-            raise ProtocolError(f"site {session.site_id.site!r} has not joined {name!r}")
-        outbox = counter.coordinator.receive(site_id, message)
-        traffic = counter.traffic  # `_heard`, without the call
-        traffic.up += 1
-        traffic.up_bytes += size
-        self._pipeline.mark_site(counter.name, site_id)
-        return self._dispatch(counter, outbox) if outbox else None
-
-    def _leave(self, session: Session, connection: Connection, farewell: Leave, size: float) -> None:
-        name = farewell.counter
-        if name in connection.ignored_counters:
+    def _on_leave(self, session: Session, connection: Connection, leave: Leave, size: float) -> None:
+        name = leave.counter
+        if name in session.ignored:
             return
         if name not in session.left:
-            if name not in session.memberships:
-                raise ProtocolError(f"site {session.site_id.site!r} has not joined {name!r}")
-            counter, site_id = self._seats.of(session, name)
-            known = max(farewell.count, counter.coordinator.reported_by(site_id))
-            outbox = counter.coordinator.leave(site_id, Snapshot(*farewell))
-            self._heard(counter, site_id, size)
+            counter = self._lifecycle.leave(session, Snapshot(*leave))
+            counter.traffic.add_up(size)
             session.left.add(name)
-            self._record_departure(counter, session, name, known)
-            self._dispatch(counter, outbox)
         self._pipeline.send(connection, LeaveAck(name))
 
-    def _heard(self, counter: Counter, site_id: SiteId, size: float) -> None:
-        traffic = counter.traffic
-        traffic.up += 1
-        traffic.up_bytes += size
+    def _ignore_counter(self, session: Session, name: str) -> None:
+        """Drop messages for this counter that are under way, until the session joins it again."""
+        if len(session.ignored) >= self.settings.max_counters_per_site:
+            raise ProtocolError("too many rejected counters (max_counters_per_site)")
+        session.ignored.add(name)
+
+    def _record_received(self, counter: Counter, site_id: SiteId, size: float) -> None:
+        counter.traffic.add_up(size)
         self._pipeline.mark_site(counter.name, site_id)
+
+    # Operators
+
+    @property
+    def overflowed(self) -> Tally[str]:
+        """By counter: how many of its labelled series were counted in the overflow series."""
+        return self._registry.overflowed
+
+    def counter(self, name: str) -> Counter:
+        return self._registry.get(name)
+
+    def create(self, name: str, config: Config) -> Counter:
+        return self._registry.create(name, config)
+
+    def configure(self, name: str, config: Config) -> Counter:
+        """Change the config of a counter. Its sites keep their counts and get the new rules in a new round."""
+        before = self._registry.get(name)
+        counter = self._registry.configure(name, config)
+        if counter is before:
+            return counter
+        self._dispatcher.dispatch(counter, counter.coordinator.recover())
+        for session in self.sessions:
+            for client_name in self._membership.names_in(session, counter) if session.unreachable else ():
+                outbox = counter.coordinator.mark_unreachable(session.memberships[client_name])
+                self._dispatcher.dispatch(counter, outbox)
+        return counter
+
+    def delete(self, name: str) -> None:
+        """Delete a counter. Connected sites join it again with a count of zero."""
+        counter = self._registry.get(name)
+        for session in self.sessions:
+            for client_name in self._membership.names_in(session, counter):
+                del session.memberships[client_name]
+                if session.connection is not None:
+                    session.ignored.add(client_name)
+                    self._pipeline.send(session.connection, Rejoin(client_name, keep_count=False))
+            session.left.discard(name)
+        self._registry.remove(name)
+
+    def drop_site(self, site: str) -> int:
+        """Retire the sessions of a site that have no connection; returns how many."""
+        sessions = [session for session in self.sessions.of_site(site) if session.connection is None]
+        for session in sessions:
+            self._lifecycle.retire(session)
+        return len(sessions)

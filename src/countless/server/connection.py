@@ -1,0 +1,13 @@
+"""The server's side of one open connection to a site. A WebSocket and a NATS stream are its implementations."""
+
+from typing import Protocol
+
+from countless.wire.frames import DownItem
+
+
+class Connection(Protocol):
+    def send(self, items: list[DownItem]) -> None:
+        """Queue items. Does not block; after `close` nothing is sent."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Close with a WebSocket close code once everything queued was sent."""

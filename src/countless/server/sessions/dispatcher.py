@@ -1,0 +1,30 @@
+"""Passes the messages that the core returns on to the connections of their sites, by way of the commit pipeline."""
+
+from collections.abc import Callable
+
+from countless.core.coordinator import Outbox
+from countless.core.messages import StartRound
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.labels import client_key
+from countless.server.sessions.session_table import SessionTable
+from countless.server.storage.commit import CommitPipeline
+
+
+class Dispatcher:
+    def __init__(self, sessions: SessionTable, pipeline: CommitPipeline, clock: Callable[[], float]) -> None:
+        self._sessions = sessions
+        self._pipeline = pipeline
+        self._clock = clock
+
+    def dispatch(self, counter: Counter, outbox: Outbox) -> None:
+        """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
+        self._pipeline.mark_counter(counter.name)
+        for site_id, message in outbox:
+            name, client_id = client_key(counter.name, site_id)
+            session = self._sessions.get(client_id)
+            if session is None or session.connection is None or name in session.ignored:
+                continue
+            counter.traffic.down += 1
+            if isinstance(message, StartRound) and session.awaiting_since is None:
+                session.awaiting_since = self._clock()
+            self._pipeline.send(session.connection, message if name == counter.name else message._replace(counter=name))

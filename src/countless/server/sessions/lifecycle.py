@@ -1,0 +1,93 @@
+"""How sessions end: a connection is lost, a session times out, and at last it is retired.
+
+    connected    -- connection lost ------------------------------> away
+    connected    -- no heartbeat, or no answer, in time ----------> unreachable
+    away         -- no new connection within silent_after --------> unreachable
+    unreachable  -- connects again -------------------------------> connected
+    unreachable  -- another incarnation connects, forget_after ---> retired
+
+An unreachable session degrades the answers of its counters. A retired one does not exist any more: its counts stay in
+the totals for good, and a tombstone with them is saved, so that the process is not counted twice if it comes back.
+"""
+
+from collections.abc import Callable, Iterator
+
+from countless.core.messages import Snapshot
+from countless.server.connection import Connection
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.dispatcher import Dispatcher
+from countless.server.sessions.membership import Membership
+from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.settings import Settings
+from countless.server.storage.commit import CommitPipeline
+
+SESSIONS_PER_SLICE = 500  # checked for time-outs in one go: one or two milliseconds
+
+
+class SessionLifecycle:
+    def __init__(
+        self,
+        sessions: SessionTable,
+        membership: Membership,
+        dispatcher: Dispatcher,
+        pipeline: CommitPipeline,
+        settings: Settings,
+        clock: Callable[[], float],
+    ) -> None:
+        self._sessions = sessions
+        self._membership = membership
+        self._dispatcher = dispatcher
+        self._pipeline = pipeline
+        self._settings = settings
+        self._clock = clock
+
+    def disconnect(self, session: Session, connection: Connection) -> None:
+        """The session may continue on another connection; without memberships there is nothing to continue."""
+        self._pipeline.discard(connection)
+        if session.connection is not connection:
+            return
+        if not session.unreachable:
+            session.last_seen = self._clock()
+        session.connection = session.awaiting_since = None
+        if not session.memberships:
+            self._sessions.remove(session)
+
+    def expire_in_slices(self) -> Iterator[None]:
+        """Mark sessions that timed out, and retire those that will not come back. Yields between slices."""
+        now, silent_after, forget_after = self._clock(), self._settings.silent_after, self._settings.forget_after
+        for number, session in enumerate(self._sessions, start=1):
+            if number % SESSIONS_PER_SLICE == 0:
+                yield
+            if not session.unreachable and session.timed_out(now, silent_after):
+                self._mark_unreachable(session)
+            if session.unreachable and session.memberships:
+                expired = 0 < forget_after < now - session.last_seen
+                if expired or self._sessions.has_successor(session):
+                    self.retire(session)
+
+    def _mark_unreachable(self, session: Session) -> None:
+        session.unreachable = True
+        if session.connection is not None:
+            session.connection.close(1001, "timed out: no heartbeat and no answer")
+            self.disconnect(session, session.connection)
+        for _, counter, site_id in self._membership.of(session):
+            self._dispatcher.dispatch(counter, counter.coordinator.mark_unreachable(site_id))
+
+    def retire(self, session: Session) -> None:
+        """Leave all counters with the counts that are known."""
+        for name, counter, site_id in self._membership.of(session):
+            count = counter.coordinator.reported_by(site_id)
+            self.leave(session, Snapshot(name, counter.coordinator.round, count))
+        self._sessions.remove(session)
+
+    def leave(self, session: Session, final: Snapshot) -> Counter:
+        """The session leaves a counter, which is returned. The tombstone has the larger of final and known count."""
+        name = final.counter
+        counter, site_id = self._membership.lookup(session, name)
+        count = max(final.count, counter.coordinator.reported_by(site_id))
+        outbox = counter.coordinator.leave(site_id, final)
+        del session.memberships[name]
+        counter.departed += count
+        self._pipeline.mark_departed((counter.name, site_id), (name, session.site_id), count)
+        self._dispatcher.dispatch(counter, outbox)
+        return counter
