@@ -20,9 +20,9 @@ def nobody_to_tell() -> object:
         yield
 
 
-def fresh(prefix: str = "", most_series: int = 100) -> tuple[countless.Client, Intake]:
+def fresh(prefix: str = "", max_series: int = 100) -> tuple[countless.Client, Intake]:
     client = countless.connect("http://127.0.0.1:9", site="here")
-    return client, Intake(client, prefix, most_series)
+    return client, Intake(client, prefix, max_series)
 
 
 def counted(client: countless.Client, counter: str, **labels: str) -> int:
@@ -68,7 +68,7 @@ def test_many_lines_in_a_datagram_and_many_datagrams_in_a_batch() -> None:
 
 @given(st.lists(st.binary(max_size=80) | st.just(b"x:1|c\nx:2|c|@0.7|#self:1"), max_size=8))
 def test_any_bytes_are_counted_or_dropped_and_never_raise(batch: list[bytes]) -> None:
-    client, intake = fresh(most_series=3)
+    client, intake = fresh(max_series=3)
     intake.datagrams(batch)
     said = [line for datagram in batch for line in datagram.split(b"\n") if line.strip()]
     assert intake.lines == len(said)
@@ -77,7 +77,7 @@ def test_any_bytes_are_counted_or_dropped_and_never_raise(batch: list[bytes]) ->
 
 
 def test_beyond_the_label_cap_the_total_stays_right() -> None:
-    client, intake = fresh(most_series=LABEL_CAP + 100)
+    client, intake = fresh(max_series=LABEL_CAP + 100)
     intake.datagrams([b"\n".join(b"hits:1|c|#user:%d" % i for i in range(LABEL_CAP + 7))])
     assert counted(client, "hits", user="0") == 1
     assert counted(client, "hits", overflow="true") == 7
@@ -85,7 +85,7 @@ def test_beyond_the_label_cap_the_total_stays_right() -> None:
 
 
 def test_when_the_agent_is_full_labels_overflow_and_new_counters_are_dropped() -> None:
-    client, intake = fresh(most_series=3)
+    client, intake = fresh(max_series=3)
     intake.datagrams([b"a:1|c|#k:1\na:1|c|#k:2\nb:1|c"])
     assert intake.series == 3
     intake.datagrams([b"a:1|c|#k:1\na:4|c|#k:3\na:5|c|#k:4|@0.5\nb:1|c|#k:1\na:1|c\nc:1|c\nc:1|c\nd:1|c|#k:1"])

@@ -88,8 +88,8 @@ def test_one_turn_is_limited_and_draining_is_not(
 
 def test_a_datagram_that_would_be_cut_is_dropped_whole(intake: Intake, stack: ExitStack, tmp_path: Path) -> None:
     receiver, sender = unix(stack, tmp_path / "statsd")
-    sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MOST_BYTES - 9))
-    sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MOST_BYTES - 8))
+    sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MAX_DATAGRAM_BYTES - 9))
+    sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MAX_DATAGRAM_BYTES - 8))
     receiver.drain(intake)
     assert (intake.lines, intake.dropped[Reason.TOO_LONG]) == (1, 1)
 
@@ -141,8 +141,8 @@ def test_only_loopback_unless_told(host: str) -> None:
 
 
 def test_beyond_loopback_when_told() -> None:
-    receiver = sockets.udp("0.0.0.0", 0, anywhere=True)  # noqa: S104
+    receiver = sockets.udp("0.0.0.0", 0, allow_remote=True)  # noqa: S104
     assert receiver.where.startswith("udp://0.0.0.0:")
     receiver.close()
     with pytest.raises(CannotListen, match="Cannot assign requested address"):
-        sockets.udp("192.0.2.1", 0, anywhere=True)
+        sockets.udp("192.0.2.1", 0, allow_remote=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from countless.agent.statsd import MOST, ONE, Count, Labels, Reason, is_name, parse
+from countless.agent.statsd import MAX_COUNT, SCALE, Labels, Reason, Sample, is_name, parse
 
 NO_LABELS: Labels = ()
 
@@ -42,11 +42,11 @@ NO_LABELS: Labels = ()
         (b"jobs:1|c|#url:http://x/{y}", "jobs", (("url", "http://x/{y}"),), 1),
         ("jobs:1|c|#city:Kraków".encode(), "jobs", (("city", "Kraków"),), 1),
         ("jobs:1|c|#kube/app:x,città:y,self:z".encode(), "jobs", (("città", "y"), ("kube/app", "x"), ("self", "z")), 1),
-        (b"jobs:%d|c" % MOST, "jobs", NO_LABELS, MOST),
+        (b"jobs:%d|c" % MAX_COUNT, "jobs", NO_LABELS, MAX_COUNT),
     ],
 )
 def test_real_lines(line: bytes, name: str, labels: Labels, events: int) -> None:
-    assert parse(line) == Count(name, labels, events * ONE)
+    assert parse(line) == Sample(name, labels, events * SCALE)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,10 @@ def test_real_lines(line: bytes, name: str, labels: Labels, events: int) -> None
         *((line, Reason.NEGATIVE) for line in (b"x:-1|c", b"x:-1.0|c", b"x:3:-1|c")),
         *((line, Reason.FRACTIONAL) for line in (b"x:0.5|c", b"x:-0.5|c", b"x:1.000000000000000000000001|c")),
         *((b"x:1|c|@" + rate, Reason.RATE) for rate in (b"0", b"1.1", b"-0.1", b"", b"nan", b"1e-999", b"0.1.1", b"x")),
-        *((line, Reason.TOO_LARGE) for line in (b"x:%d|c" % (MOST + 1), b"x:1|c|@1e-30", b"x:" + b"9" * 4000 + b"|c")),
+        *(
+            (line, Reason.TOO_LARGE)
+            for line in (b"x:%d|c" % (MAX_COUNT + 1), b"x:1|c|@1e-30", b"x:" + b"9" * 4000 + b"|c")
+        ),
         (b"x:1|c|#a:" + b"y" * 5000, Reason.TOO_LONG),
     ],
 )
@@ -93,11 +96,11 @@ def test_a_line_says_what_was_put_into_it(name: str, values: list[int], rate: ob
     line += "" if rate is None else f"|@{rate}"
     line += "|#" + ",".join(f"{key}:{value}" for key, value in tags.items()) if tags else ""
     found = parse(line.encode())
-    assert isinstance(found, Count)
+    assert isinstance(found, Sample)
     assert (found.name, dict(found.labels)) == (name, tags)
     assert found.labels == tuple(sorted(tags.items()))
     exact = sum(values) / (Fraction(1) if rate is None else Fraction(str(rate)))
-    assert abs(Fraction(found.amount, ONE) - exact) <= Fraction(sum(values), 2 * ONE)
+    assert abs(Fraction(found.amount, SCALE) - exact) <= Fraction(sum(values), 2 * SCALE)
 
 
 pieces = st.sampled_from(
@@ -109,9 +112,9 @@ pieces = st.sampled_from(
 @example(b"")
 def test_no_bytes_make_it_raise(line: bytes) -> None:
     found = parse(line)
-    if isinstance(found, Count):
+    if isinstance(found, Sample):
         assert is_name(found.name)
-        assert 0 <= found.amount <= MOST * ONE
+        assert 0 <= found.amount <= MAX_COUNT * SCALE
         assert all(name and name.isprintable() and value.isprintable() for name, value in found.labels)
     else:
         assert found in Reason

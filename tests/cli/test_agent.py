@@ -14,7 +14,7 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def rejected(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command, which must refuse; its standard error."""
 
     def run(*arguments: str) -> str:
@@ -36,38 +36,38 @@ def one_line(output: str, *parts: str) -> None:
     assert all(part in output for part in parts), output
 
 
-def test_addresses_in_use_are_refused(refused: Run, tmp_path: Path) -> None:
+def test_addresses_in_use_are_refused(rejected: Run, tmp_path: Path) -> None:
     statsd, path = sockets.udp("127.0.0.1", 0), str(tmp_path / "statsd")
     http = sockets.http("127.0.0.1", 0)
     taken = [str(endpoint.getsockname()[1]) for endpoint in (statsd.socket, http)]
-    one_line(refused("--statsd-port", taken[0]), f"udp://127.0.0.1:{taken[0]}: Address already in use")
+    one_line(rejected("--statsd-port", taken[0]), f"udp://127.0.0.1:{taken[0]}: Address already in use")
     one_line(
-        refused("--statsd-socket", path, "--http-port", taken[1]), f"http://127.0.0.1:{taken[1]}: ", "already in use"
+        rejected("--statsd-socket", path, "--http-port", taken[1]), f"http://127.0.0.1:{taken[1]}: ", "already in use"
     )
     assert not Path(path).exists()
-    one_line(refused("--statsd-socket", str(tmp_path)), f"unix:{tmp_path}: File exists")
+    one_line(rejected("--statsd-socket", str(tmp_path)), f"unix:{tmp_path}: File exists")
     statsd.close()
     http.close()
 
 
-def test_other_addresses_than_loopback_need_allow_plaintext(refused: Run) -> None:
-    one_line(refused("--statsd-host", "192.0.2.1"), "statsd-host = '192.0.2.1'", "--allow-plaintext")
-    one_line(refused("--http-host", "192.0.2.1"), "http-host = '192.0.2.1'", "--allow-plaintext")
-    one_line(refused("--http-host", "192.0.2.1", "--allow-plaintext"), "Cannot assign requested address")
+def test_other_addresses_than_loopback_need_allow_plaintext(rejected: Run) -> None:
+    one_line(rejected("--statsd-host", "192.0.2.1"), "statsd-host = '192.0.2.1'", "--allow-plaintext")
+    one_line(rejected("--http-host", "192.0.2.1"), "http-host = '192.0.2.1'", "--allow-plaintext")
+    one_line(rejected("--http-host", "192.0.2.1", "--allow-plaintext"), "Cannot assign requested address")
 
 
-def test_invalid_values_are_refused(refused: Run) -> None:
-    one_line(refused("--url", "nope://x"), "url = 'nope://x'")
-    one_line(refused("--statsd-host", "no such host"), "statsd-host = 'no such host'")
-    one_line(refused("--statsd-prefix", "a b"), "statsd-prefix = 'a b'")
-    one_line(refused("--site", "a\nb"), "a\\nb")
-    assert "--statsd-port" in refused("--statsd-port", "65536")
+def test_invalid_values_are_refused(rejected: Run) -> None:
+    one_line(rejected("--url", "nope://x"), "url = 'nope://x'")
+    one_line(rejected("--statsd-host", "no such host"), "statsd-host = 'no such host'")
+    one_line(rejected("--statsd-prefix", "a b"), "statsd-prefix = 'a b'")
+    one_line(rejected("--site", "a\nb"), "a\\nb")
+    assert "--statsd-port" in rejected("--statsd-port", "65536")
 
 
-def test_missing_extra_is_named(refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(rejected: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "countless.agent.run", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    one_line(refused(), "uvicorn is not installed; run: pip install 'countless[server]'")
+    one_line(rejected(), "uvicorn is not installed; run: pip install 'countless[server]'")
 
 
 def test_agent_help_has_an_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,10 +81,10 @@ def test_agent_help_has_an_example(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "Example:  countless agent" in output
 
 
-def test_refused_agent_releases_its_ports(refused: Run) -> None:
+def test_refused_agent_releases_its_ports(rejected: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as http:
         receiver = sockets.udp("127.0.0.1", 0)
         port = str(receiver.socket.getsockname()[1])
         receiver.close()
-        one_line(refused("--statsd-port", port, "--http-port", str(http.getsockname()[1])), "http://")
+        one_line(rejected("--statsd-port", port, "--http-port", str(http.getsockname()[1])), "http://")
         sockets.udp("127.0.0.1", int(port)).close()

@@ -1,4 +1,4 @@
-"""The agent's HTTP side: `POST /add`, the probes and the metrics. Datagrams are read beside it, in the same loop."""
+"""The agent's HTTP side: `POST /add`, the probes and the metrics. The same event loop reads the datagrams."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,12 +14,11 @@ from starlette.routing import Route
 
 from countless.agent.intake import Intake
 from countless.agent.metrics import exposition
-from countless.agent.sockets import Receiver
-from countless.agent.statsd import MOST, Reason
-from countless.client.client import Client
+from countless.agent.parts import Agent
+from countless.agent.statsd import MAX_COUNT, Reason
 from countless.client.counter import Counter
 
-MOST_BODY = 1 << 18  # bytes: about five thousand adds, which hold up the datagrams for a few milliseconds
+MAX_BODY_BYTES = 1 << 18  # about five thousand adds: the loop reads no datagrams for the milliseconds they take
 _PROBLEMS = {
     Reason.NAME: "must be printable, and at most 500 characters with all labels",
     Reason.TOO_MANY: "would be one counter too many for this agent",
@@ -27,15 +26,13 @@ _PROBLEMS = {
 
 
 class Add(Struct, forbid_unknown_fields=True):
-    """One increment."""
-
     counter: str
-    n: Annotated[int, Meta(ge=0, le=MOST)] = 1
+    n: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 1
     labels: dict[str, str] = {}
 
 
 class BadBody(Exception):
-    """A request that changes nothing, and why."""
+    """A request that was rejected and changed nothing."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -45,18 +42,8 @@ class BadBody(Exception):
 _decode = msgspec.json.Decoder(Add | list[Add]).decode
 
 
-class Agent:
-    """The parts that requests and probes look at."""
-
-    def __init__(self, client: Client, intake: Intake, receivers: list[Receiver]) -> None:
-        self.client = client
-        self.intake = intake
-        self.receivers = receivers
-        self.adds = 0  # by HTTP
-
-
 def build_app(agent: Agent) -> Starlette:
-    """The application around the parts; datagrams are read as long as it lives."""
+    """The application. It reads datagrams from its start to its shutdown."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -82,7 +69,7 @@ def build_app(agent: Agent) -> Starlette:
 
 
 async def add(request: Request) -> Response:
-    """Count one increment, or a list of them: all, or none if anything is wrong with one."""
+    """Count one increment or a list of them. If one is wrong, none is counted."""
     agent: Agent = request.app.state.agent
     if "origin" in request.headers:
         return _json({"error": "a web page may not count here: a request with an origin is refused"}, 403)
@@ -92,7 +79,7 @@ async def add(request: Request) -> Response:
         return _json({"error": str(problem)}, problem.status)
     for series, n in found:
         series.add(n)
-    agent.adds += len(found)
+    agent.http_adds += len(found)
     return _json({"added": sum(n for _, n in found)})
 
 
@@ -100,8 +87,8 @@ async def _body(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST_BODY:
-            raise BadBody(f"body is too long: it must have at most {MOST_BODY} bytes", 413)
+        if len(body) > MAX_BODY_BYTES:
+            raise BadBody(f"body is too long: it must have at most {MAX_BODY_BYTES} bytes", 413)
     return bytes(body)
 
 
@@ -123,18 +110,16 @@ def _series(intake: Intake, each: Add, place: str) -> Counter:
 
 
 async def live(request: Request) -> Response:
-    """The process answers."""
     return _json({"live": True})
 
 
 async def ready(request: Request) -> Response:
-    """Ready to count, which goes on without a coordinator: whether there is one is said, and decides nothing."""
+    """The agent counts without a coordinator too, so it is ready either way; `connected` is for people."""
     client = request.app.state.agent.client
     return _json({"ready": True, "connected": client.connected, "trouble": client.last_error})
 
 
 async def metrics(request: Request) -> Response:
-    """Prometheus text, or OpenMetrics for whoever accepts it."""
     page, content_type = exposition(request.app.state.agent, request.headers.get("accept", ""))
     return Response(page, headers={"content-type": content_type})
 

@@ -1,19 +1,18 @@
-"""What arrives is counted here, or dropped for a reason that is counted too.
+"""Lines and adds on their way to the client: counted, or dropped for a reason that is counted.
 
-**Sampled lines.** `n|c|@r` stands for `n/r` events. Fractions are carried for each series, in integers, so that at any
-moment a series has counted the exact sum of all its `n/r`, rounded to the nearest whole number: no dice, no drift,
-whatever the rates are and however they are mixed.
+**Sampled lines.** `n|c|@r` stands for `n/r` events. The intake carries the fraction of each series as an integer, so a
+series has always counted the exact sum of its `n/r`, rounded to the nearest whole number, whatever the rates are.
 
-**Series.** Names and tags come from outside. Beyond `LABEL_CAP` combinations of a counter, and beyond `MOST_SERIES` of
-all counters, what has labels is counted in the counter's overflow series, so that its total stays right; what would
-be another counter is dropped.
+**Series.** Names and tags come from outside. Beyond `LABEL_CAP` combinations of one counter, and beyond `MAX_SERIES` of
+all counters, a labelled event is counted in the counter's overflow series, so that the counter's total stays right. An
+event of a new counter is dropped.
 """
 
 import logging
 from collections import Counter as Tally
 from collections.abc import Iterable
 
-from countless.agent.statsd import ONE, Count, Labels, Reason, parse
+from countless.agent.statsd import SCALE, Labels, Reason, Sample, parse
 from countless.client.client import Client
 from countless.client.counter import Counter
 from countless.errors import InvalidParameter
@@ -21,31 +20,28 @@ from countless.wire.names import series_name, validate_name
 
 log = logging.getLogger("countless.agent")
 
-MOST_SERIES = 20_000  # what a coordinator takes from one site, unless it was told otherwise
-_HALF = ONE // 2
+MAX_SERIES = 20_000  # the default limit of a coordinator for one site
+_HALF = SCALE // 2
 
 
 class Intake:
-    """Between the sockets and the client."""
-
-    def __init__(self, client: Client, prefix: str = "", most_series: int = MOST_SERIES) -> None:
+    def __init__(self, client: Client, prefix: str = "", max_series: int = MAX_SERIES) -> None:
         self.lines = 0
         self.overflowed = 0  # lines and adds that were counted in an overflow series
         self.dropped: Tally[Reason] = Tally(dict.fromkeys(Reason, 0))
         self._client = client
         self._prefix = prefix
-        self._most_series = most_series
+        self._max_series = max_series
         self._counters: set[str] = set()
         self._series: dict[tuple[str, Labels], Counter] = {}
-        self._rest: dict[str, int] = {}  # what a series has beyond its whole events, plus one half
+        self._fractions: dict[str, int] = {}  # of each series: what it has beyond whole events, plus one half
 
     @property
     def series(self) -> int:
-        """How many there are, labelled or not."""
         return len(self._series)
 
     def datagrams(self, batch: Iterable[bytes]) -> None:
-        """Count what they say. Lines that are the same are read once: a batch equals its events."""
+        """Count the lines of some datagrams. Equal lines are parsed once."""
         for raw, times in Tally(b"\n".join(batch).split(b"\n")).items():
             line = raw.strip()
             if line:
@@ -56,37 +52,41 @@ class Intake:
                     self.drop(problem, line, times)
 
     def drop(self, reason: Reason, what: bytes, times: int = 1) -> None:
-        """Not counted. The first of a kind is told, all are counted."""
+        """Count a dropped line under its reason. The first of each reason is logged."""
         if not self.dropped[reason] and reason is not Reason.NOT_A_COUNTER:
-            log.warning("dropped (%s): %r; whatever else is dropped for that is counted, not told", reason, what[:200])
+            log.warning(
+                "line dropped: reason=%s line=%r (logged once for each reason)",
+                reason,
+                what[:200],
+            )
         self.dropped[reason] += times
 
     def find(self, counter: str, labels: Labels, times: int = 1) -> Counter | Reason:
-        """Where to count something that happened so many times, or why not."""
+        """The counter to add to, or the reason why there is none."""
         known = self._series.get((counter, labels))
         return known if known is not None else self._new(counter, labels, times)
 
-    def _count(self, count: Count, times: int) -> Reason | None:
+    def _count(self, count: Sample, times: int) -> Reason | None:
         series = self.find(self._prefix + count.name, count.labels, times)
         if isinstance(series, Reason):
             return series
-        whole, rest = divmod(count.amount * times + self._rest.get(series.name, _HALF), ONE)
+        whole, rest = divmod(count.amount * times + self._fractions.get(series.name, _HALF), SCALE)
         if whole:
             series.add(whole)
         if rest != _HALF:
-            self._rest[series.name] = rest
+            self._fractions[series.name] = rest
         else:
-            self._rest.pop(series.name, None)
+            self._fractions.pop(series.name, None)
         return None
 
     def _new(self, counter: str, labels: Labels, times: int) -> Counter | Reason:
         wanted = series_name(counter, dict(labels)) if labels else counter
-        try:  # before the client is asked: it remembers every name it has heard
+        try:  # before the client is asked, because the client keeps every name it was asked for
             validate_name(counter)
             validate_name(wanted)
         except InvalidParameter:
             return Reason.NAME
-        full = len(self._series) >= self._most_series
+        full = len(self._series) >= self._max_series
         if full and counter not in self._counters:
             return Reason.TOO_MANY
         series = self._client.counter(counter)

@@ -1,7 +1,6 @@
-"""`/metrics` of the agent: what came in, what was dropped and why, by whom, and whether the coordinator hears us."""
+"""`/metrics` of the agent: what arrived, what was dropped and why, and whether the coordinator is connected."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -9,28 +8,25 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from countless import __version__
-
-if TYPE_CHECKING:
-    from countless.agent.app import Agent
+from countless.agent.parts import Agent
 
 
 class AgentCollector(Collector):
-    """Reads the agent when Prometheus asks; nothing is kept twice."""
-
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, in the order of the documentation."""
         intake = self._agent.intake
         yield CounterMetricFamily("countless_agent_lines", "StatsD lines received.", intake.lines)
-        yield CounterMetricFamily("countless_agent_adds", "Increments received by HTTP.", self._agent.adds)
+        yield CounterMetricFamily("countless_agent_adds", "Increments received by HTTP.", self._agent.http_adds)
         dropped = CounterMetricFamily("countless_dropped", "Lines not counted.", labels=["reason"])
         for reason, number in intake.dropped.items():
             dropped.add_metric([reason], number)
         yield dropped
         yield CounterMetricFamily(
-            "countless_agent_overflowed", "Counted in an overflow series, for want of room.", intake.overflowed
+            "countless_agent_overflowed",
+            "Lines and adds counted in an overflow series.",
+            intake.overflowed,
         )
         yield from self._sockets()
         yield GaugeMetricFamily("countless_agent_series", "Counters and their labelled series.", intake.series)
@@ -44,10 +40,12 @@ class AgentCollector(Collector):
     def _sockets(self) -> Iterable[Metric]:
         datagrams = CounterMetricFamily("countless_agent_datagrams", "Datagrams read.", labels=["socket"])
         drops = CounterMetricFamily(
-            "countless_agent_kernel_drops", "Datagrams the kernel had no room for.", labels=["socket"]
+            "countless_agent_kernel_drops",
+            "Datagrams the kernel dropped: buffer full.",
+            labels=["socket"],
         )
         buffers = GaugeMetricFamily(
-            "countless_agent_receive_buffer_bytes", "What the kernel may keep for us.", labels=["socket"]
+            "countless_agent_receive_buffer_bytes", "Size of the receive buffer.", labels=["socket"]
         )
         for receiver in self._agent.receivers:
             datagrams.add_metric([receiver.where], receiver.datagrams)
@@ -57,8 +55,8 @@ class AgentCollector(Collector):
         yield from (datagrams, drops, buffers)
 
 
-def exposition(agent: "Agent", accept: str) -> tuple[bytes, str]:
-    """The page, and its type: OpenMetrics for whoever asks for it."""
+def exposition(agent: Agent, accept: str) -> tuple[bytes, str]:
+    """The metrics and their content type: OpenMetrics if the request accepts it, else Prometheus text."""
     registry = CollectorRegistry()
     registry.register(AgentCollector(agent))
     encoder, content_type = choose_encoder(accept)

@@ -1,4 +1,4 @@
-"""Run an agent: bind everything, count until SIGTERM, drain."""
+"""Run an agent: bind the sockets, count until SIGTERM, read what has arrived, send the final counts."""
 
 import signal
 import socket
@@ -8,49 +8,49 @@ from pathlib import Path
 import uvicorn
 
 from countless.agent import sockets
-from countless.agent.app import Agent, build_app
+from countless.agent.app import build_app
 from countless.agent.intake import Intake
+from countless.agent.parts import Agent
 from countless.agent.statsd import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Where an agent listens; ports of 0 are chosen by the system."""
+class ListenConfig:
+    """Where an agent listens. The system chooses a port where 0 is given."""
 
     statsd_host: str
     statsd_port: int
     statsd_socket: Path | None
     http_host: str
     http_port: int
-    anywhere: bool  # beyond loopback too
+    allow_remote: bool  # also on addresses that are not loopback
 
 
 class Server(uvicorn.Server):
-    """Says where it listens, once everything does."""
+    """Prints where the agent listens as soon as all sockets are bound."""
 
     def __init__(self, config: uvicorn.Config, places: list[str]) -> None:
         super().__init__(config)
         self._places = places
 
     async def startup(self, *arguments: object, **options: object) -> None:
-        """As uvicorn does, and one line on standard output."""
         await super().startup(*arguments, **options)  # type: ignore[arg-type]
         if self.started:
             print(f"countless: listening on {' '.join(self._places)}", flush=True)
 
 
-def run(client: Client, where: Where, prefix: str = "") -> None:
-    """Until the process is told to stop, and all that had arrived is counted. Raises before it listens if it cannot."""
+def run(client: Client, where: ListenConfig, prefix: str = "") -> None:
+    """Count until SIGTERM or SIGINT. Raises `CannotListen` or `InvalidParameter` before it prints anything."""
     if prefix and not is_name(prefix):
         raise InvalidParameter("statsd-prefix", prefix, "letters, digits, '_', '.' and '-'")
     intake, receivers = Intake(client, prefix), list[sockets.Receiver]()
     try:
-        receivers.append(sockets.udp(where.statsd_host, where.statsd_port, anywhere=where.anywhere))
+        receivers.append(sockets.udp(where.statsd_host, where.statsd_port, allow_remote=where.allow_remote))
         if where.statsd_socket is not None:
             receivers.append(sockets.unix(where.statsd_socket))
-        with sockets.http(where.http_host, where.http_port, anywhere=where.anywhere) as endpoint:
+        with sockets.http(where.http_host, where.http_port, allow_remote=where.allow_remote) as endpoint:
             _serve(Agent(client, intake, receivers), endpoint)
     finally:
         for receiver in receivers:
@@ -70,7 +70,7 @@ def _serve(agent: Agent, endpoint: socket.socket) -> None:
         timeout_graceful_shutdown=5,
     )
     places = [*(receiver.where for receiver in agent.receivers), sockets.http_where(endpoint)]
-    # uvicorn ends by raising the signal that stopped it: it must not keep us from the last words.
+    # uvicorn raises the signal that stopped it again when it ends. Ignore it, so that the final counts are sent.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         Server(config, places).run(sockets=[endpoint])

@@ -1,8 +1,8 @@
-"""Where datagrams arrive: UDP, and unix sockets for those who want to lose nothing.
+"""The sockets of an agent: UDP and unix datagrams, and HTTP.
 
-UDP drops what finds no room in the receive buffer, and tells nobody. So the buffer is as large as the system allows,
-everything that waits is read at once, and what the kernel dropped all the same is known to whoever asks. A unix socket
-makes the sender wait instead.
+The kernel drops UDP datagrams that do not fit into the receive buffer, without an error. So the buffer is as large as
+the system allows, one call reads everything that waits, and a metric has the number of drops. A unix socket makes the
+sender wait instead.
 """
 
 import errno
@@ -19,19 +19,17 @@ from countless.agent.intake import Intake
 from countless.agent.statsd import Reason
 from countless.errors import CountlessError, InvalidParameter
 
-MOST_BYTES = 1 << 16  # of a datagram; UDP has no larger ones
-_BUFFER = 8 << 20  # bytes to ask for; Linux gives no more than net.core.rmem_max
-_BATCH_BYTES, _BATCH = 1 << 20, 1024  # to read before anybody else has a turn
+MAX_DATAGRAM_BYTES = 1 << 16  # UDP has no larger datagrams
+_RECEIVE_BUFFER_BYTES = 8 << 20  # Linux gives no more than net.core.rmem_max
+_MAX_BATCH_BYTES, _MAX_BATCH_DATAGRAMS = 1 << 20, 1024  # read in one call: other connections wait meanwhile
 _MEMORY_INFO, _DROPS = 55, 8  # SO_MEMINFO of Linux 4.12, and the place of the drops in it
 
 
 class CannotListen(CountlessError):
-    """An address is taken, or is none of ours; the message says which and why."""
+    """An address is in use or does not exist here; the message says which and why."""
 
 
 class Receiver:
-    """A socket that datagrams arrive at, on their way to the intake."""
-
     def __init__(self, where: str, endpoint: socket.socket, path: Path | None = None) -> None:
         self.where = where
         self.socket = endpoint
@@ -39,17 +37,17 @@ class Receiver:
         self._path = path
         endpoint.setblocking(False)
         with suppress(OSError):
-            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
 
     def read(self, intake: Intake) -> bool:
-        """Count what waits, up to a limit; whether anything did."""
+        """Count the datagrams that wait, up to a limit. Returns whether there were any."""
         batch: list[bytes] = []
         size = 0
         with suppress(BlockingIOError):
-            while len(batch) < _BATCH and size < _BATCH_BYTES:
-                datagram = self.socket.recv(MOST_BYTES + 1)
+            while len(batch) < _MAX_BATCH_DATAGRAMS and size < _MAX_BATCH_BYTES:
+                datagram = self.socket.recv(MAX_DATAGRAM_BYTES + 1)
                 self.datagrams += 1
-                if len(datagram) > MOST_BYTES:
+                if len(datagram) > MAX_DATAGRAM_BYTES:
                     intake.drop(Reason.TOO_LONG, datagram)
                     datagram = b""
                 batch.append(datagram)
@@ -58,19 +56,18 @@ class Receiver:
         return bool(batch)
 
     def drain(self, intake: Intake, seconds: float = 1.0) -> None:
-        """Count all that has arrived. Not for ever: somebody may be sending as fast as we read."""
+        """Count all that has arrived, for at most this long: a sender may be as fast as the reader."""
         deadline = monotonic() + seconds
         while self.read(intake) and monotonic() < deadline:
             pass
 
     @property
     def buffer(self) -> int:
-        """Bytes of the receive buffer."""
         return self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
     @property
     def kernel_drops(self) -> int | None:
-        """Datagrams that found no room, where the system tells."""
+        """Datagrams dropped by the kernel; None where the system does not say."""
         try:
             info = self.socket.getsockopt(socket.SOL_SOCKET, _MEMORY_INFO, 4 * (_DROPS + 1))
             return int(unpack(f"={_DROPS + 1}I", info)[_DROPS])
@@ -78,15 +75,13 @@ class Receiver:
             return None
 
     def close(self) -> None:
-        """Let go of the address."""
         self.socket.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
 
-def udp(host: str, port: int, *, anywhere: bool = False) -> Receiver:
-    """Listen for datagrams from the network."""
-    family, address = _resolve("statsd-host", host, port, anywhere)
+def udp(host: str, port: int, *, allow_remote: bool = False) -> Receiver:
+    family, address = _resolve("statsd-host", host, port, allow_remote)
     endpoint = socket.socket(family, socket.SOCK_DGRAM)
     try:
         endpoint.bind(address)
@@ -97,7 +92,7 @@ def udp(host: str, port: int, *, anywhere: bool = False) -> Receiver:
 
 
 def unix(path: Path) -> Receiver:
-    """Listen for datagrams from this machine. Whoever may see the directory may count, as on loopback."""
+    """Listen on a unix socket. Every local user who can reach the directory can count, as on loopback."""
     endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         _remove_left_over(path)
@@ -109,9 +104,8 @@ def unix(path: Path) -> Receiver:
     return Receiver(f"unix:{path}", endpoint, path)
 
 
-def http(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
-    """Listen for requests."""
-    family, address = _resolve("http-host", host, port, anywhere)
+def http(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
+    family, address = _resolve("http-host", host, port, allow_remote)
     try:
         return socket.create_server(address, family=family)
     except OSError as error:
@@ -119,22 +113,21 @@ def http(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
 
 
 def http_where(endpoint: socket.socket) -> str:
-    """The address for those who send requests."""
     return f"http://{_netloc(endpoint.getsockname())}"
 
 
-def _resolve(option: str, host: str, port: int, anywhere: bool) -> tuple[socket.AddressFamily, tuple[str, int]]:
+def _resolve(option: str, host: str, port: int, allow_remote: bool) -> tuple[socket.AddressFamily, tuple[str, int]]:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     except (OSError, UnicodeError) as error:
         raise InvalidParameter(option, host, f"an address of this machine ({error})") from None
     place = str(address[0])
-    if not (anywhere or ip_address(place.partition("%")[0]).is_loopback):
+    if not (allow_remote or ip_address(place.partition("%")[0]).is_loopback):
         raise InvalidParameter(
             option,
             host,
-            "a loopback address, because whoever reaches the agent may count (--allow-plaintext says that something "
-            "else, such as a private network, keeps strangers out)",
+            "a loopback address, because every program that reaches the agent can count (--allow-plaintext confirms "
+            "that something else, such as a private network, protects it)",
         )
     return family, (place, port)
 
@@ -145,7 +138,7 @@ def _netloc(address: tuple[str, int]) -> str:
 
 
 def _remove_left_over(path: Path) -> None:
-    """A socket that nobody listens on any more is what an agent that was killed has left behind."""
+    """Remove the socket file of an agent that was killed: a connection to it is refused."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))

@@ -1,8 +1,8 @@
-"""StatsD lines, as programs in any language send them: `name:value|c|@rate|#tag:value,tag`.
+"""The parser of StatsD lines: `name:value|c|@rate|#tag:value,tag`.
 
-The dialects are StatsD's own and DogStatsD's (several values in one line, tags, and sections that say where a line
-comes from). Only counters are counted. Whatever a line is not counted for has a `Reason`, and nothing is guessed: a
-name is never rewritten, because two counters might become one, and a section nobody knows might have been a rate.
+It reads StatsD's own dialect and DogStatsD's (several values in one line, tags, and sections about the origin). Only
+counters are counted; every other line gets a `Reason`. The parser does not guess: it never rewrites a name, because two
+counters might become one, and it rejects a line with an unknown section, because that might be a rate.
 """
 
 import re
@@ -11,9 +11,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-ONE = 10**18  # amounts are integers: this many stand for one event
-MOST_LINE = 4096  # bytes: twice what the longest name with labels can have
-MOST = (1 << 63) - 1  # events in one line: far above what anybody counts, far below what a frame can carry
+SCALE = 10**18  # amounts are integers in units of 1/SCALE of an event
+MAX_LINE_BYTES = 4096  # twice the longest name with labels
+MAX_COUNT = (1 << 63) - 1  # events in one line; a frame can carry far more
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TAG = re.compile(r"\w[\w./-]*")
 _VALUE = re.compile(rb"([+-]?)0*(\d+)(?:\.(\d*))?")
@@ -38,58 +38,58 @@ class Reason(StrEnum):
     TOO_MANY = "too many counters"
 
 
-class Count(NamedTuple):
-    """What a line counts. The amount is in units of 1/ONE of an event: a sample may stand for three and a third."""
+class Sample(NamedTuple):
+    """What a line counts; a sampled line may stand for a fraction of an event."""
 
     name: str
     labels: Labels
-    amount: int
+    amount: int  # in units of 1/SCALE of an event
 
 
 def is_name(name: str) -> bool:
-    """Letters, digits, `_`, `.` and `-`; the first is none of the last two."""
+    """Letters, digits, `_`, `.` and `-`; the first is not `.` or `-`."""
     return _NAME.fullmatch(name.encode(errors="replace")) is not None
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
 
 
-def parse(line: bytes) -> Count | Reason:
-    """What one line says; never an exception, whatever the bytes are.
+def parse(line: bytes) -> Sample | Reason:
+    """Parse one line. Never raises, whatever the bytes are.
 
     >>> parse(b"page.views:3|c|@0.1|#country:cl,beta")
-    Count(name='page.views', labels=(('beta', 'true'), ('country', 'cl')), amount=30000000000000000000)
+    Sample(name='page.views', labels=(('beta', 'true'), ('country', 'cl')), amount=30000000000000000000)
     >>> parse(b"fuel.level:0.5|g")
     <Reason.NOT_A_COUNTER: 'not a counter'>
     """
-    if len(line) > MOST_LINE:
+    if len(line) > MAX_LINE_BYTES:
         return Reason.TOO_LONG
     head, _, sections = line.partition(b"|")
     name, _, values = head.partition(b":")
     if name.startswith(b"_e{") or head == b"_sc":  # DogStatsD's events and service checks
         return Reason.NOT_A_COUNTER
-    about = _about(sections)
-    if isinstance(about, Reason):
-        return about
+    suffix = _parse_suffix(sections)
+    if isinstance(suffix, Reason):
+        return suffix
     if not _NAME.fullmatch(name):
         return Reason.NAME
     try:
-        amount = about.worth * (int(values) if values.isdigit() and len(values) < 19 else _sum(values))
-    except _Refused as refused:
-        return refused.reason
-    return Count(name.decode(), about.labels, amount) if amount <= MOST * ONE else Reason.TOO_LARGE
+        amount = suffix.weight * (int(values) if values.isdigit() and len(values) < 19 else _sum(values))
+    except _Rejected as rejected:
+        return rejected.reason
+    return Sample(name.decode(), suffix.labels, amount) if amount <= MAX_COUNT * SCALE else Reason.TOO_LARGE
 
 
-class _About(NamedTuple):
-    worth: int  # of one sampled event
+class _Suffix(NamedTuple):
+    weight: int  # of one sampled event
     labels: Labels
 
 
 @lru_cache(maxsize=4096)
-def _about(sections: bytes) -> _About | Reason:
-    """All that follows the value. It is the same in most lines of a program, and reading it is most of the work."""
+def _parse_suffix(sections: bytes) -> _Suffix | Reason:
+    """Everything after the value. It is the same in most lines of a program, so the cache saves most of the work."""
     kind, *rest = sections.split(b"|")
     if kind != b"c":
         return Reason.NOT_A_COUNTER if kind in _OTHER_KINDS else Reason.MALFORMED
@@ -99,9 +99,9 @@ def _about(sections: bytes) -> _About | Reason:
     if len(rates) > 1 or len(tags) > 1 or known < len(rest):
         return Reason.MALFORMED
     try:
-        return _About(_worth(rates[0]) if rates else ONE, _labels(tags[0]) if tags else ())
-    except _Refused as refused:
-        return refused.reason
+        return _Suffix(_weight(rates[0]) if rates else SCALE, _labels(tags[0]) if tags else ())
+    except _Rejected as rejected:
+        return rejected.reason
 
 
 def _sum(values: bytes) -> int:
@@ -109,43 +109,43 @@ def _sum(values: bytes) -> int:
 
 
 def _whole(value: bytes) -> int:
-    """A count: `3`, and `3.0` too, because some languages know no other numbers."""
+    """A count: `3`, or `3.0`, because some languages have only floating-point numbers."""
     found = _VALUE.fullmatch(value)
     if not found:
-        raise _Refused(Reason.MALFORMED)
+        raise _Rejected(Reason.MALFORMED)
     sign, digits, decimals = found.groups(b"")
     if decimals.strip(b"0"):
-        raise _Refused(Reason.FRACTIONAL)
+        raise _Rejected(Reason.FRACTIONAL)
     if sign == b"-" and digits != b"0":
-        raise _Refused(Reason.NEGATIVE)
+        raise _Rejected(Reason.NEGATIVE)
     if len(digits) > 20:
-        raise _Refused(Reason.TOO_LARGE)
+        raise _Rejected(Reason.TOO_LARGE)
     return int(digits)
 
 
-def _worth(rate: bytes) -> int:
-    """What one sampled event stands for, to the nearest 1/ONE."""
+def _weight(rate: bytes) -> int:
+    """How much one sampled event counts, rounded to 1/SCALE."""
     if not _RATE.fullmatch(rate):
-        raise _Refused(Reason.RATE)
+        raise _Rejected(Reason.RATE)
     exact = Fraction(rate.decode())
     if not 0 < exact <= 1:
-        raise _Refused(Reason.RATE)
-    return round(ONE / exact)
+        raise _Rejected(Reason.RATE)
+    return round(SCALE / exact)
 
 
 def _labels(tags: bytes) -> Labels:
-    """A tag without a value is `true`; of two values the later counts; the order is that of the names."""
+    """A tag without a value is `true`; the last value of a tag wins; labels are sorted by name."""
     labels = {}
     try:
         text = tags.decode()
     except UnicodeDecodeError:
-        raise _Refused(Reason.MALFORMED) from None
+        raise _Rejected(Reason.MALFORMED) from None
     if not text.isprintable():
-        raise _Refused(Reason.MALFORMED)
+        raise _Rejected(Reason.MALFORMED)
     for tag in text.split(","):
         if tag:
             name, colon, value = tag.partition(":")
             if not _TAG.fullmatch(name):
-                raise _Refused(Reason.NAME)
+                raise _Rejected(Reason.NAME)
             labels[name] = value if colon else "true"
     return tuple(sorted(labels.items()))

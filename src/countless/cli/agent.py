@@ -42,11 +42,11 @@ def agent(
     from countless.errors import MissingExtra
 
     try:
-        from countless.agent.run import Where, run
+        from countless.agent.run import ListenConfig, run
     except ModuleNotFoundError as missing:
         raise MissingExtra(str(missing.name), "server") from None
 
-    where = Where(statsd_host, statsd_port, statsd_socket, http_host, http_port, allow_plaintext)
+    where = ListenConfig(statsd_host, statsd_port, statsd_socket, http_host, http_port, allow_plaintext)
     client = connect(url, token, site, state_dir)
     run(client, where, statsd_prefix)
     if not client.close(timeout):

@@ -1,0 +1,13 @@
+"""The parts of a running agent, which its HTTP side and its metrics read."""
+
+from countless.agent.intake import Intake
+from countless.agent.sockets import Receiver
+from countless.client.client import Client
+
+
+class Agent:
+    def __init__(self, client: Client, intake: Intake, receivers: list[Receiver]) -> None:
+        self.client = client
+        self.intake = intake
+        self.receivers = receivers
+        self.http_adds = 0
