@@ -59,6 +59,7 @@ def test_a_counter_from_creation_to_deletion(local: TestClient) -> None:
     [
         *(b"", b"{}", b"[]", b"{", b'{"name": 7}', b'{"name": ""}', b'{"name": "a\\nb"}', b'{"name": "a", "alpha": 2}'),
         *(b'{"name": "a", "scheme": "magic"}', b'{"name": "a", "colour": 1}', b'{"name": "a", "label_cap": -1}'),
+        b'{"name": "a", "adversary": "martian"}',
         *(b'{"name": "' + b"a" * 501 + b'"}', b" " * 70_000, b"[" * 60_000, b'{"name": "\xff"}'),
     ],
 )

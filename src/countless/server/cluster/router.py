@@ -25,8 +25,7 @@ from countless.server.http.schemas import PublicAnswer
 from countless.server.sessions.site_server import SiteServer
 from countless.wire.nats_subjects import shard_of
 
-_MAX_BODY_BYTES = (1 << 16) + 1  # one more than a handler accepts: the owner rejects a longer body
-_MAX_LISTED = 1000
+_MAX_BODY_BYTES = routes.MAX_BODY_BYTES + 1  # one more than a handler accepts: the owner rejects a longer body
 _POLL_PATH = "/api/v1/poll/"
 _POLL_S = 2.0  # less than a forwarded request may take
 _RETRY_S = 0.2
@@ -101,8 +100,8 @@ async def _ask_all(request: Request, merge: Callable[[list[Any]], dict[str, Any]
 async def _list_counters(request: Request) -> Response:
     def merge(pages: list[Any]) -> dict[str, Any]:
         found = sorted((view for page in pages for view in page["counters"]), key=lambda view: str(view["counter"]))
-        more = len(found) > _MAX_LISTED or any(page["next"] for page in pages)
-        found = found[:_MAX_LISTED]  # the first names of all shards are among the first of each
+        more = len(found) > routes.MAX_LISTED or any(page["next"] for page in pages)
+        found = found[: routes.MAX_LISTED]  # the first names of all shards are among the first of each
         return {"counters": found, "next": found[-1]["counter"] if more and found else None}
 
     return await _ask_all(request, merge)

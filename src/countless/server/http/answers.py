@@ -48,7 +48,7 @@ async def server_sent_events(answers: AsyncIterator[PublicAnswer], threshold: Th
 
 
 def parse_threshold(over: str | None) -> Threshold | None:
-    """Of the query parameter `over`."""
+    """The query parameter `over`."""
     if over is None:
         return None
     digits = over.isascii() and over.isdecimal() and len(over) <= len(str(MAX_NUMBER))

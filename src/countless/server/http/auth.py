@@ -1,13 +1,13 @@
-"""Who may do what: bearer tokens with a scope, kept as digests (SPEC section 8).
+"""Authentication: bearer tokens with a scope, stored as digests.
 
-| scope | may |
+| scope | allows |
 |---|---|
-| `site` | connect and count; nothing can be read with it |
-| `read` | read answers: estimate, lower, upper, state - what the public may know |
-| `operator` | everything that is read, metrics and per-site data included, and every change |
+| `site` | to connect and count; nothing can be read with it |
+| `read` | to read answers: estimate, lower, upper, state |
+| `operator` | to read everything, metrics and per-site data included, and to change everything |
 
-As long as there is no token, programs on this machine may do everything, and nobody else may do anything. A web page
-that a browser on this machine shows is not such a program: see `_is_local`.
+While there are no tokens, programs on this machine need none, and other callers are rejected. A web page that a
+browser on this machine shows is not such a program: see `_is_local`.
 """
 
 import re
@@ -30,15 +30,16 @@ class Grant(NamedTuple):
     """What a caller may do."""
 
     scopes: frozenset[str]
-    site: str | None = None  # a site token may be for one site only
+    site: str | None = None  # a site token may be bound to one site
 
     def allows(self, scope: str) -> bool:
-        """Operators may read what the public may read."""
+        """`operator` includes `read`."""
         return scope in self.scopes or (scope == "read" and "operator" in self.scopes)
 
 
 class Authenticator(Protocol):
-    def authenticate(self, caller: HTTPConnection) -> Grant: ...
+    def authenticate(self, caller: HTTPConnection) -> Grant:
+        """What the caller may do; `NOTHING` if it is not known."""
 
 
 NOTHING = Grant(frozenset())
@@ -46,12 +47,12 @@ EVERYTHING = Grant(frozenset(SCOPES))
 
 
 def digest(token: str) -> bytes:
-    """What is kept of a token. It has 256 random bits, so a plain hash cannot be turned round."""
+    """What is stored of a token. A token has 256 random bits, so an unsalted hash cannot be inverted."""
     return sha256(token.encode()).digest()
 
 
 def new_token(store: TokenStore, scope: str, label: str, site: str | None = None) -> str:
-    """A fresh token; it is shown this once and never again."""
+    """Create a token. Only its digest is stored: the returned text cannot be recovered."""
     if scope not in SCOPES:
         raise InvalidParameter("scope", scope, f"one of: {', '.join(SCOPES)}")
     if site is not None and scope != "site":
@@ -62,13 +63,12 @@ def new_token(store: TokenStore, scope: str, label: str, site: str | None = None
 
 
 class Access:
-    """Grants by token, or by coming from this machine while there are none."""
+    """Authenticates by token or, while there are no tokens, by the caller's address."""
 
     def __init__(self, store: TokenStore) -> None:
         self._store = store
 
     def authenticate(self, caller: HTTPConnection) -> Grant:
-        """What this caller may do."""
         if "authorization" in caller.headers:
             kind, _, token = caller.headers["authorization"].partition(" ")
             known = self._store.token(digest(token.strip())) if kind.lower() == "bearer" else None
@@ -79,7 +79,7 @@ class Access:
 
 
 def _is_local(caller: HTTPConnection) -> bool:
-    """From this machine, and not from a web page: those come with an `Origin`, or under a name somebody rebound."""
+    """On this machine, and not a web page: those send an `Origin`, or a `Host` that an attacker bound to loopback."""
     try:
         near = caller.client is not None and ip_address(caller.client.host).is_loopback
     except ValueError:

@@ -1,8 +1,8 @@
-"""`/metrics`: for operators only, because message counts are the dice (SPEC section 8)."""
+"""`/metrics`: for operators only, because message counts reveal the random choices that the bounds rely on."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
-from time import monotonic, time
+from time import time
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,28 +14,27 @@ from countless.core.answer import State
 from countless.server.http.server_view import ServerView
 
 
-class HostCollector(Collector):
-    """Reads the host when Prometheus asks; nothing is kept twice."""
+class ServerCollector(Collector):
+    """Reads the server at each scrape."""
 
-    def __init__(self, host: ServerView) -> None:
-        self._host = host
+    def __init__(self, server: ServerView) -> None:
+        self._server = server
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, in the order of the documentation."""
         yield from self._answers()
         yield from self._traffic()
         yield from self._sites()
-        build = GaugeMetricFamily("countless_build_info", "The version that runs.", labels=["version"])
+        build = _gauge("countless_build_info", "Version of the running coordinator.", "version")
         build.add_metric([__version__], 1)
         yield build
 
     def _answers(self) -> Iterator[Metric]:
-        total = CounterMetricFamily("countless_count", "The published total; it never falls.", labels=["counter"])
-        lower = GaugeMetricFamily("countless_count_lower", "The truth is at least this.", labels=["counter"])
-        upper = GaugeMetricFamily("countless_count_upper", "The truth is at most this.", labels=["counter"])
-        state = GaugeMetricFamily("countless_answer_state", "1 for the present state.", labels=["counter", "state"])
-        rounds = CounterMetricFamily("countless_rounds", "Rounds so far.", labels=["counter"])
-        for name, counter in self._host.counters.items():
+        total = _counter("countless_count", "Published total; never decreases while the counter exists.", "counter")
+        lower = _gauge("countless_count_lower", "Lower bound of the true total.", "counter")
+        upper = _gauge("countless_count_upper", "Upper bound of the true total.", "counter")
+        state = _gauge("countless_answer_state", "1 for the current state, 0 for the others.", "counter", "state")
+        rounds = _counter("countless_rounds", "Rounds started.", "counter")
+        for name, counter in self._server.counters.items():
             answer = counter.published_answer
             total.add_metric([name], answer.estimate)
             lower.add_metric([name], answer.lower)
@@ -46,45 +45,49 @@ class HostCollector(Collector):
         yield from (total, lower, upper, state, rounds)
 
     def _traffic(self) -> Iterator[Metric]:
-        messages = CounterMetricFamily("countless_messages", "Messages.", labels=["counter", "direction"])
-        size = CounterMetricFamily("countless_message_bytes", "Bytes of all frames.", labels=["direction"])
-        dropped = CounterMetricFamily("countless_dropped", "Connections and counters refused.", labels=["reason"])
-        overflow = CounterMetricFamily(
-            "countless_label_overflow", "Labelled series that were counted in the overflow series.", labels=["counter"]
-        )
-        for family, number in self._host.overflowed.items():
+        messages = _counter("countless_messages", "Messages from (up) and to (down) sites.", "counter", "direction")
+        size = _counter("countless_message_bytes", "Bytes of frames from (up) and to (down) sites.", "direction")
+        dropped = _counter("countless_dropped", "Rejected requests, connections and counters.", "reason")
+        overflow = _counter("countless_label_overflow", "Labelled series counted in the overflow series.", "counter")
+        for family, number in self._server.overflowed.items():
             overflow.add_metric([family], number)
-        for name, counter in self._host.counters.items():
+        for name, counter in self._server.counters.items():
             messages.add_metric([name, "up"], counter.traffic.up)
             messages.add_metric([name, "down"], counter.traffic.down)
-        for direction, number in self._host.frame_bytes.items():
+        for direction, number in self._server.frame_bytes.items():
             size.add_metric([direction], number)
-        for reason, number in self._host.dropped.items():
+        for reason, number in self._server.dropped.items():
             dropped.add_metric([reason], number)
         yield from (messages, size, dropped, overflow)
 
     def _sites(self) -> Iterator[Metric]:
-        sites = GaugeMetricFamily("countless_sites", "Sites by state.", labels=["state"])
-        heard = GaugeMetricFamily(
-            "countless_site_last_report_timestamp_seconds", "When a site was last heard.", labels=["site"]
-        )
+        sites = _gauge("countless_sites", "Incarnations of sites by state.", "state")
+        last_seen = _gauge("countless_site_last_report_timestamp_seconds", "Time of a site's last frame.", "site")
         states: Tally[str] = Tally({"connected": 0, "away": 0, "silent": 0})
         latest: dict[str, float] = {}
-        for life in self._host.sessions:
-            states[life.state] += 1
-            name = str(life.site_id.site)
-            latest[name] = max(latest.get(name, float("-inf")), life.last_seen)
+        for session in self._server.sessions:
+            states[session.state] += 1
+            name = str(session.site_id.site)
+            latest[name] = max(latest.get(name, float("-inf")), session.last_seen)
         for state, number in states.items():
             sites.add_metric([state], number)
-        offset = time() - monotonic()
+        offset = time() - self._server.now()
         for name, moment in latest.items():
-            heard.add_metric([name], moment + offset)
-        yield from (sites, heard)
+            last_seen.add_metric([name], moment + offset)
+        yield from (sites, last_seen)
 
 
-def exposition(host: ServerView, accept: str) -> tuple[bytes, str]:
-    """The page, and its type: OpenMetrics for whoever asks for it."""
+def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, labels=labels)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=labels)
+
+
+def exposition(server: ServerView, accept: str) -> tuple[bytes, str]:
+    """The text and its content type: OpenMetrics if the `Accept` header asks for it, else Prometheus."""
     registry = CollectorRegistry()
-    registry.register(HostCollector(host))
+    registry.register(ServerCollector(server))
     encoder, content_type = choose_encoder(accept)
     return encoder(registry), content_type

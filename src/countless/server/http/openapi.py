@@ -1,7 +1,6 @@
-"""One table of operations: the routes are made of it, and so is the OpenAPI document. Neither can drift from the other.
+"""Operations: one table gives the routes and the OpenAPI document, so they cannot differ.
 
-Counters may have slashes in their names. In a URL every character of a name may be percent-encoded, slashes included,
-or slashes may be written as they are: `{name}` of the document is the rest of the path.
+A counter's name may contain slashes. In a URL they may be percent-encoded or not: `{name}` is the rest of the path.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -24,27 +23,24 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A method on a path: who may call it, what it body and what it response."""
-
     method: str
     path: str
-    scope: str | None  # None: anybody
+    scope: str | None  # None: no token is needed
     handler: Handler
-    response: type | str | None  # a shape; or a media type of its own; or nothing
+    response: type | str | None  # a struct; a media type that is not JSON; None: no body
     status: int = 200
     body: type | None = None
-    query: dict[str, dict[str, Any]] = field(default_factory=dict)  # a schema for each parameter
-    error_statuses: tuple[int, ...] = ()  # beside 401
+    query: dict[str, dict[str, Any]] = field(default_factory=dict)  # JSON schema of each parameter
+    error_statuses: tuple[int, ...] = ()  # 401 follows from the scope
 
 
 def json(content: object, status: int = 200) -> Response:
-    """A JSON response that no cache keeps."""
+    """A JSON response that must not be cached."""
     headers = {"cache-control": "no-store"}
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
 def error(message: str, status: int) -> Response:
-    """What went wrong, in one shape everywhere."""
     response = json(Problem(message), status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
@@ -52,7 +48,7 @@ def error(message: str, status: int) -> Response:
 
 
 def require_scope(scope: str | None) -> Callable[[Handler], Handler]:
-    """Only callers with this scope; and errors that the caller can mend as JSON."""
+    """Let only callers with this scope in, and turn CountlessError into a JSON response."""
 
     def guard(handler: Handler) -> Handler:
         @wraps(handler)
@@ -62,9 +58,9 @@ def require_scope(scope: str | None) -> Callable[[Handler], Handler]:
                 return error(f"a token of scope {scope} is needed", 401)
             try:
                 return await handler(request)
-            except UnknownName as unknown:
-                return error(f"there is no {unknown.parameter} {unknown.value!r}", 404)
             except CountlessError as problem:
+                if isinstance(problem, UnknownName) and problem.value in request.path_params.values():
+                    return error(f"there is no {problem.parameter} {problem.value!r}", 404)
                 return error(str(problem), 400)
 
         return guarded
@@ -76,7 +72,7 @@ def require_scope(scope: str | None) -> Callable[[Handler], Handler]:
 
 
 def routes_of(operations: Iterable[Operation]) -> list[Route]:
-    """One route for each path, so that whoever uses a method it does not have is told all that it has."""
+    """One route for each path, so that a 405 lists all methods of the path."""
     paths: dict[str, dict[str, Handler]] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method] = require_scope(each.scope)(each.handler)
@@ -97,10 +93,10 @@ def _by_method(handlers: dict[str, Handler]) -> Handler:
 
 
 def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
-    """OpenAPI 3.1."""
+    """The OpenAPI 3.1 document. Summaries and descriptions are the docstrings of the handlers."""
     operations = tuple(operations)
-    shapes = {shape for each in operations for shape in (each.body, each.response) if isinstance(shape, type)}
-    _, components = msgspec.json.schema_components([*shapes, Problem], ref_template="#/components/schemas/{name}")
+    structs = {struct for each in operations for struct in (each.body, each.response) if isinstance(struct, type)}
+    _, components = msgspec.json.schema_components([*structs, Problem], ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method.lower()] = _describe(each)
@@ -109,7 +105,7 @@ def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
         "info": {
             "title": "Countless",
             "version": __version__,
-            "description": "A global count over many machines that knows how wrong it can be.",
+            "description": "A global count over many machines, with bounds on its error.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -119,7 +115,7 @@ def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "From `countless token`. While there is none, programs on this machine need none.",
+                    "description": "From `countless token`. Without any token, programs on the same machine need none.",
                 }
             },
         },
@@ -137,8 +133,8 @@ def _describe(each: Operation) -> dict[str, Any]:
     if each.scope:
         about["security"] = [{"token": []}]
     for status in (*((401,) if each.scope else ()), *each.error_statuses):
-        shape = each.response if status == 503 else Problem  # not ready is an answer too
-        about["responses"][str(status)] = _response(_REFUSALS[status], shape)
+        struct = each.response if status == 503 else Problem  # says what is not ready
+        about["responses"][str(status)] = _response(_ERRORS[status], struct)
     parameters = [_path_parameter(part[1:-1]) for part in each.path.split("/") if part.startswith("{")]
     parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in each.query.items()]
     if parameters:
@@ -148,12 +144,12 @@ def _describe(each: Operation) -> dict[str, Any]:
     return about
 
 
-_REFUSALS = {
-    400: "The request is wrong, and nothing has changed.",
-    401: "A token of another scope is needed.",
-    404: "There is nothing of this name.",
-    409: "The name is taken.",
-    503: "Not now.",
+_ERRORS = {
+    400: "The request is invalid. Nothing was changed.",
+    401: "A token with the scope of this operation is needed.",
+    404: "There is no counter or site with this name.",
+    409: "There is a counter with this name already.",
+    503: "Not ready.",
 }
 
 
@@ -176,5 +172,5 @@ def _path_parameter(name: str) -> dict[str, Any]:
     }
 
 
-def _ref(shape: type) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{shape.__name__}"}
+def _ref(struct: type) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{struct.__name__}"}

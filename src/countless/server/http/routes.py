@@ -1,7 +1,7 @@
-"""The JSON API under `/api/v1`. Handlers only: what they do is the host's business, who may call them is the access's.
+"""The JSON API under `/api/v1`: handlers, and the table of operations that routes and OpenAPI document come from.
 
-The read scope gets estimate, lower, upper, state and the time of reading, and nothing finer: whatever tells when or
-how often sites report would let a reader steer the error (SPEC section 8).
+The read scope gets estimate, lower, upper, state and the time of reading, and nothing finer: a reader who learns when
+or how often sites report could steer the error (docs/explanation/threat-model.md).
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from countless.server.http.answers import answer_changes, event_stream, parse_th
 from countless.server.http.openapi import Operation, error, json
 from countless.server.http.schemas import (
     AnswerPage,
-    Forgotten,
+    DropResult,
     NewCounter,
     OperatorAnswer,
     PublicAnswer,
@@ -27,102 +27,106 @@ from countless.server.http.schemas import (
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.site_server import SiteServer
 
-_MOST_BODY = 1 << 16
-_MOST_LISTED = 1000
+MAX_BODY_BYTES = 1 << 16
+MAX_LISTED = 1000
 _Body = TypeVar("_Body", bound=Rules)
 
 
 def operator_view(counter: Counter) -> OperatorAnswer:
-    """What operators may know beside that."""
     public = msgspec.structs.asdict(public_view(counter.name, counter.published_answer))
     return msgspec.convert(public | counter.operator_view(), OperatorAnswer)
 
 
-def _host(request: Request) -> SiteServer:
-    host: SiteServer = request.app.state.server
-    return host
+def _server(request: Request) -> SiteServer:
+    server: SiteServer = request.app.state.server
+    return server
 
 
-async def _body(request: Request, shape: type[_Body]) -> _Body:
+async def _body(request: Request, kind: type[_Body]) -> _Body:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _MOST_BODY:
-            raise InvalidParameter("body", f"{len(body)} bytes", f"at most {_MOST_BODY} bytes")
+        if len(body) > MAX_BODY_BYTES:
+            raise InvalidParameter("body", f"{len(body)} bytes", f"at most {MAX_BODY_BYTES} bytes")
     try:
-        return msgspec.json.decode(bytes(body) or b"{}", type=shape)
+        return msgspec.json.decode(bytes(body) or b"{}", type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as problem:
         raise InvalidParameter("body", bytes(body[:80]), f"a JSON object of the documented form ({problem})") from None
 
 
 async def list_counters(request: Request) -> Response:
-    """All counters in the order of their names, a page at a time."""
+    """All counters in the order of their names, 1,000 at a time."""
     after = request.query_params.get("after", "")
-    names = sorted(name for name in _host(request).counters if name > after)
-    page = [public_view(name, _host(request).counters[name].published_answer) for name in names[:_MOST_LISTED]]
-    return json(AnswerPage(page, names[_MOST_LISTED - 1] if len(names) > _MOST_LISTED else None))
+    names = sorted(name for name in _server(request).counters if name > after)
+    page = [public_view(name, _server(request).counters[name].published_answer) for name in names[:MAX_LISTED]]
+    return json(AnswerPage(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
 
 
 async def create_counter(request: Request) -> Response:
-    """A counter with rules of its own, before any site counts it."""
-    wish, host = await _body(request, NewCounter), _host(request)
-    if wish.name in host.counters:
-        return error(f"there is a counter {wish.name!r} already", 409)
-    host.create(wish.name, replace(host.settings.defaults, **wish.chosen()))
-    await host.flush()
-    return json(operator_view(host.counter(wish.name)), 201)
+    """Create a counter with a configuration of its own, before any site counts it."""
+    rules, server = await _body(request, NewCounter), _server(request)
+    if rules.name in server.counters:
+        return error(f"there is a counter {rules.name!r} already", 409)
+    server.create(rules.name, replace(server.settings.defaults, **rules.given()))
+    await server.flush()
+    return json(operator_view(server.counter(rules.name)), 201)
 
 
 async def read_counter(request: Request) -> Response:
-    """The answer."""
-    counter = _host(request).counter(request.path_params["name"])
+    """The answer of one counter."""
+    counter = _server(request).counter(request.path_params["name"])
     return json(public_view(counter.name, counter.published_answer))
 
 
 async def inspect_counter(request: Request) -> Response:
-    """The answer, and what is behind it."""
-    return json(operator_view(_host(request).counter(request.path_params["name"])))
+    """The answer with its round, sites and messages."""
+    return json(operator_view(_server(request).counter(request.path_params["name"])))
 
 
 async def configure_counter(request: Request) -> Response:
-    """Other rules for a counter that exists."""
-    host, name, wish = _host(request), request.path_params["name"], await _body(request, Rules)
-    host.configure(name, replace(host.counter(name).config, **wish.chosen()))
-    await host.flush()
-    return json(operator_view(host.counter(name)))
+    """Change the configuration of a counter."""
+    server, name, rules = _server(request), request.path_params["name"], await _body(request, Rules)
+    server.configure(name, replace(server.counter(name).config, **rules.given()))
+    await server.flush()
+    return json(operator_view(server.counter(name)))
 
 
 async def delete_counter(request: Request) -> Response:
-    """Forget a counter."""
-    _host(request).delete(request.path_params["name"])
-    await _host(request).flush()
+    """Delete a counter. Connected sites start again from zero."""
+    _server(request).delete(request.path_params["name"])
+    await _server(request).flush()
     return Response(status_code=204)
 
 
 async def watch_counter(request: Request) -> Response:
-    """Server-sent events: the answer now, and whenever the public answer changes.
+    """Server-sent events: the answer now and after every change.
 
-    With `over`, an event `possibly` when the total may be over this number, and one `certainly` when it is.
+    With `over`, also an event `possibly` when the total may exceed this number, and `certainly` when it does.
     """
-    server, counter = _host(request), _host(request).counter(request.path_params["name"])
+    server, counter = _server(request), _server(request).counter(request.path_params["name"])
     return event_stream(answer_changes(server, counter.name), parse_threshold(request.query_params.get("over")))
 
 
 async def list_sites(request: Request) -> Response:
-    """Every life of every site."""
-    host, now = _host(request), _host(request).now()
-    lives = [
-        SiteStatus(str(life.site_id.site), life.state, len(life.memberships), max(0.0, round(now - life.last_seen, 3)))
-        for life in host.sessions
+    """Every incarnation of every site that has a session."""
+    server, now = _server(request), _server(request).now()
+    sites = [
+        SiteStatus(
+            site=str(session.site_id.site),
+            state=session.state,
+            counters=len(session.memberships),
+            seconds_since_heard=max(0.0, round(now - session.last_seen, 3)),
+        )
+        for session in server.sessions
     ]
-    return json(SiteList(sorted(lives, key=lambda life: life.site)))
+    return json(SiteList(sorted(sites, key=lambda status: status.site)))
 
 
 async def forget_site(request: Request) -> Response:
-    """Give up the lives of a site that are not connected; what is known of them stays in the totals."""
-    forgotten = _host(request).drop_site(request.path_params["site"])
-    await _host(request).flush()
-    return json(Forgotten(forgotten))
+    """Drop the incarnations of a site that are not connected. Their last known counts stay in the totals."""
+    forgotten = _server(request).drop_site(request.path_params["site"])
+    await _server(request).flush()
+    return json(DropResult(forgotten))
 
 
 _COUNTERS, _COUNTER = "/api/v1/counters", "/api/v1/counters/{name}"
@@ -143,5 +147,5 @@ OPERATIONS = (
         error_statuses=(400, 404),
     ),
     Operation("GET", "/api/v1/sites", "operator", list_sites, SiteList),
-    Operation("DELETE", "/api/v1/sites/{site}", "operator", forget_site, Forgotten),
+    Operation("DELETE", "/api/v1/sites/{site}", "operator", forget_site, DropResult),
 )

@@ -1,32 +1,35 @@
-"""The shapes of what the API takes and gives. Handlers answer with these, and the OpenAPI document is made of them."""
+"""The bodies of requests and responses. Handlers use them, and the OpenAPI document is generated from them."""
 
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from countless.core.answer import State
-from countless.schemes.registry import SCHEMES
-from countless.server.settings import LEAST_ALPHA, LEAST_DELTA
+from countless.schemes.registry import ADVERSARIES, SCHEMES
+from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
 from countless.wire.names import MAX_NAME_CHARS
 
 
-def _said(description: str, **schema: Any) -> Meta:
-    """For people and for the document. What is checked is checked where it is used, with a message that says more."""
+def _described(description: str, **schema: Any) -> Meta:
+    """For the OpenAPI document only: values are checked where they are used, with a better message than msgspec's."""
     return Meta(description=description, extra_json_schema=schema)
 
 
-Name = Annotated[str, _said("Printable characters.", minLength=1, maxLength=MAX_NAME_CHARS)]
-Alpha = Annotated[float, _said("The error allowed.", minimum=LEAST_ALPHA, exclusiveMaximum=0.5)]
-Delta = Annotated[float, _said("The probability of ever being wrong.", minimum=LEAST_DELTA, exclusiveMaximum=1)]
-Scheme = Annotated[str, _said("How it is counted.", enum=list(SCHEMES))]
-Adversary = Annotated[str, _said("Whom the bounds withstand.", enum=["oblivious", "adaptive", "sees-everything"])]
-Cap = Annotated[int, _said("Labelled series before the overflow series.", minimum=0, maximum=(1 << 31) - 1)]
-Number = int | float  # a total, or a bound of one: whole unless it cannot be
-Moment = Annotated[str, _said("The time of reading, never that of a report.", format="date-time")]
+Name = Annotated[str, _described("Printable characters.", minLength=1, maxLength=MAX_NAME_CHARS)]
+Alpha = Annotated[float, _described("Largest relative error of an answer.", minimum=MIN_ALPHA, exclusiveMaximum=0.5)]
+Delta = Annotated[
+    float,
+    _described("Largest probability that any answer is out of its bounds.", minimum=MIN_DELTA, exclusiveMaximum=1),
+]
+Scheme = Annotated[str, _described("The algorithm that decides when sites report.", enum=list(SCHEMES))]
+Adversary = Annotated[str, _described("The most that the counted traffic may react to.", enum=list(ADVERSARIES))]
+Cap = Annotated[int, _described("Labelled series; more go to the overflow series.", minimum=0, maximum=MAX_COUNT)]
+Number = int | float  # a total or a bound: an integer if it is one
+Moment = Annotated[str, _described("The time of reading, never that of a report.", format="date-time")]
 
 
 class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What an operator may choose for a counter. What is left out stays as it is, or is as the settings have it."""
+    """The configuration of a counter. A field that is left out keeps its value, or its default in a new counter."""
 
     alpha: Alpha | None = None
     delta: Delta | None = None
@@ -34,20 +37,19 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
     adversary: Adversary | None = None
     label_cap: Cap | None = None
 
-    def chosen(self) -> dict[str, Any]:
-        """Only what was said."""
+    def given(self) -> dict[str, Any]:
         fields = ("alpha", "delta", "scheme", "adversary", "label_cap")
         return {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
 
 
 class NewCounter(Rules, kw_only=True):
-    """A counter with rules of its own."""
+    """A counter with its configuration."""
 
     name: Name
 
 
 class PublicAnswer(Struct):
-    """A total with its bounds: all that the public may know."""
+    """A total with its bounds: everything that the read scope may see."""
 
     counter: str
     estimate: Number
@@ -57,15 +59,15 @@ class PublicAnswer(Struct):
     as_of: Moment
 
 
-class Both(Struct):
-    """From the sites, and to them."""
+class UpDown(Struct):
+    """`up`: from sites; `down`: to sites."""
 
     up: int
     down: int
 
 
 class OperatorAnswer(PublicAnswer):
-    """The answer, and what is behind it: for operators only."""
+    """The answer with its round, sites and messages: for operators only."""
 
     alpha: float
     delta: float
@@ -77,54 +79,54 @@ class OperatorAnswer(PublicAnswer):
     sites: int
     silent: list[str]
     known: int
-    messages: Both
-    bytes: Both
+    messages: UpDown
+    bytes: UpDown
     messages_to_double: int
 
 
 class AnswerPage(Struct):
-    """Some counters in the order of their names."""
+    """Counters in the order of their names."""
 
     counters: list[PublicAnswer]
-    next: Annotated[str | None, _said("Ask for what comes after this name; null: that is all.")]
+    next: Annotated[str | None, _described("The value of `after` for the next page; null on the last page.")]
 
 
 class SiteStatus(Struct):
-    """One life of one site."""
+    """One incarnation of a site."""
 
     site: str
-    state: Annotated[str, _said("Whether it is there.", enum=["connected", "away", "silent"])]
+    state: Annotated[str, _described("Away: disconnected. Silent: timed out.", enum=["connected", "away", "silent"])]
     counters: int
     seconds_since_heard: float
 
 
 class SiteList(Struct):
-    """Every life of every site."""
+    """Every incarnation of every site."""
 
     sites: list[SiteStatus]
 
 
-class Forgotten(Struct):
-    """How many lives were given up."""
+class DropResult(Struct):
+    """How many incarnations were dropped."""
 
     forgotten: int
 
 
 class Live(Struct):
-    """The process answers, and this is its clock."""
+    """The process responds; `time` is its clock."""
 
     live: bool
     time: str
 
 
 class Ready(Struct):
-    """Whether totals can be read with confidence, and if not, why."""
+    """Whether totals can be trusted, and if not, why."""
 
     ready: bool
     problems: list[str]
 
 
 class Problem(Struct):
-    """What went wrong, in words."""
+    """An error message."""
 
     error: str
