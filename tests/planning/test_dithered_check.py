@@ -13,7 +13,7 @@ from countless.planning.dithered_plan import DitheredPlan, Phase
 from countless.planning.dithered_schedule import Round, candidate_rounds
 
 GOOD = plan_dithered(128, 0.01, 1e-4)
-SURE = plan_dithered(3, 0.01, 1e-4)
+CERTAIN = plan_dithered(3, 0.01, 1e-4)
 MIDDLE = len(GOOD.phases) // 2
 NUDGE = 1e-4
 
@@ -39,7 +39,7 @@ def changed(index: int, **changes: Callable[[float], float]) -> DitheredPlan:
 
 
 def stated(index: int, **values: float) -> DitheredPlan:
-    """GOOD with one phase lying about a derived number."""
+    """GOOD with wrong derived numbers in one phase."""
     phases = list(GOOD.phases)
     changes: dict[str, Any] = dict(values)
     phases[index] = replace(phases[index], **changes)
@@ -54,7 +54,7 @@ def refused(plan: DitheredPlan, condition: str, allowance: float = 1.0) -> None:
     assert condition in str(caught.value)
 
 
-def test_the_planner_refuses_what_it_has_made_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planner_raises_when_its_round_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*request: Any) -> list[Round]:
         return [Round(allowance * 0.99, phases) for allowance, phases in candidate_rounds(*request)]
 
@@ -63,13 +63,13 @@ def test_the_planner_refuses_what_it_has_made_wrong(monkeypatch: pytest.MonkeyPa
         plan_dithered(129, 0.01, 1e-4)
 
 
-def test_good_plans_pass() -> None:
+def test_planned_rounds_pass_the_check() -> None:
     check_dithered(GOOD)
-    check_dithered(SURE)
+    check_dithered(CERTAIN)
     check_dithered(rebuilt(GOOD, list(GOOD.phases)))
 
 
-def test_safer_plans_pass() -> None:
+def test_safer_plans_pass_the_check() -> None:
     check_dithered(replace(GOOD, allowance=GOOD.allowance * 1.1))
     check_dithered(replace(GOOD, phases=GOOD.phases[:-3]))
 
@@ -81,12 +81,12 @@ TIGHTEST = max(
 
 
 @pytest.mark.parametrize("index", [TIGHTEST])
-def test_a_longer_phase_is_refused(index: int) -> None:
+def test_longer_phase_is_refused(index: int) -> None:
     refused(changed(index, length=lambda t: t * (1 + NUDGE)), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
 @pytest.mark.parametrize("index", [0, 1, MIDDLE, len(GOOD.phases) - 1])
-def test_a_smaller_slack_is_refused(index: int) -> None:
+def test_smaller_slack_is_refused(index: int) -> None:
     with pytest.raises(PlanError):
         check_dithered(changed(index, slack_late=lambda x: x * (1 - NUDGE)))
     refused(changed(index, slack_early=lambda x: x * (1 - NUDGE)), "transcripts x density x tails <= risk")
@@ -100,7 +100,7 @@ def test_all_slacks_smaller_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["slack_early", "slack_late"])
-def test_slacks_without_their_grain_are_refused(name: str) -> None:
+def test_slacks_without_the_threshold_resolution_are_refused(name: str) -> None:
     without: list[Phase] = []
     for phase in GOOD.phases:
         changes: dict[str, Any] = {name: getattr(phase, name) - 0.75 * GOOD.resolution}
@@ -108,23 +108,23 @@ def test_slacks_without_their_grain_are_refused(name: str) -> None:
     refused(rebuilt(GOOD, without), "transcripts x density x tails <= risk")
 
 
-def test_a_wider_dither_is_refused() -> None:
+def test_wider_dither_is_refused() -> None:
     wider = [replace(phase, dither=phase.dither * (1 + NUDGE)) for phase in GOOD.phases]
     refused(rebuilt(GOOD, wider), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
     refused(changed(TIGHTEST or 1, dither=lambda w: w * 1.01), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
-def test_a_narrower_dither_is_refused() -> None:
+def test_narrower_dither_is_refused() -> None:
     narrower = [replace(phase, dither=phase.dither * (1 - 0.01)) for phase in GOOD.phases]
     refused(rebuilt(GOOD, narrower), "transcripts x density x tails <= risk", allowance=2.0)
 
 
-def test_a_dither_out_of_order_is_refused() -> None:
+def test_dither_out_of_order_is_refused() -> None:
     length = GOOD.phases[MIDDLE].length
     refused(changed(MIDDLE, dither=lambda w: w + 2.1 * length), "threshold windows in order")
 
 
-def test_no_dither_without_certainty_is_refused() -> None:
+def test_missing_dither_is_refused_unless_the_slack_is_certain() -> None:
     flat = [replace(phase, dither=0.0) for phase in GOOD.phases]
     refused(rebuilt(GOOD, flat), "dither > 0 where the slack is not certain")
 
@@ -142,14 +142,14 @@ def test_longer_phases_are_refused() -> None:
     refused(rebuilt(GOOD, [GOOD.phases[0], *longer]), "transcripts x density x tails <= risk", allowance=2.0)
 
 
-def test_a_smaller_allowance_is_refused() -> None:
+def test_smaller_allowance_is_refused() -> None:
     refused(
         replace(GOOD, allowance=GOOD.allowance * (1 - 1e-6)),
         "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)",
     )
 
 
-def test_a_smaller_alpha_is_refused() -> None:
+def test_smaller_alpha_is_refused() -> None:
     # the allowance is alpha n0: hold n0
     tighter = replace(GOOD, alpha=GOOD.alpha * 0.999, allowance=GOOD.allowance * 0.999)
     refused(tighter, "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
@@ -160,20 +160,20 @@ def test_more_sites_are_refused(sites: int) -> None:
     refused(replace(GOOD, sites=sites), "transcripts x density x tails <= risk")
 
 
-def test_more_sites_in_a_sure_plan_are_refused() -> None:
-    refused(replace(SURE, sites=SURE.sites + 1), "dither > 0 where the slack is not certain")
+def test_more_sites_in_a_certain_plan_are_refused() -> None:
+    refused(replace(CERTAIN, sites=CERTAIN.sites + 1), "dither > 0 where the slack is not certain")
 
 
-def test_a_smaller_eta_is_refused() -> None:
+def test_smaller_eta_is_refused() -> None:
     refused(replace(GOOD, eta=GOOD.eta * 0.999), "sum of the risks <= eta")
 
 
-def test_a_first_phase_that_may_end_at_once_is_refused() -> None:
+def test_first_phase_that_may_end_before_the_first_event_is_refused() -> None:
     shorter = GOOD.phases[0].dither / 2 + GOOD.phases[0].slack_early - NUDGE
     refused(changed(0, length=lambda _: shorter), "T_0 - w_0/2 >= slack_early", allowance=2.0)
 
 
-def test_a_late_slack_that_falls_is_refused() -> None:
+def test_decreasing_late_slack_is_refused() -> None:
     refused(changed(MIDDLE, slack_late=lambda x: x * 1.5), "slack_late does not decrease")
 
 
@@ -187,16 +187,16 @@ def test_a_late_slack_that_falls_is_refused() -> None:
         ("risk", 1e-7, "sum of the risks <= eta"),
     ],
 )
-def test_lies_about_derived_numbers_are_refused(name: str, shift: float, condition: str) -> None:
+def test_wrong_derived_numbers_are_refused(name: str, shift: float, condition: str) -> None:
     refused(stated(MIDDLE, **{name: getattr(GOOD.phases[MIDDLE], name) + shift}), condition)
 
 
 @pytest.mark.parametrize("name", ["length", "dither", "slack_early", "slack_late", "low", "high", "risk"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
-def test_numbers_that_are_none_are_refused(name: str, value: float) -> None:
+def test_nan_infinite_and_negative_numbers_are_refused(name: str, value: float) -> None:
     refused(stated(MIDDLE, **{name: value}), "refused in phase")
 
 
 @pytest.mark.parametrize("change", [{"phases": ()}, {"allowance": 0.0}, {"allowance": float("nan")}, {"eta": 1.5}])
-def test_empty_or_senseless_plans_are_refused(change: dict[str, Any]) -> None:
+def test_empty_and_out_of_range_plans_are_refused(change: dict[str, Any]) -> None:
     refused(replace(GOOD, **change), "refused")

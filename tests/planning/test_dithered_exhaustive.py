@@ -2,7 +2,7 @@
 
 A world is what is secret: the offsets, and for each threshold the cell of width 1/step that it lies in. Windows end
 where cells end, so the thresholds in given cells have probability 1/(m_1! m_2! ..), up to a factor, with m_i of them in
-the same cell. The adversary's tree is searched whole: it chooses a site, the worlds part by what the public then sees.
+the same cell. The adversary's whole tree is searched: it chooses a site, and the public view then splits the worlds.
 All places are counted in events.
 """
 
@@ -19,8 +19,8 @@ import pytest
 from countless.planning.ordered_volume import OrderedVolume
 
 Counts = tuple[int, ...]
+# Offsets, and the cells of the thresholds, each named by its upper end: a value that the estimate can take.
 World = tuple[Counts, Counts]
-"""Offsets, and the cells of the thresholds, each named by its upper end: a value that the estimate can take."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Game:
         seen: dict[int, dict[World, float]] = {}
         failed = 0.0
         for (offsets, thetas), weight in worlds.items():
-            offsets, after = self._hear(offsets, thetas, counts, phase, site)
+            offsets, after = self._report(offsets, thetas, counts, phase, site)
             if any(sum(counts) <= floor(self.ends[j][0]) for j in range(phase, after)):
                 failed += weight  # early
             elif after < len(thetas):
@@ -88,7 +88,7 @@ class Game:
                 same[offsets, thetas] = same.get((offsets, thetas), 0.0) + weight
         return failed + sum(self._search(same, counts, after) for after, same in seen.items())
 
-    def _hear(self, offsets: Counts, thetas: Counts, counts: Counts, phase: int, site: int) -> tuple[Counts, int]:
+    def _report(self, offsets: Counts, thetas: Counts, counts: Counts, phase: int, site: int) -> tuple[Counts, int]:
         reached = self.points(counts, offsets)
         if (counts[site] - offsets[site]) % self.step or reached < thetas[phase]:
             return offsets, phase
@@ -156,15 +156,16 @@ def random_game(rng: random.Random) -> Game:
 
 
 @pytest.mark.slow
-def test_no_adversary_does_better_than_the_bound() -> None:
+@pytest.mark.parametrize("games", [12, pytest.param(50, marks=pytest.mark.soak)])
+def test_every_adversary_stays_below_the_dithered_bound(games: int) -> None:
     rng = random.Random(35)  # noqa: S311
     ratios = []
-    for _ in range(50):
+    for _ in range(games):
         game = random_game(rng)
         best, bound = game.best(), game.bound()
         assert best <= bound + 1e-12
         ratios.append(best / bound if bound else 0.0)
-    assert max(ratios) > 0.8  # and the bound is not empty
+    assert max(ratios) > 0.8  # the bound is not vacuous
 
 
 @pytest.mark.parametrize(
@@ -175,5 +176,5 @@ def test_no_adversary_does_better_than_the_bound() -> None:
         Game(3, 2, ((-1, 1), (-1, 3)), early=Fraction(1, 2), late=Fraction(1, 2)),
     ],
 )
-def test_some_rounds_are_as_bad_as_the_bound_says(game: Game) -> None:
+def test_dithered_bound_is_attained(game: Game) -> None:
     assert isclose(game.best(), game.bound(), rel_tol=1e-9)

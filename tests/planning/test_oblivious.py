@@ -1,4 +1,4 @@
-"""`lattice`, `blocks`, `hyz`: moments against exact laws, plans against simulated rounds (SPEC 3.0, 3.4)."""
+"""`lattice`, `blocks`, `hyz`: moments against exact laws, plans against simulated rounds."""
 
 from collections.abc import Callable
 from math import ceil, exp, inf, log, log1p, sqrt
@@ -107,7 +107,7 @@ def bound_of_round(plan: ObliviousPlan, error: SiteError, step: int) -> float:
 
 @pytest.mark.parametrize(("planner", "error"), SCHEMES)
 @pytest.mark.parametrize(("sites", "alpha", "eta"), [(40, 0.05, 0.1), (500, 0.1, 1e-4), (200, 0.04, 1e-9)])
-def test_the_sum_over_all_events_is_within_eta(
+def test_oblivious_failure_bound_is_within_eta(
     planner: Planner, error: SiteError, sites: int, alpha: float, eta: float
 ) -> None:
     plan = planner(sites, alpha, eta)
@@ -124,7 +124,7 @@ def test_the_sum_over_all_events_is_within_eta(
     st.sampled_from([1, -1]),
     st.integers(-4, 4),
 )
-def test_a_failure_leaves_its_mark_on_the_sum(
+def test_failing_path_has_the_claimed_least_sum(
     rises: list[int], alpha: float, s: float, step: int, side: int, start: int
 ) -> None:
     """Any estimate that never falls; the allowance is such that the path just fails, at its worst event."""
@@ -149,24 +149,24 @@ def reported(
     sites = int(who.max()) + 1
     if scheme == "lattice":
         offset = rng.integers(0, step, sites)
-        spoke = (rank - offset[who]) % step == 0
+        reports = (rank - offset[who]) % step == 0
         start = float(((step - 1) / 2 - (-offset) % step).sum())
-        return spoke, start + step * np.cumsum(spoke)
+        return reports, start + step * np.cumsum(reports)
     if scheme == "blocks":
         place = rng.integers(1, step + 1, (sites, int(rank.max()) // step + 1))
-        spoke = (rank - 1) % step + 1 == place[who, (rank - 1) // step]
-        return spoke, (step * np.cumsum(spoke)).astype(float)
-    spoke = rng.random(len(who)) < 1 / step
+        reports = (rank - 1) % step + 1 == place[who, (rank - 1) // step]
+        return reports, (step * np.cumsum(reports)).astype(float)
+    reports = rng.random(len(who)) < 1 / step
     jump = np.zeros(len(who))
     last = np.full(sites, 1 - step)  # so that the first report jumps by gap - 1 + step
-    for event in np.flatnonzero(spoke):
+    for event in np.flatnonzero(reports):
         jump[event] = rank[event] - last[who[event]]
         last[who[event]] = rank[event]
-    return spoke, np.cumsum(jump)
+    return reports, np.cumsum(jump)
 
 
 def failures(plan: ObliviousPlan, scale: float, rounds: int, seed: int) -> int:
-    """Rounds that break the promise at some event before the m-th report, from scale * the least total on."""
+    """Rounds that leave 1 ± alpha at some event before the m-th report, from scale * the least total on."""
     rng = np.random.default_rng(seed)
     step = 20
     total = ceil(scale * plan.allowance * step / plan.alpha)
@@ -180,24 +180,24 @@ def failures(plan: ObliviousPlan, scale: float, rounds: int, seed: int) -> int:
     truth = np.arange(1, events + 1)
     broken = 0
     for _ in range(rounds):
-        spoke, estimate = reported(plan.scheme, who, rank, step, rng)
-        end = int(np.searchsorted(np.cumsum(spoke), plan.reports))
+        reports, estimate = reported(plan.scheme, who, rank, step, rng)
+        end = int(np.searchsorted(np.cumsum(reports), plan.reports))
         wrong = np.abs(estimate - truth) > plan.alpha * (total + truth)
         broken += bool(wrong[:end].any())
     return broken
 
 
 @pytest.mark.parametrize("planner", [plan_lattice, plan_blocks, plan_hyz])
-def test_simulated_rounds_fail_at_most_as_often_as_planned(planner: Planner) -> None:
+def test_simulated_oblivious_rounds_fail_with_at_most_eta(planner: Planner) -> None:
     """300 rounds, eta = 1/4: a correct plan fails this test with probability below 1e-9 (exact binomial)."""
     rounds, eta = 300, 0.25
     plan = planner(40, 0.03, eta)
     limit = int(binom.isf(1e-9, rounds, eta))
     assert failures(plan, 1.0, rounds, seed=20230711) <= limit
-    assert failures(plan, 0.3, rounds, seed=20230711) > limit, "the test could not see a broken plan"
+    assert failures(plan, 0.3, rounds, seed=20230711) > limit, "the test would not notice a broken plan"
 
 
-# SPEC 3.4, column `lattice`: messages per e-fold over k/ln((1+alpha)/(1-alpha)), eta = 1e-4.
+# Messages per e-fold of `lattice` by a union bound over events, over k/ln((1+alpha)/(1-alpha)), eta = 1e-4.
 TABLE = [
     (64, 0.01, 0.65),
     (256, 0.01, 0.37),
@@ -212,7 +212,7 @@ TABLE = [
 
 
 def formula_cost(sites: int, alpha: float, eta: float, divisor: float) -> float:
-    """SPEC 3.0 as it stands: E = 1 + sqrt((k/divisor) ln(2(m+2E+3)/eta)), the best m."""
+    """By a union bound over events: E = 1 + sqrt((k/divisor) ln(2(m+2E+3)/eta)), the best m."""
     best = inf
     for m in np.geomspace(1, 100 * sites + 1000, 400):
         E = 1.0
@@ -223,7 +223,7 @@ def formula_cost(sites: int, alpha: float, eta: float, divisor: float) -> float:
 
 
 @pytest.mark.parametrize(("sites", "alpha", "ratio"), TABLE)
-def test_lattice_beats_the_table_and_the_formula(sites: int, alpha: float, ratio: float) -> None:
+def test_lattice_and_blocks_cost_less_than_a_union_bound(sites: int, alpha: float, ratio: float) -> None:
     deterministic = sites / log((1 + alpha) / (1 - alpha))
     cost = plan_lattice(sites, alpha, 1e-4).messages_per_efold
     assert cost / deterministic <= ratio
@@ -240,7 +240,9 @@ requests = st.tuples(
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(requests, st.sampled_from(SCHEMES))
-def test_plans_behave_for_every_request(request: tuple[int, float, float], scheme: tuple[Planner, SiteError]) -> None:
+def test_oblivious_plans_grow_with_sites_and_safety(
+    request: tuple[int, float, float], scheme: tuple[Planner, SiteError]
+) -> None:
     planner, error = scheme
     sites, alpha, eta = request
     plan = planner(sites, alpha, eta)
@@ -256,7 +258,7 @@ def test_plans_behave_for_every_request(request: tuple[int, float, float], schem
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(requests, st.floats(1, 1e7), st.sampled_from([LATTICE, BLOCKS, HYZ]))
-def test_a_longer_round_needs_a_larger_allowance(
+def test_longer_round_needs_a_larger_allowance(
     request: tuple[int, float, float], horizon: float, error: SiteError
 ) -> None:
     sites, alpha, eta = request
@@ -265,13 +267,13 @@ def test_a_longer_round_needs_a_larger_allowance(
     assert short <= long * 1.005 <= 1.005**2 * allowance(error, sites, alpha, eta, Horizon(inf))
 
 
-def test_a_single_site_is_never_off_by_more_than_half_a_step() -> None:
+def test_single_site_allowance_is_its_largest_error() -> None:
     assert plan_lattice(1, 0.01, 1e-6).allowance == 0.5
     assert plan_blocks(1, 0.01, 1e-6).allowance == 1.0
 
 
 @pytest.mark.parametrize("planner", [plan_lattice, plan_blocks, plan_hyz])
-def test_step_is_rounded_down(planner: Planner) -> None:
+def test_oblivious_step_is_rounded_down(planner: Planner) -> None:
     plan: Plan = planner(100, 0.01, 1e-4)
     for total in (10**5, 10**9 + 7):
         step = plan.step(total)
@@ -280,6 +282,6 @@ def test_step_is_rounded_down(planner: Planner) -> None:
 
 @pytest.mark.parametrize("planner", [plan_lattice, plan_blocks, plan_hyz])
 @pytest.mark.parametrize(("sites", "alpha", "eta"), [(0, 0.01, 0.1), (5, 0.6, 0.1), (5, 0.1, 0.0)])
-def test_refuses_requests_nobody_can_plan(planner: Planner, sites: int, alpha: float, eta: float) -> None:
+def test_invalid_oblivious_requests_are_refused(planner: Planner, sites: int, alpha: float, eta: float) -> None:
     with pytest.raises(InvalidParameter):
         planner(sites, alpha, eta)

@@ -1,4 +1,4 @@
-"""Volumes of ordered points, tails of sums of uniforms: what the `dithered` theorem needs (SPEC 3.3)."""
+"""Volumes of ordered points, tails of sums of uniforms: what the `dithered` theorem needs."""
 
 import random
 from fractions import Fraction
@@ -33,7 +33,7 @@ def random_windows(rng: random.Random, count: int) -> Windows:
 
 
 def grid_bounds(windows: Windows, cells: int) -> tuple[float, float]:
-    """Lower and upper sums of the same integral on a plain grid: slow, crude, and surely around the truth."""
+    """Lower and upper sums of the same integral on a plain grid: slow and crude bounds."""
     left, right = windows[0][0], windows[-1][1]
     width = (right - left) / cells
     lower, upper = [1.0] * (cells + 1), [1.0] * (cells + 1)  # Phi at the grid points
@@ -51,9 +51,9 @@ def grid_bounds(windows: Windows, cells: int) -> tuple[float, float]:
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_equal_windows_are_a_simplex(count: int) -> None:
     windows = [(1.0, 3.5)] * count
-    nelder_mead = 2.5**count / factorial(count)
-    assert isclose(exp(planner_volume(windows).log_total), nelder_mead, rel_tol=1e-12)
-    assert isclose(checker_volume(windows), nelder_mead, rel_tol=1e-12)
+    simplex = 2.5**count / factorial(count)
+    assert isclose(exp(planner_volume(windows).log_total), simplex, rel_tol=1e-12)
+    assert isclose(checker_volume(windows), simplex, rel_tol=1e-12)
 
 
 def test_disjoint_windows_are_a_product() -> None:
@@ -68,7 +68,7 @@ def test_two_overlapping_windows_by_hand() -> None:
     assert isclose(exp(planner_volume([(0.0, 2.0), (1.0, 3.0)]).log_total), 3.5, rel_tol=1e-12)
 
 
-def test_both_volumes_agree_and_lie_between_grid_sums() -> None:
+def test_planner_and_check_volumes_agree_and_lie_between_grid_sums() -> None:
     rng = random.Random(20)  # noqa: S311
     for _ in range(40):
         windows = random_windows(rng, rng.randint(2, 12))
@@ -93,14 +93,14 @@ def test_partial_volumes_agree_with_counting_cells() -> None:
             volume = volume.with_point(low, high)
 
 
-def test_a_window_that_starts_just_after_another_end_is_no_trouble() -> None:
+def test_volume_of_nearly_touching_windows_is_accurate() -> None:
     windows = [(float(i), i + 30.0) for i in range(60)]
     nearly = [(low + 1e-12 * (i % 3), high + 1e-12 * (i % 2)) for i, (low, high) in enumerate(windows)]
     assert isclose(planner_volume(nearly).log_total, planner_volume(windows).log_total, rel_tol=1e-9)
     assert isclose(planner_volume(nearly).log_total, _log_volumes(nearly, [])[0][-1], rel_tol=1e-11)
 
 
-def test_no_volume_overflows_over_thousands_of_points() -> None:
+def test_volume_of_thousands_of_points_does_not_overflow() -> None:
     windows = [(50.0 * i, 50.0 * i + 400) for i in range(3000)]
     planned = planner_volume(windows).log_total
     assert isclose(planned, _log_volumes(windows, [])[0][-1], rel_tol=1e-12)
@@ -117,7 +117,7 @@ def test_quantile_inverts_the_fraction_below() -> None:
 
 
 @pytest.mark.parametrize("window", [(-1.0, 4.0), (1.0, 1.5), (5.0, 5.0)])
-def test_windows_that_step_back_or_are_empty_are_refused(window: tuple[float, float]) -> None:
+def test_unordered_and_empty_windows_are_refused(window: tuple[float, float]) -> None:
     with pytest.raises(PlanError):
         planner_volume([(0.0, 3.0), window])
 
@@ -132,7 +132,7 @@ def brute_rate(u: float) -> float:
 
 
 @pytest.mark.parametrize("u", [0.1, 0.25, 0.4, 0.49])
-def test_the_exponent_is_the_supremum_and_a_normal_density(u: float) -> None:
+def test_exponent_is_chernoff_times_a_normal_density(u: float) -> None:
     sites = 100
     low, high = 1e-3, 1e4  # the tilt with mean u, by halving
     for _ in range(100):
@@ -144,14 +144,14 @@ def test_the_exponent_is_the_supremum_and_a_normal_density(u: float) -> None:
 
 
 @pytest.mark.parametrize("tilt", [0.001, 0.099, 0.101, 0.5, 3.0, 50.0, 200.0])
-def test_the_variance_is_the_slope_of_the_mean(tilt: float) -> None:
+def test_tilted_variance_is_the_slope_of_the_mean(tilt: float) -> None:
     by = 1e-4 * tilt
     slope = (cumulant(tilt + by)[1] - cumulant(tilt - by)[1]) / (2 * by)
     assert isclose(variance(tilt), slope, rel_tol=1e-6)
 
 
 @pytest.mark.parametrize("tilt", [0.01, 0.3, 1.0, 4.0, 30.0])
-def test_no_tilted_uniform_swings_wider_than_the_proof_says(tilt: float) -> None:
+def test_characteristic_function_of_tilted_uniform_is_bounded(tilt: float) -> None:
     """|E exp(itx)|^2 under the tilt is at most 1/(1 + K'' t^2): what bounds the density of the sum."""
     for tenth in range(1, 400):
         t = tenth / 10
@@ -160,13 +160,13 @@ def test_no_tilted_uniform_swings_wider_than_the_proof_says(tilt: float) -> None
 
 
 @pytest.mark.parametrize("tilt", [0.001, 0.0199, 0.0201, 0.5, 3.0, 50.0])
-def test_the_cumulant_is_what_it_says(tilt: float) -> None:
+def test_cumulant_matches_its_closed_form(tilt: float) -> None:
     value, mean = cumulant(tilt)
     assert isclose(value, log(sinh(tilt / 2) / (tilt / 2)), rel_tol=1e-9)
     assert isclose(mean, 0.5 * cosh(tilt / 2) / sinh(tilt / 2) - 1 / tilt, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def test_the_rate_is_at_least_gaussian() -> None:
+def test_rate_function_is_at_least_gaussian() -> None:
     assert all(brute_rate(u) >= 6 * u * u for u in (0.05, 0.2, 0.45))
 
 
@@ -191,26 +191,26 @@ def exact_excess(sites: int, step: int, x: float, slope: float) -> float:
 
 @pytest.mark.parametrize(("sites", "step"), [(1, 2), (2, 7), (3, 40), (5, 3), (12, 2), (12, 10)])
 @pytest.mark.parametrize("slope", [0.0, 0.3])
-def test_the_bound_is_above_the_exact_excess(sites: int, step: int, slope: float) -> None:
+def test_tail_bound_is_above_the_exact_integral(sites: int, step: int, slope: float) -> None:
     for tenth in range(1, 10):
         x = sites * tenth / 20
         assert exact_excess(sites, step, x, slope) <= exp(min(_log_tail(sites, x, slope), 700.0))
     assert exact_excess(sites, step, sites / 2, slope) == 0  # half a step per site is never reached
 
 
-def test_the_bound_is_not_far_above_the_exact_excess() -> None:
+def test_tail_bound_is_close_to_the_exact_integral() -> None:
     sites, step = 60, 12
     for x in (7.0, 10.0, 14.0):  # three to six standard deviations: Chernoff alone is 7 to 20 times too large
         assert exp(_log_tail(sites, x, 0.0)) <= 1.7 * exact_excess(sites, step, x, 0.0)
 
 
-def test_the_slack_never_asks_for_more_than_half_a_step_per_site() -> None:
+def test_slack_is_at_most_half_a_step_per_site() -> None:
     assert slack(10, 0.1, lambda _: 1e6)[0] == 5.0
     assert slack(1, 0.0, lambda _: 200.0)[0] == 0.5
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.3])
-def test_the_slack_meets_a_demand_that_depends_on_it(slope: float) -> None:
+def test_slack_solves_nats_that_depend_on_it(slope: float) -> None:
     reached, tilt = slack(1000, slope, lambda x: 60.0 - 0.2 * x)
     assert exponent(1000, tilt, slope) >= 60.0 - 0.2 * reached - 1e-6
     assert exponent(1000, 0.999 * tilt, slope) < 60.0 - 0.2 * 0.999 * reached
@@ -220,20 +220,20 @@ def constant(nats: float, _: float) -> float:
     return nats
 
 
-def test_the_quick_slack_is_near_the_exact_one() -> None:
+def test_quick_slack_is_close_to_slack() -> None:
     for sites, nats in ((50, 8.0), (1000, 40.0), (10**6, 200.0)):
         exact = slack(sites, 0.0, partial(constant, nats))[0]
         assert isclose(quick_slack(sites, nats, 1.0)[0], exact, rel_tol=1e-2)
 
 
-def test_gaussian_limit_of_the_slack() -> None:
+def test_slack_has_the_gaussian_limit() -> None:
     sites, nats = 10**8, 30.0
     reached, tilt = slack(sites, 0.0, lambda _: nats)
     gain = 2 * log(tilt) + log(2 * pi * sites / 12) / 2
     assert isclose(reached, sqrt(sites / 6 * (nats - gain)), rel_tol=1e-3)
 
 
-def test_central_binomial_sanity() -> None:
+def test_exact_tail_of_coins_is_binomial() -> None:
     # two-point uniforms are coins: the exact tail above must be the binomial's
     heads = sum(comb(12, i) for i in range(9, 13))
     assert exact_tail(12, 2, Fraction(3, 2)) == Fraction(heads, 2**12)

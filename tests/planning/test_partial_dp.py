@@ -1,4 +1,4 @@
-"""Plans for `partial_dp`: the paper's constants by hand, the proven bound once more, SPEC's table, play."""
+"""Plans for `partial_dp`: the paper's constants by hand, the proven bound term by term, the cost table, simulation."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,7 +21,7 @@ from countless.randomness import SeededRandom
 
 pytestmark = pytest.mark.slow
 
-TABLE = [  # SPEC 3.4: sites, alpha, paper, proven, at eta = 1e-4 and 3k per synchronisation
+TABLE = [  # sites, alpha, paper, proven, at eta = 1e-4 and 3k per synchronisation
     (64, 0.01, 22.8, 5.2),
     (256, 0.01, 14.1, 3.9),
     (1_000, 0.01, 8.6, 2.5),
@@ -41,9 +41,9 @@ def ratio(plan: PartialDPPlan) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sites", "alpha", "paper", "proven"), TABLE)
-def test_the_table(sites: int, alpha: float, paper: float, proven: float) -> None:
+def test_partial_dp_costs_match_table(sites: int, alpha: float, paper: float, proven: float) -> None:
     assert ratio(plan_partial_dp(sites, alpha, 1e-4, "paper")) == pytest.approx(paper, rel=0.015)
-    assert ratio(plan_partial_dp(sites, alpha, 1e-4)) < 0.72 * proven  # far better than asked
+    assert ratio(plan_partial_dp(sites, alpha, 1e-4)) < 0.72 * proven  # `proven` is an upper limit, reached with room
 
 
 def test_paper_constants_by_hand() -> None:
@@ -62,7 +62,7 @@ def test_paper_constants_by_hand() -> None:
     assert plan.step(1) == 1  # the paper's step is never below 1
 
 
-def test_phases_are_whole() -> None:
+def test_paper_phases_are_integers() -> None:
     assert plan_partial_dp(1000, 0.01, 1e-4, "paper").phases == 32
     assert plan_partial_dp(1, 0.01, 1e-4, "paper").phases == 1
 
@@ -73,7 +73,7 @@ def mgf(s: float, scale: Fraction) -> float:
 
 
 def too_high(plan: PartialDPPlan, s: float) -> float:
-    """The claim's sum of H_j, term by term, written down once more without any closed form."""
+    """The claim's sum of H_j, term by term, without closed forms."""
     alpha, shift = plan.alpha, plan.sites * tanh(plan.epsilon / 4)
     node, used = mgf(s, plan.tree_scale), mgf(alpha * s, plan.threshold_scale)
     total = 0.0
@@ -96,7 +96,7 @@ def too_low(plan: PartialDPPlan, s: float) -> float:
 
 
 @pytest.mark.parametrize(("sites", "alpha", "eta"), [(1000, 0.01, 1e-4), (400, 0.1, 1e-9), (30_000, 0.003, 1e-2)])
-def test_the_claims_sum_is_below_eta(sites: int, alpha: float, eta: float) -> None:
+def test_proven_failure_sum_is_below_eta(sites: int, alpha: float, eta: float) -> None:
     plan = plan_partial_dp(sites, alpha, eta)
     assert plan.noisy
     nodes = 2 * log2(plan.phases) - 1
@@ -113,7 +113,7 @@ def test_less_failure_needs_more_allowance() -> None:
     assert needed == sorted(needed)
 
 
-def test_the_trivial_round() -> None:
+def test_trivial_round_has_no_noise() -> None:
     plan = plan_partial_dp(64, 0.01, 1e-4)
     assert not plan.noisy
     assert plan.allowance == 64.0
@@ -124,7 +124,7 @@ def test_the_trivial_round() -> None:
     assert plan.cap > plan.phases
 
 
-def test_the_trivial_reports_are_the_cheapest() -> None:
+def test_trivial_reports_are_the_cheapest() -> None:
     def price(reports: int) -> float:
         return (reports + 2 * 50) / log(1 + 0.02 * reports / 50)
 
@@ -146,25 +146,25 @@ def test_noise_scales_are_doubles() -> None:
         assert Fraction(float(plan.tree_scale)) == plan.tree_scale
 
 
-def test_costs_and_reasons() -> None:
+def test_partial_dp_plans_state_costs_and_reasons() -> None:
     for calibration in ("paper", "proven"):
         plan = plan_partial_dp(1000, 0.01, 1e-4, calibration)
         assert plan.messages_per_efold < plan.paper_messages_per_efold
         assert {"allowance", "phases", "threshold"} <= {reason.number for reason in plan.reasons}
 
 
-def test_less_failure_costs_more() -> None:
+def test_partial_dp_cost_grows_as_eta_falls() -> None:
     costs = [plan_partial_dp(3000, 0.01, eta).messages_per_efold for eta in (1e-2, 1e-6, 1e-12)]
     assert costs == sorted(costs)
 
 
-def test_the_cap_is_beyond_the_reports_of_a_round() -> None:
+def test_cap_exceeds_the_reports_of_a_round() -> None:
     round_ = Noisy(5, 100, 10.0, 12.0)
     cap = reports_quantile(round_, 1e-6)
     assert 3200 < cap < 3200 + 12 * 10 * sqrt(2 * 32)  # within twelve standard deviations of the mean
 
 
-def test_requests_that_nobody_can_plan() -> None:
+def test_invalid_partial_dp_requests_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="sites"):
         plan_partial_dp(0, 0.01, 1e-4)
     with pytest.raises(InvalidParameter, match="alpha"):
@@ -172,27 +172,27 @@ def test_requests_that_nobody_can_plan() -> None:
     with pytest.raises(InvalidParameter, match="eta"):
         plan_partial_dp(10, 0.1, 0.0)
     with pytest.raises(UnknownName, match="calibration"):
-        plan_partial_dp(10, 0.1, 0.1, "hopeful")
+        plan_partial_dp(10, 0.1, 0.1, "unknown")
 
 
 @pytest.mark.parametrize("sites", [1, 2, 3, 10, 1_000_000])
 @pytest.mark.parametrize("alpha", [1e-4, 0.49])
-def test_extremes(sites: int, alpha: float) -> None:
+def test_extreme_partial_dp_requests_have_a_plan(sites: int, alpha: float) -> None:
     for calibration in ("paper", "proven"):
         plan = plan_partial_dp(sites, alpha, 1e-12, calibration)
         assert plan.messages_per_efold > 0
         assert plan.allowance > 0
 
 
-def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Iterator[float]:
+def errors(plan: PartialDPPlan, step: int, number: int, seed: int) -> Iterator[float]:
     """The error of the answer, over what the plan allows, after every event of one round."""
     rng = SeededRandom(seed)
     shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
     counter = PhasedCounter(shape, RandomSourceNoise(rng.spawn("noise")))
-    feeder = INPUTS[feeder_number](plan.sites, plan.phases, step, rng.spawn("feeder"))
+    source = INPUTS[number](plan.sites, plan.phases, step, rng.spawn("feeder"))
     places: dict[tuple[int, int], int] = {}
     seen: dict[int, int] = {}
-    events, site = 0, next(feeder)
+    events, site = 0, next(source)
     while not counter.finished:
         events += 1
         count = seen[site] = seen.get(site, 0) + 1
@@ -202,14 +202,14 @@ def errors(plan: PartialDPPlan, step: int, feeder_number: int, seed: int) -> Ite
         moved = (count - 1) % step + 1 == places[block] and counter.crossing()
         if not counter.finished:
             yield (counter.value + plan.offset - events / step) / (plan.allowance + plan.alpha * events / step)
-        site = feeder.send(moved)
+        site = source.send(moved)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feeder", range(len(INPUTS)))
-def test_played_rounds_stay_within_the_allowance(feeder: int) -> None:
+@pytest.mark.parametrize("source", range(len(INPUTS)))
+def test_simulated_partial_dp_rounds_stay_within_the_allowance(source: int) -> None:
     """Two rounds each of about 25,000 events, eta = 1e-9: a false alarm has probability below 1e-8."""
     plan = plan_partial_dp(400, 0.05, 1e-9)
     for seed in (1, 2):
-        worst = max(abs(error) for error in errors(plan, 6, feeder, seed))
+        worst = max(abs(error) for error in errors(plan, 6, source, seed))
         assert worst <= 1

@@ -1,4 +1,4 @@
-"""The calibration of `sampled` against exact recursions over coins and Poisson points (SPEC 3.2, 3.4)."""
+"""The calibration of `sampled` against exact recursions over coins and Poisson points."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -23,6 +23,8 @@ from countless.planning.sampled import (
     plan_sampled,
     ville_sides,
 )
+
+soak = pytest.mark.soak
 
 
 def exact_failure(step: int, alpha: float, allowance: float, shift: int, reports: int) -> float:
@@ -59,8 +61,8 @@ SMALL = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
-@pytest.mark.parametrize("least_step", [2, 3, 8, 64])
-def test_lines_cover_every_step_from_the_least(
+@pytest.mark.parametrize("least_step", [2, 3, 8, pytest.param(64, marks=soak)])
+def test_boundaries_cover_every_step_from_the_least(
     least_step: int, alpha: float, allowance: float, shift: int, reports: int
 ) -> None:
     bound = failure_bound(boundaries_for(alpha, least_step), allowance, shift, reports)
@@ -70,7 +72,7 @@ def test_lines_cover_every_step_from_the_least(
 
 @pytest.mark.parametrize("alpha", [1e-4, 0.01, 0.2, 0.49])
 @pytest.mark.parametrize("least_step", [2, 3, 8, 64, 4096])
-def test_lines_are_the_worst_of_all_larger_steps(least_step: int, alpha: float) -> None:
+def test_boundaries_are_the_worst_of_all_larger_steps(least_step: int, alpha: float) -> None:
     """With mu = -ln(1 - 1/step) the couplings give u = mu (step/(1-alpha) - 1), s = (1+alpha)/(mu step)."""
     boundaries = boundaries_for(alpha, least_step)
     for step in [least_step + n for n in range(30)] + [least_step * 2**n for n in range(1, 20)]:
@@ -82,12 +84,12 @@ def test_lines_are_the_worst_of_all_larger_steps(least_step: int, alpha: float) 
 
 @pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
 @pytest.mark.parametrize(("least_step", "step"), [(2, 2), (2, 3), (4, 5), (16, 40)])
-def test_coupling_path_by_path(
+def test_coupling_of_coins_and_poisson_points_on_every_path(
     least_step: int, step: int, alpha: float, allowance: float, shift: int, reports: int
 ) -> None:
     """Gaps of coins are exponential gaps rounded up; where the coins leave the band, the points cross a line.
 
-    No chance is involved in the claim: it holds on every path. The seed only chooses the paths.
+    The claim holds on every path; the seed only chooses the paths.
     """
     allowance /= 3  # so that many paths do leave
     rng, boundaries, seen = np.random.default_rng(7), boundaries_for(alpha, least_step), 0
@@ -96,7 +98,7 @@ def test_coupling_path_by_path(
     for _ in range(300):
         gaps = rng.exponential(size=reports)
         times, points = np.cumsum(np.ceil(gaps / mu)), np.cumsum(gaps)
-        few = times - 1 > step * (allowance + shift + j) / (1 - alpha)  # the last silent event after j reports
+        few = times - 1 > step * (allowance + shift + j) / (1 - alpha)  # the last unreported event after j reports
         many = j[1:] + shift - times[:-1] / step > allowance + alpha * times[:-1] / step
         if few.any():
             assert (points > boundaries.few_scale * (allowance + shift) + boundaries.few_slope * j).any()
@@ -107,8 +109,11 @@ def test_coupling_path_by_path(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "allowance", "shift", "reports"), SMALL)
-def test_lines_tighten_to_the_truth_as_steps_grow(alpha: float, allowance: float, shift: int, reports: int) -> None:
+@pytest.mark.parametrize(
+    ("alpha", "allowance", "shift", "reports"),
+    [pytest.param(*case, marks=soak if case[1] > 7 else ()) for case in SMALL],
+)
+def test_boundaries_converge_to_the_exact_probability(alpha: float, allowance: float, shift: int, reports: int) -> None:
     limit = failure_bound(boundaries_for(alpha, LIMIT), allowance, shift, reports)
     before = 2.0
     for least_step in TIERS:
@@ -133,22 +138,29 @@ def test_ville_covers_every_step(alpha: float, reports: int, step: int) -> None:
     ("sites", "alpha", "eta", "tier"),
     [(1, 0.01, 1e-2, 2), (3, 0.1, 1e-4, 2), (10, 0.01, 1e-3, 8), (10, 0.2, 1e-6, 64), (30, 0.05, 0.5, 8)],
 )
-def test_plans_keep_their_promise_exactly(sites: int, alpha: float, eta: float, tier: int) -> None:
+def test_exact_failure_of_sampled_plans_is_within_eta(sites: int, alpha: float, eta: float, tier: int) -> None:
     plan = plan_sampled(sites, alpha, eta, tier)
     for step in (tier, tier + 1, 4 * tier):
         assert exact_failure(step, alpha, plan.allowance, plan.shift, plan.reports) <= eta
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sites", "alpha", "tier"), [(64, 0.01, 64), (64, 0.05, 64)])
-def test_a_full_size_plan_is_safe_and_not_wasteful(sites: int, alpha: float, tier: int) -> None:
+@pytest.mark.parametrize(
+    ("sites", "alpha", "tier"),
+    [
+        (16, 0.05, 64),
+        pytest.param(64, 0.01, 64, marks=soak),
+        pytest.param(64, 0.05, 64, marks=soak),
+    ],
+)
+def test_full_size_sampled_plan_is_safe_and_tight(sites: int, alpha: float, tier: int) -> None:
     eta = 1e-4
     plan = plan_sampled(sites, alpha, eta, tier)
     assert exact_failure(tier, alpha, plan.allowance, plan.shift, plan.reports) <= eta
     assert exact_failure(8 * tier, alpha, 0.93 * plan.allowance, plan.shift, plan.reports) > eta
 
 
-# SPEC 3.4, column `sampled`: messages per e-fold over k/ln((1+alpha)/(1-alpha)), eta = 1e-4.
+# Messages per e-fold over k/ln((1+alpha)/(1-alpha)), eta = 1e-4.
 TABLE = [
     (64, 0.01, 2.82),
     (256, 0.01, 1.39),
@@ -163,14 +175,14 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("sites", "alpha", "ratio"), TABLE)
-def test_costs_what_the_table_says(sites: int, alpha: float, ratio: float) -> None:
+def test_sampled_costs_match_table(sites: int, alpha: float, ratio: float) -> None:
     deterministic = sites / log((1 + alpha) / (1 - alpha))
     assert plan_sampled(sites, alpha, 1e-4).messages_per_efold / deterministic <= 1.01 * ratio
     largest = plan_sampled(sites, alpha, 1e-4, TIERS[-1])
     assert largest.messages_per_efold / deterministic <= 1.01 * ratio
 
 
-def test_each_tier_is_cheaper_than_the_one_before() -> None:
+def test_each_step_tier_is_cheaper_than_the_one_before() -> None:
     costs = [plan_sampled(1000, 0.01, 1e-4, tier).messages_per_efold for tier in TIERS]
     assert all(later <= earlier * 1.0005 for earlier, later in pairwise(costs))
     assert plan_sampled(1000, 0.01, 1e-4, 2).bound == "ville"
@@ -185,10 +197,7 @@ requests = st.tuples(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(requests)
-def test_plans_hold_for_every_request(request: tuple[int, float, float, int | None]) -> None:
+def check_sampled_plan(request: tuple[int, float, float, int | None]) -> None:
     sites, alpha, eta, least_step = request
     plan: SampledPlan = plan_sampled(sites, alpha, eta, least_step)
     few, many = ville_sides(alpha, eta, plan.reports)
@@ -201,10 +210,23 @@ def test_plans_hold_for_every_request(request: tuple[int, float, float, int | No
     }  # fmt: skip
 
 
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(requests)
+def test_sampled_plans_meet_their_bound(request: tuple[int, float, float, int | None]) -> None:
+    check_sampled_plan(request)
+
+
+@soak
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(requests)
+def test_many_sampled_plans_meet_their_bound(request: tuple[int, float, float, int | None]) -> None:
+    check_sampled_plan(request)
+
+
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 @given(st.integers(20, 10**5), st.sampled_from([0.001, 0.01, 0.1]), st.sampled_from([0.1, 1e-4, 1e-12]))
-def test_more_sites_or_less_failure_never_come_cheaper(sites: int, alpha: float, eta: float) -> None:
+def test_sampled_cost_grows_with_sites_and_safety(sites: int, alpha: float, eta: float) -> None:
     """From 20 sites on; below, the integer shift makes plans jump (and `deterministic` is cheaper anyway)."""
     plan = plan_sampled(sites, alpha, eta, 4096)
     more = plan_sampled(2 * sites, alpha, eta, 4096)
@@ -224,7 +246,7 @@ def test_step_is_rounded_down_and_the_limit_is_never_used() -> None:
 
 
 @pytest.mark.parametrize("least_step", [0, 1, -5, True, 2.5])
-def test_refuses_a_least_step_that_makes_no_sense(least_step: int) -> None:
+def test_invalid_least_step_is_refused(least_step: int) -> None:
     with pytest.raises(InvalidParameter):
         plan_sampled(10, 0.01, 1e-3, least_step)
 
@@ -232,7 +254,7 @@ def test_refuses_a_least_step_that_makes_no_sense(least_step: int) -> None:
 @pytest.mark.parametrize(
     ("sites", "alpha", "eta"), [(0, 0.01, 0.1), (5, 0.0, 0.1), (5, 0.5, 0.1), (5, 0.1, 0.0), (5, 0.1, 1.0)]
 )
-def test_refuses_requests_nobody_can_plan(sites: int, alpha: float, eta: float) -> None:
+def test_invalid_sampled_requests_are_refused(sites: int, alpha: float, eta: float) -> None:
     with pytest.raises(InvalidParameter):
         plan_sampled(sites, alpha, eta, 2)
 
@@ -246,18 +268,18 @@ def stop_after_jump(history: History) -> int:
 
 
 def leave_before_jump(history: History) -> int:
-    """Leave a site once it has been silent twice in a row."""
-    silent = [not reported for _, reported in history[-2:]]
-    return history[-1][0] ^ (len(silent) == 2 and all(silent)) if history else 1
+    """Leave a site after two events in a row without a report."""
+    unreported = [not reported for _, reported in history[-2:]]
+    return history[-1][0] ^ (len(unreported) == 2 and all(unreported)) if history else 1
 
 
 def law_of_reports(
     adversary: Callable[[History], int], events: int, bias: Fraction
 ) -> dict[tuple[bool, ...], Fraction]:
-    """Exact law of who-spoke-when for two sites that draw geometric gaps in advance, as sites really do."""
+    """Exact law of which events are reported, for two sites that draw geometric gaps in advance, as `Site` does."""
     law: dict[tuple[bool, ...], Fraction] = defaultdict(Fraction)
 
-    def play(history: History, gaps: tuple[int, int], weight: Fraction) -> None:
+    def follow(history: History, gaps: tuple[int, int], weight: Fraction) -> None:
         if len(history) == events:
             law[tuple(reported for _, reported in history)] += weight
             return
@@ -266,18 +288,18 @@ def law_of_reports(
             left = events - len(history)
             for gap in range(1, left + 2):
                 chance = (1 - bias) ** (gap - 1) * (bias if gap <= left else 1)
-                play(history, (gap, gaps[1]) if site == 0 else (gaps[0], gap), weight * chance)
+                follow(history, (gap, gaps[1]) if site == 0 else (gaps[0], gap), weight * chance)
             return
         gap = gaps[site] - 1
         after = (gap, gaps[1]) if site == 0 else (gaps[0], gap)
-        play((*history, (site, gap == 0)), after, weight)
+        follow((*history, (site, gap == 0)), after, weight)
 
-    play((), (0, 0), Fraction(1))
+    follow((), (0, 0), Fraction(1))
     return law
 
 
 @pytest.mark.parametrize("adversary", [stop_after_jump, leave_before_jump])
-def test_no_adversary_changes_the_law_of_the_reports(adversary: Callable[[History], int]) -> None:
+def test_no_adversary_changes_the_law_of_sampled_reports(adversary: Callable[[History], int]) -> None:
     """The theorem behind `sampled`: gaps drawn in advance per site are fresh coins in global order."""
     bias = Fraction(1, 3)
     law = law_of_reports(adversary, 7, bias)

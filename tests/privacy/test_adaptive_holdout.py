@@ -1,4 +1,4 @@
-"""The worked example, small: the partial bound holds, the one that forgets the leak does not."""
+"""The holdout example, small: the partial bound holds; the bound that ignores the leak does not."""
 
 import importlib.util
 import sys
@@ -21,8 +21,8 @@ def example() -> ModuleType:
     return module
 
 
-def test_the_partial_bound_holds_and_the_ordinary_one_fails(example: ModuleType) -> None:
-    """Pinned seeds; the bound fails with probability at most 5 % a run before they were pinned."""
+def test_partial_bound_holds_and_ordinary_bound_fails(example: ModuleType) -> None:
+    """Pinned seeds. With a fresh seed the bound fails with probability at most 5 % per run."""
     setting = example.Setting(records=4000, features=20, epsilon=0.6)
     none, many = example.sweep((0.0, 0.5), 2, setting, seed=3)
     assert none.measured_error <= none.partial_bound
@@ -31,7 +31,7 @@ def test_the_partial_bound_holds_and_the_ordinary_one_fails(example: ModuleType)
     assert none.partial_bound == none.ordinary_bound  # without leaks they are the same theorem
 
 
-def test_the_bound_by_hand(example: ModuleType) -> None:
+def test_holdout_bound_by_hand(example: ModuleType) -> None:
     setting = example.Setting(records=10_000, features=9, epsilon=0.4, opened_share=0.1, failure=0.1)
     tight, _, ordinary = example.bounds(setting)
     assert float(setting.scale) == pytest.approx(25.0)
@@ -44,7 +44,7 @@ def test_the_bound_by_hand(example: ModuleType) -> None:
     assert ordinary.terms["leak"] == 0.0
 
 
-def test_the_script(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_holdout_script_runs(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "holdout.html"
     small = ["--records", "2000", "--features", "10", "--repeats", "1"]
     assert example.main([*small, "--html", str(page)]) == 0

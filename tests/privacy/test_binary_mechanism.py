@@ -30,7 +30,7 @@ class Recorder:
         return self.drawn[-1]
 
 
-def test_against_a_reference() -> None:
+def test_binary_mechanism_matches_a_reference() -> None:
     """After t inputs: the true sum, plus the noise of the nodes named by the binary digits of t."""
     length, noise = 37, Recorder()
     mechanism = BinaryMechanism(length, Fraction(1), noise)
@@ -46,20 +46,20 @@ def test_against_a_reference() -> None:
     assert noise.scales == {Fraction(6)}  # floor(log2 37) + 1 levels, epsilon 1
 
 
-def test_memory_is_logarithmic() -> None:
+def test_binary_mechanism_memory_is_logarithmic() -> None:
     mechanism = BinaryMechanism(10**9, 1.0, RandomSourceNoise(SeededRandom(1)))
     for _ in range(1000):
         mechanism.add(1)
     assert len(mechanism._exact) == len(mechanism._noisy) == 30
 
 
-def test_no_noise_is_the_running_sum() -> None:
+def test_binary_mechanism_without_noise_is_the_running_sum() -> None:
     mechanism = BinaryMechanism.with_scale(100, Fraction(0), RandomSourceNoise(SeededRandom(1)))
     assert [mechanism.add(t) for t in range(100)] == [t * (t + 1) // 2 for t in range(100)]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 31, 32, 33])
-def test_levels_are_the_most_nodes_an_input_enters(length: int) -> None:
+def test_tree_levels_is_the_largest_number_of_nodes_of_an_input(length: int) -> None:
     """The paper divides by log L; an input may enter one node more (claim: corrections)."""
     entered = {
         position: [t for t in range(1, length + 1) if t - (t & -t) < position <= t] for position in range(1, length + 1)
@@ -69,7 +69,7 @@ def test_levels_are_the_most_nodes_an_input_enters(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", range(1, 40))
-def test_pair_sensitivity_bounds_what_two_inputs_touch(length: int) -> None:
+def test_pair_sensitivity_bounds_the_nodes_of_two_inputs(length: int) -> None:
     touched = [len(nodes_of(position, length)) for position in range(1, length + 1)]
     pairs = combinations(range(1, length + 1), 2)
     touched += [len(set(nodes_of(a, length)) ^ set(nodes_of(b, length))) for a, b in pairs]
@@ -88,17 +88,17 @@ def test_adding_beyond_the_length_raises_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("length", [0, -1, True, 1.5])
-def test_bad_lengths(length: int) -> None:
+def test_invalid_tree_lengths_are_refused(length: int) -> None:
     with pytest.raises(InvalidParameter, match="length"):
         BinaryMechanism(length, 1.0, RandomSourceNoise(SeededRandom(1)))
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, float("inf"), float("nan")])
-def test_bad_epsilons(epsilon: float) -> None:
+def test_invalid_epsilons_are_refused(epsilon: float) -> None:
     with pytest.raises(InvalidParameter, match="epsilon"):
         node_scale(8, epsilon)
 
 
-def test_only_integers_enter() -> None:
+def test_non_integer_inputs_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="value"):
         BinaryMechanism(2, 1.0, RandomSourceNoise(SeededRandom(1))).add(1.5)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ def test_ordinary_privacy_leaks_nothing() -> None:
     assert PartialDPGuarantee(0.5).pure
 
 
-def test_in_sequence_everything_adds_and_leaks_unite() -> None:
+def test_sequential_composition_adds_and_unites_leaks() -> None:
     both = PartialDPGuarantee(0.1, 1e-6, 3, VARYING).compose_sequential(PartialDPGuarantee(0.3, 1e-7, 2, VARYING))
     assert both.epsilon == pytest.approx(0.4)
     assert both.delta == pytest.approx(1.1e-6)
@@ -23,26 +23,26 @@ def test_in_sequence_everything_adds_and_leaks_unite() -> None:
     assert both.leaked(((1, 2), (2, 9))) == {1, 2, 9}
 
 
-def test_fixed_leaks_that_overlap_are_counted_once() -> None:
+def test_overlapping_fixed_leaks_are_counted_once() -> None:
     one = PartialDPGuarantee(0.1, 0.0, 3, LeakMap.always(frozenset({1, 2, 3})))
     two = PartialDPGuarantee(0.1, 0.0, 2, LeakMap.always(frozenset({3, 4})))
     assert one.compose_sequential(two).kappa == 4
     assert one.compose_n(5).kappa == 3
 
 
-def test_interleaving_is_refused_unless_pure() -> None:
+def test_concurrent_composition_is_refused_unless_pure() -> None:
     pure = PartialDPGuarantee(0.1, 0.0, 1, VARYING)
     assert pure.compose_concurrent(pure).kappa == 2
     with pytest.raises(InvalidParameter, match="pure"):
         pure.compose_concurrent(PartialDPGuarantee(0.1, 1e-9))
 
 
-def test_disjoint_data_pay_the_larger_epsilon_but_both_leaks() -> None:
+def test_parallel_composition_takes_the_larger_epsilon_and_both_leaks() -> None:
     both = PartialDPGuarantee(0.1, 1e-6, 3, VARYING).compose_parallel(PartialDPGuarantee(0.3, 1e-7, 2, VARYING))
     assert (both.epsilon, both.delta, both.kappa) == (0.3, 1e-6, 5)
 
 
-def test_repetition() -> None:
+def test_n_fold_composition() -> None:
     ten = PartialDPGuarantee(0.1, 1e-6, 3, VARYING).compose_n(10)
     assert ten.epsilon == pytest.approx(1.0)
     assert ten.kappa == 30
@@ -55,12 +55,12 @@ def test_repetition() -> None:
         PartialDPGuarantee(0.1).compose_n(0)
 
 
-def test_composition_that_promises_nothing_is_refused() -> None:
+def test_vacuous_composition_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="delta"):
         PartialDPGuarantee(0.1, 0.5).compose_sequential(PartialDPGuarantee(0.1, 0.5))
 
 
-def test_groups() -> None:
+def test_group_privacy() -> None:
     assert PartialDPGuarantee(0.5).group(3) == (1.5, 0.0)
     epsilon, delta = PartialDPGuarantee(0.0, 0.01).group(4)
     assert epsilon == 0.0
@@ -70,12 +70,12 @@ def test_groups() -> None:
         PartialDPGuarantee(1.0).group(0)
 
 
-def test_more_leaks_than_kappa_break_the_guarantee() -> None:
+def test_transcript_with_more_leaks_than_kappa_raises() -> None:
     with pytest.raises(InvariantBroken, match="kappa is 2"):
         PartialDPGuarantee(0.1, 0.0, 2, VARYING).leaked((1, 2, 3))
 
 
-def test_publishing_must_not_forget_a_leak() -> None:
+def test_postprocessing_must_cover_every_leak() -> None:
     source = PartialDPGuarantee(0.1, 0.0, 2, VARYING)
     honest = source.postprocess(len, LeakMap("all", lambda _: frozenset(range(10))), 10)
     honest.check((3, 4))
@@ -95,11 +95,11 @@ def test_publishing_must_not_forget_a_leak() -> None:
         ("kappa", (0.1, 0.0, 1.5)),
     ],
 )
-def test_bad_values(field: str, values: tuple[float, float, int]) -> None:
+def test_invalid_guarantees_are_refused(field: str, values: tuple[float, float, int]) -> None:
     with pytest.raises(InvalidParameter, match=field):
         PartialDPGuarantee(*values)
 
 
-def test_kappa_must_cover_a_fixed_leak() -> None:
+def test_kappa_must_cover_fixed_leaks() -> None:
     with pytest.raises(InvalidParameter, match="kappa"):
         PartialDPGuarantee(0.1, 0.0, 1, LeakMap.always(frozenset({1, 2})))

@@ -19,19 +19,19 @@ LEAKY = PartialDPGuarantee(0.4, 0.0, 30, LeakMap("leaks", frozenset))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.4, 1.0, 5.0])
-def test_the_shift_is_the_largest_move_of_a_probability(epsilon: float) -> None:
+def test_posterior_shift_bounds_every_probability(epsilon: float) -> None:
     moves = [abs(posterior(p / 2000, sign * epsilon) - p / 2000) for p in range(2001) for sign in (-1, 1)]
     assert max(moves) <= posterior_shift(epsilon) + 1e-15
     assert max(moves) == pytest.approx(posterior_shift(epsilon), rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.4, 3.0])
-def test_the_shift_is_attained(epsilon: float) -> None:
+def test_posterior_shift_is_attained(epsilon: float) -> None:
     prior = 1 / (1 + exp(epsilon / 2))
     assert posterior(prior, epsilon) - prior == pytest.approx(tanh(epsilon / 4), rel=1e-12)
 
 
-def test_the_shift_is_a_quarter_of_the_papers() -> None:
+def test_posterior_shift_is_a_quarter_of_the_papers() -> None:
     assert posterior_shift(1e-3) == pytest.approx((exp(1e-3) - 1) / 4, rel=1e-3)
     assert posterior_shift(100.0) == 1.0
 
@@ -57,7 +57,7 @@ def test_transfer_tight_by_hand() -> None:
     assert bound.failure == pytest.approx(0.02)
 
 
-def test_tight_is_tighter_than_the_paper() -> None:
+def test_tight_bounds_are_below_the_papers() -> None:
     sample, accuracy = Sample(10_000, 500), Accuracy(0.02, 0.01)
     ours = transfer_tight(LEAKY, sample, accuracy, 0.01)
     paper = transfer_pure(LEAKY, sample, accuracy, 0.01)
@@ -71,7 +71,7 @@ def test_transfer_exponential_by_hand() -> None:
     assert bound.failure == 1e-3
 
 
-def test_refusals() -> None:
+def test_pure_theorems_refuse_invalid_arguments() -> None:
     with pytest.raises(InvalidParameter, match="delta"):
         posterior_tight(PartialDPGuarantee(0.1, 1e-9), Sample(10))
     with pytest.raises(InvalidParameter, match="eta"):

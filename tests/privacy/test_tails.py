@@ -9,7 +9,7 @@ from countless.privacy.tails import laplace_sum_quantile, log_mgf, log_phase_sum
 
 @pytest.mark.parametrize("scale", [0.2, 1.0, 4.0, 30.0])
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
-def test_the_mgf_of_integer_laplace_noise(scale: float, share: float) -> None:
+def test_mgf_of_integer_laplace_noise(scale: float, share: float) -> None:
     s = share / scale
     places = range(-20_000, 20_001)
     direct = sum(exp(s * x - abs(x) / scale) for x in places) / sum(exp(-abs(x) / scale) for x in places)
@@ -19,27 +19,27 @@ def test_the_mgf_of_integer_laplace_noise(scale: float, share: float) -> None:
 
 
 @pytest.mark.parametrize(("s", "scale", "value"), [(1.0, 1.0, inf), (2.0, 1.0, inf), (5.0, 0.0, 0.0), (0.0, 3.0, 0.0)])
-def test_the_mgf_at_its_edges(s: float, scale: float, value: float) -> None:
+def test_mgf_is_infinite_at_its_edges(s: float, scale: float, value: float) -> None:
     assert log_mgf(s, scale) == value
 
 
-def test_the_mgf_of_tiny_scales_does_not_overflow() -> None:
+def test_mgf_of_tiny_scales_does_not_overflow() -> None:
     assert 0 < log_mgf(900.0, 0.001) < 1e-20
 
 
-def test_the_sum_over_phases() -> None:
+def test_sum_over_phases_factorises() -> None:
     direct = sum(exp(0.03 * j + 0.2 * j.bit_count()) for j in range(32))
     assert log_phase_sum(5, 0.03, 0.2) == pytest.approx(log(direct), rel=1e-12)
 
 
-def test_softplus() -> None:
+def test_softplus_does_not_overflow() -> None:
     assert softplus(0.0) == pytest.approx(log(2))
     assert softplus(800.0) == 800.0
     assert softplus(-800.0) == 0.0
 
 
 @pytest.mark.parametrize("terms", [1, 3, 10])
-def test_the_quantile_is_one(terms: int) -> None:
+def test_laplace_sum_quantile_is_an_upper_quantile(terms: int) -> None:
     """Against the exact law of a sum of integer Laplace variables, by convolution."""
     scale, failure = 2.0, 1e-3
     x = laplace_sum_quantile(scale, terms, failure)
@@ -61,6 +61,6 @@ def _convolve(a: list[float], b: list[float]) -> list[float]:
     return [float(v) for v in np.convolve(a, b)]
 
 
-def test_no_terms_no_tail() -> None:
+def test_laplace_sum_of_no_terms_is_zero() -> None:
     assert laplace_sum_quantile(1.0, 0, 0.01) == 0.0
     assert laplace_sum_quantile(0.0, 5, 0.01) == 0.0

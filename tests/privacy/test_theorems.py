@@ -82,7 +82,7 @@ def test_linear_queries_are_low_sensitivity_ones() -> None:
     assert linear.error == pytest.approx(low.error)
 
 
-def test_pure_by_hand() -> None:
+def test_pure_theorems_by_hand() -> None:
     bound = posterior_pure(PURE, Sample(1000), 0.01)
     assert bound.error == pytest.approx((e - 1) + 0.03 + sqrt(2 * log(200) / 1000))
     assert bound.failure == 0.01
@@ -96,7 +96,7 @@ def test_pure_theorems_refuse_delta() -> None:
         posterior_pure(ONE, Sample(1000), 0.01)
 
 
-def test_a_slack_of_zero_only_where_nothing_is_divided() -> None:
+def test_zero_slack_is_allowed_only_where_the_probability_is_zero() -> None:
     assert posterior_linear(PURE, Sample(1000)).failure == 0.0
     with pytest.raises(InvalidParameter, match="posterior_slack"):
         posterior_linear(ONE, Sample(1000))
@@ -104,13 +104,13 @@ def test_a_slack_of_zero_only_where_nothing_is_divided() -> None:
         resampling(Sample(1000), ACCURATE, -0.1)
 
 
-def test_a_bound_that_promises_nothing_says_so() -> None:
+def test_vacuous_bound() -> None:
     bound = resampling(Sample(1000), Accuracy(0.02, 0.5), 0.01)
     assert bound.failure == 1.0
     assert bound.vacuous
 
 
-def test_terms_add_up() -> None:
+def test_error_is_the_sum_of_terms() -> None:
     bound = transfer_linear(ONE, Sample(1000, 100), ACCURATE, 0.01, 0.005)
     assert sum(bound.terms.values()) == pytest.approx(bound.error)
 
@@ -118,25 +118,25 @@ def test_terms_add_up() -> None:
 @pytest.mark.parametrize(
     ("m", "m_hat", "field"), [(0, None, "m"), (10, 11, "m_hat"), (10, 0, "m_hat"), (True, None, "m")]
 )
-def test_bad_samples(m: int, m_hat: int | None, field: str) -> None:
+def test_invalid_samples_are_refused(m: int, m_hat: int | None, field: str) -> None:
     with pytest.raises(InvalidParameter, match=field):
         Sample(m, m_hat)
 
 
 @pytest.mark.parametrize("values", [(-1.0, 0.1), (float("nan"), 0.1), (0.1, 1.5)])
-def test_bad_accuracies(values: tuple[float, float]) -> None:
+def test_invalid_accuracies_are_refused(values: tuple[float, float]) -> None:
     with pytest.raises(InvalidParameter):
         Accuracy(*values)
 
 
-def test_bad_sensitivity_and_range() -> None:
+def test_invalid_sensitivity_and_range_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="sensitivity"):
         posterior_low_sensitivity(PURE, Sample(10), -1.0)
     with pytest.raises(InvalidParameter, match="query_range"):
         transfer_low_sensitivity(PURE, Sample(10), 1.0, ACCURATE, 0.1, query_range=0.0)
 
 
-def test_small_epsilon() -> None:
+def test_bounds_for_small_epsilon() -> None:
     """e^epsilon - 1 without cancellation: the naive difference is off by one part in 10,000 here."""
     error = posterior_linear(PartialDPGuarantee(1e-12), Sample(10)).error
     assert abs(error / 1e-12 - 1) < 1e-11

@@ -26,7 +26,7 @@ def test_phases_end_at_their_noisy_thresholds() -> None:
     assert counter.finished
 
 
-def test_a_threshold_below_zero_ends_its_phase_at_once() -> None:
+def test_threshold_below_zero_ends_its_phase_at_its_start() -> None:
     counter = PhasedCounter(SHAPE, TapeNoise((-4, 0, -9, 0, 0)))
     assert (counter.ended, counter.released) == (2, [0, 0])  # before any crossing
     counter = PhasedCounter(SHAPE, TapeNoise((0, 0, -4, 0, 0)))
@@ -34,14 +34,14 @@ def test_a_threshold_below_zero_ends_its_phase_at_once() -> None:
     assert counter.ended == 2
 
 
-def test_a_finished_counter_takes_no_more() -> None:
+def test_finished_counter_refuses_crossings() -> None:
     counter = PhasedCounter(SHAPE, TapeNoise((-4, 0, -4, 0, -4)))
     assert counter.finished
     with pytest.raises(InvalidParameter, match="crossings"):
         counter.crossing()
 
 
-def test_without_noise_it_counts() -> None:
+def test_counter_without_noise_counts_exactly() -> None:
     counter = PhasedCounter(PhasedShape(100, 1, Fraction(0), 99, Fraction(0)), RandomSourceNoise(SeededRandom(1)))
     values = []
     for _ in range(50):
@@ -50,13 +50,13 @@ def test_without_noise_it_counts() -> None:
     assert values == list(range(1, 51))
 
 
-def test_the_private_threshold() -> None:
+def test_private_threshold_is_threshold_plus_noise() -> None:
     threshold = PrivateThreshold(10, Fraction(1), TapeNoise((-3,)))
     assert not threshold.reached(6)
     assert threshold.reached(7)
 
 
-def test_epsilon() -> None:
+def test_epsilon_of_phased_shapes() -> None:
     assert SHAPE.epsilon == Fraction(2, 2) + Fraction(3, 3)  # two levels: 2 * 2 - 1 nodes
     assert PhasedShape(1, 4, Fraction(2), 1, Fraction(3)).epsilon == Fraction(1, 2)  # one threshold, no release
     with pytest.raises(InvalidParameter, match="noise"):
@@ -64,7 +64,7 @@ def test_epsilon() -> None:
 
 
 @pytest.mark.parametrize("field", ["phases", "threshold", "tree_length"])
-def test_bad_shapes(field: str) -> None:
+def test_invalid_phased_shapes_are_refused(field: str) -> None:
     good = {"phases": 3, "threshold": 4, "tree_length": 2}
     with pytest.raises(InvalidParameter, match=field):
         PhasedShape(**(good | {field: 0}), threshold_scale=Fraction(1), tree_scale=Fraction(1))

@@ -32,7 +32,7 @@ def command() -> typer.Typer:
 
 
 @pytest.mark.slow
-def test_nothing_found() -> None:
+def test_audit_command_passes_the_correct_mechanism() -> None:
     result = CliRunner().invoke(command(), QUICK)
     assert result.exit_code == 0, result.output
     assert "no violation" in result.output
@@ -40,7 +40,7 @@ def test_nothing_found() -> None:
     assert "proved" not in result.output
 
 
-def test_rejected_in_json() -> None:
+def test_audit_command_rejects_in_json() -> None:
     result = CliRunner().invoke(command(), [*QUICK, "--mechanism", "noise-off", "--json", "--seed", "5"])
     assert result.exit_code == 1
     report = json.loads(result.output)
@@ -50,7 +50,7 @@ def test_rejected_in_json() -> None:
 
 
 @pytest.mark.slow
-def test_rejected_in_words() -> None:
+def test_audit_command_rejects_in_text() -> None:
     result = CliRunner().invoke(command(), [*QUICK, "--mechanism", "forgets-a-leak"])
     assert result.exit_code == 1
     assert "seen:" in result.output
@@ -69,7 +69,7 @@ def test_rejected_in_words() -> None:
         (["--transcripts", "0"], "transcripts"),
     ],
 )
-def test_bad_input_names_the_field_and_the_limit(arguments: list[str], field: str) -> None:
+def test_audit_command_names_the_invalid_field(arguments: list[str], field: str) -> None:
     """The command line turns this exception into one line and exit code 2."""
     result = CliRunner().invoke(command(), [*QUICK, *arguments])
     assert isinstance(result.exception, InvalidParameter)
@@ -78,7 +78,7 @@ def test_bad_input_names_the_field_and_the_limit(arguments: list[str], field: st
 
 
 @pytest.mark.parametrize(("option", "field"), [("--mechanism", "mechanism"), ("--calibration", "calibration")])
-def test_unknown_names(option: str, field: str) -> None:
+def test_audit_command_refuses_unknown_names(option: str, field: str) -> None:
     result = CliRunner().invoke(command(), [*QUICK, option, "nonsense"])
     assert isinstance(result.exception, UnknownName)
     assert result.exception.parameter == field

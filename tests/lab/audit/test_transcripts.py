@@ -20,21 +20,21 @@ SHAPE = PhasedShape(8, 6, Fraction(3), 7, Fraction(5, 2))
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3)])
-def test_the_law_of_the_noise(scale: Fraction) -> None:
+def test_log_pmf_and_log_at_most_agree(scale: Fraction) -> None:
     assert sum(exp(log_pmf(x, scale)) for x in range(-300, 301)) == pytest.approx(1.0)
     for x in (-7, -1, 0, 1, 9):
         direct = sum(exp(log_pmf(y, scale)) for y in range(-300, x + 1))
         assert log_at_most(x, scale) == pytest.approx(log(direct), rel=1e-9)
 
 
-def test_no_noise() -> None:
+def test_log_pmf_without_noise() -> None:
     assert log_pmf(0, Fraction(0)) == log_at_most(0, Fraction(0)) == 0.0
     assert log_pmf(1, Fraction(0)) == log_at_most(-1, Fraction(0)) == -inf
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in ("noise-off", "one-noise-for-all")])
-def test_the_stated_law_is_that_of_the_code(name: str) -> None:
+def test_stated_law_equals_the_law_of_the_code(name: str) -> None:
     """Every transcript's probability, by enumeration of noise tapes, equals its stated likelihood.
 
     The enumeration cuts off noise beyond 10; no cell may differ by more than what was cut off.
@@ -54,7 +54,7 @@ def test_the_stated_law_is_that_of_the_code(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_ratios_are_differences_of_likelihoods(seed: int) -> None:
+def test_log_ratios_are_differences_of_log_likelihoods(seed: int) -> None:
     rng = SeededRandom(seed)
     counter = PhasedCounter(SHAPE, RandomSourceNoise(rng.spawn("noise")))
     source = INPUTS[seed % len(INPUTS)](7, SHAPE.phases, 5, rng.spawn("feeder"))
@@ -72,19 +72,19 @@ def test_ratios_are_differences_of_likelihoods(seed: int) -> None:
             assert block in leaked or abs(ratio) <= float(SHAPE.epsilon) + 1e-9
 
 
-def test_the_leak_map_names_the_blocks_that_ended_phases() -> None:
+def test_leak_map_names_the_blocks_that_ended_phases() -> None:
     transcript = Transcript(2, (0, 1, 0, 0, 1), (0, 3, 3, 4), (0, 0, 0))
     assert leaked_blocks(transcript) == {(0, 1), (0, 2)}
 
 
-def test_moving_a_leaked_crossing_is_impossible() -> None:
+def test_moving_a_leaked_crossing_has_infinite_ratio() -> None:
     transcript = Transcript(2, (0, 1), (1,), (3,))
     ratios = LikelihoodRatios(NoiseLaw(SHAPE), transcript, {(0, 1): 1, (1, 1): 2})
     assert ratios.log_ratio((0, 1), 2) == inf
     assert not LikelihoodRatios(NoiseLaw(SHAPE), transcript, {(0, 1): 2, (1, 1): 2}).possible()
 
 
-def test_a_place_outside_the_block_is_refused() -> None:
+def test_threshold_outside_the_block_is_refused() -> None:
     ratios = LikelihoodRatios(NoiseLaw(SHAPE), Transcript(2, (0,), (), ()), {(0, 1): 1})
     with pytest.raises(InvalidParameter, match="other"):
         ratios.log_ratio((0, 1), 3)
