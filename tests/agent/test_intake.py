@@ -101,12 +101,12 @@ def test_names_too_long_to_travel_are_dropped_and_forgotten() -> None:
     assert "0 counters" in repr(client)
 
 
-def test_the_first_of_a_kind_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_first_dropped_line_of_each_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     _, intake = fresh()
     with caplog.at_level(logging.WARNING):
         intake.datagrams([b"x:-1|c\nx:-2|c\nlevel:1|g", b"x:-3|c\njunk"])
-    assert sorted(record.message.partition(":")[0] for record in caplog.records) == [
-        "dropped (malformed)",
-        "dropped (negative)",
+    assert sorted(record.message.partition(" line=")[0] for record in caplog.records) == [
+        "line dropped: reason=malformed",
+        "line dropped: reason=negative",
     ]
     assert intake.dropped[Reason.NEGATIVE] == 3

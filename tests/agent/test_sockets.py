@@ -71,7 +71,7 @@ def test_the_buffer_is_larger_than_what_one_gets_unasked(stack: ExitStack) -> No
     assert receiver.buffer >= sender.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("_BATCH", 10), ("_BATCH_BYTES", 90)])
+@pytest.mark.parametrize(("limit", "value"), [("_MAX_BATCH_DATAGRAMS", 10), ("_MAX_BATCH_BYTES", 90)])
 def test_one_turn_is_limited_and_draining_is_not(
     intake: Intake, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
