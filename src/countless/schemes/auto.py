@@ -64,7 +64,6 @@ class Auto(Scheme):
         return cls(adversary, may_block=may_block)
 
     def prepare(self, context: RoundContext) -> None:
-        """Work out the plans of the next round."""
         for scheme in self._schemes:
             scheme.prepare(context)
 

@@ -1,4 +1,4 @@
-"""`blocks`: one report at a random place of each block, for streams that do not react (SPEC 3.0)."""
+"""`blocks`: one report at a random place of each block, for streams that do not react to the answers."""
 
 from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
@@ -29,12 +29,10 @@ class Blocks(PlannedScheme[ObliviousPlan]):
     safe_against = "oblivious"
 
     def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
-        """One plan for a number of sites."""
-        return [BOOK]
+        return [PLAN_CACHE]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """Count the blocks."""
         return CrossingEstimator(OncePerBlock(step), plan.reports)
 
 
-BOOK: PlanCache[ObliviousPlan] = PlanCache(plan_blocks)
+PLAN_CACHE: PlanCache[ObliviousPlan] = PlanCache(plan_blocks)

@@ -1,4 +1,4 @@
-"""The menu: what every scheme would cost, before anything is deployed. What `countless plan` prints."""
+"""What every scheme would cost for a fleet: what `countless plan` prints."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def _deterministic(sites: int, alpha: float, eta: float) -> Plan:
     return plan_deterministic(sites, alpha)
 
 
-# Name on the menu -> (scheme, calibration). `sampled` is priced for large steps, where a counter spends its life.
+# Printed name -> (scheme, calibration). `sampled` is priced for large steps, which a counter has most of the time.
 CALIBRATIONS: dict[str, tuple[str, Calibration]] = {
     "deterministic": ("deterministic", _deterministic),
     "dithered": ("dithered", plan_dithered),
@@ -40,7 +40,7 @@ NOT_PROVEN = frozenset({"partial_dp_paper"})  # its constants are the paper's ow
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One line of the menu."""
+    """One scheme and its cost."""
 
     name: str
     messages_per_efold: float
@@ -70,7 +70,7 @@ def cheapest(lines: dict[str, Candidate]) -> Candidate:
 
 
 def second_cheapest(lines: dict[str, Candidate]) -> Candidate:
-    """The next best, for the sentence that gives the reason."""
+    """Named in the reason that `countless plan` gives."""
     first = cheapest(lines)
     rest = [line for line in lines.values() if line.eligible and line is not first]
     return min(rest, key=lambda line: line.messages_per_efold)

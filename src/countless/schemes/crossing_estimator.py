@@ -1,4 +1,4 @@
-"""The publisher of `blocks` and `sampled`: the start of the round plus one step for each crossing."""
+"""The estimator of `blocks` and `sampled`: the total at the round's start plus one step for each crossing."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,9 @@ class CrossingEstimator(Estimator):
         self._shift = shift
 
     def trigger(self, slot: int) -> Trigger:
-        """The same for all; each site draws for itself."""
         return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
-        """The exact total."""
         self.estimate: int = departed + sum(entry.round_start for entry in entries) + self._step * self._shift
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
@@ -35,10 +33,10 @@ class CrossingEstimator(Estimator):
         return None
 
     def join(self, entry: Entry) -> None:
-        """What the newcomer brings is known exactly."""
+        """The count that a joining site brings is known exactly."""
         self.estimate += entry.round_start
 
     def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
-        """So is what a silent site counted before it adopted its pace."""
+        """What an unreachable site counted before it adopted its trigger is known exactly."""
         self.estimate += gain
         return None

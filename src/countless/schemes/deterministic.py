@@ -1,4 +1,4 @@
-"""`deterministic`: a site speaks when its count has outgrown what its last report can stand for (SPEC 3.0)."""
+"""`deterministic`: a site reports when its count has left the range that its last report covers."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -12,10 +12,10 @@ from countless.planning.deterministic import plan_deterministic
 
 
 class DeterministicEstimator(Estimator):
-    """Each site's count lies between its last report and the reach of its pace; publish the middle of what that allows.
+    """A site's count lies between its last report and the largest count that the report covers. Publish the middle.
 
-    Any value from (1-alpha) * (sum of reaches) to (1+alpha) * (sum of reports) is within 1 ± alpha of every total the
-    reports allow. While no report stands for more than itself, the two sums agree and the answer is exact.
+    Any value from (1-alpha) * (sum of largest counts) to (1+alpha) * (sum of reports) is within 1 ± alpha of every
+    total the reports allow. While no report stands for more than itself, the two sums agree and the answer is exact.
     """
 
     def __init__(self, alpha: float, reconsider_at: int | None = None) -> None:
@@ -27,30 +27,27 @@ class DeterministicEstimator(Estimator):
         self.exact_below = self._trigger.exact_below
 
     def trigger(self, slot: int) -> Trigger:
-        """The same for all: it depends on the site's own count only."""
+        """The same for all sites: it depends on the site's own count only."""
         return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
-        """Every count is known; each site may already grow as far as its pace lets it."""
+        """Every count is known; from now on each site may have counted as far as its trigger lets it."""
         self._least = departed + sum(entry.round_start for entry in entries)
         self._most = departed + sum(self._trigger.max_count_covered(entry.round_start) for entry in entries)
         self._settle()
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
-        """Move one site's range."""
         known, max_count_covered = entry.reported, self._trigger.max_count_covered
         self._least += known - before
         self._most += max_count_covered(known) - max_count_covered(before)
         return self._settle()
 
     def join(self, entry: Entry) -> None:
-        """One more range."""
         self._least += entry.round_start
         self._most += self._trigger.max_count_covered(entry.round_start)
         self._settle()
 
     def leave(self, entry: Entry, before: int) -> Effect | None:
-        """A range becomes a number."""
         self._least += entry.reported - before
         self._most += entry.reported - self._trigger.max_count_covered(before)
         return self._settle()
@@ -63,7 +60,7 @@ class DeterministicEstimator(Estimator):
 
 
 class Deterministic(Scheme):
-    """Report at n, then at floor(n (1+alpha)/(1-alpha)) + 1, and so on: no dice, no rounds, no secrets.
+    """Report at n, then at floor(n (1+alpha)/(1-alpha)) + 1, and so on: no randomness, no rounds, no secrets.
 
     Formal guarantees: |estimate - total| <= alpha * total at every moment, with certainty, against every adversary.
     About k / ln((1+alpha)/(1-alpha)) messages for each e-fold of the total; half of the one-sided version in the paper.
@@ -74,14 +71,13 @@ class Deterministic(Scheme):
     >>> tracker.messages.up, tracker.answer.lower <= 1000 <= tracker.answer.upper
     (29, True)
 
-    References: Cormode, Muthukrishnan, Yi (2008), and SPEC 3.0 for the two-sided form; docs/theory/oblivious.md.
+    References: Cormode, Muthukrishnan, Yi (2008); docs/theory/oblivious.md has the two-sided form.
     """
 
     name = "deterministic"
     safe_against = "sees-everything"
 
     def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
-        """One round, for ever."""
         return RoundSetup(
             self.name, DeterministicEstimator(context.alpha), plan=plan_deterministic(context.sites, context.alpha)
         )

@@ -1,4 +1,4 @@
-"""`dithered`: secret lattices and secret thresholds (SPEC 3.3)."""
+"""`dithered`: secret lattices and secret thresholds; theorem and proof in docs/theory/dithered.md."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from countless.planning.failure_budget import round_down_pow16
 from countless.schemes.offsets import OffsetTable
 from countless.schemes.planned import PlannedScheme
 
-_WHOLE = 1 << 53  # a float has so many different fractions, at least
+_WHOLE = 1 << 53  # a float in [0.5, 1) has this many values
 
 
 class DitheredEstimator(Estimator):
@@ -21,7 +21,7 @@ class DitheredEstimator(Estimator):
 
     `_lead` is the hidden sum in events: over all slots, last lattice point minus the count at which the slot entered.
     B, the paper's sum in steps, is (_lead + slots * (step-1)/2) / step. Free slots are in it from the start, so neither
-    a join nor a departure moves it: that would tell the public something the proof does not count.
+    a join nor a departure moves it: that would reveal something that the proof does not count.
     """
 
     def __init__(self, plan: DitheredPlan, step: int, rng: RandomSource) -> None:
@@ -38,7 +38,6 @@ class DitheredEstimator(Estimator):
         return max(0, self._phase)
 
     def trigger(self, slot: int) -> Trigger:
-        """Each slot its own lattice."""
         return self._lattices[slot]
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
@@ -51,17 +50,17 @@ class DitheredEstimator(Estimator):
         self._next_phase()
 
     def join(self, entry: Entry) -> None:
-        """The newcomer's count is known exactly; its slot's place on the lattice stays what it was."""
+        """The joining site's count is known exactly. The position of its slot on the lattice stays the same."""
         self._lattices.shift(entry.slot, entry.round_start)
         self._total += entry.round_start
         self._announce()
 
     def leave(self, entry: Entry, before: int) -> Effect | None:
-        """Its estimate freezes on its lattice; reports that its last words have overtaken are in these."""
+        """The estimate of the site stays on its lattice. The final snapshot includes reports that it has overtaken."""
         return self.on_report(entry, before, 0)
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
-        """Move one site to its new lattice point, if that ends no phase: it hardly ever does."""
+        """Move one site to its new lattice point. Nearly always that ends no phase."""
         lead = self._lead + self._lattices.gain(entry.slot, before, entry.reported)
         if lead < self._goal:
             self._lead = lead
@@ -96,7 +95,7 @@ class DitheredEstimator(Estimator):
         return Effect(repace=lattices[slot]) if moved else None
 
     def _next_phase(self) -> bool:
-        """Announce the next answer and turn to the threshold that will end it; False if the round is over."""
+        """Publish the answer of the next phase and take its threshold. False if the round is over."""
         self._phase += 1
         if self._phase >= len(self._plan.phases):
             return False
@@ -140,7 +139,7 @@ def _fraction(high: int, low: int, rng: RandomSource) -> float:
 
 
 class Dithered(PlannedScheme[DitheredPlan]):
-    """Sites speak on secret lattices; the public answer moves only when their hidden sum passes a secret threshold.
+    """Sites report on secret lattices; the public answer moves only when their hidden sum passes a secret threshold.
 
     What the public can learn is when the answer moves: that one site was on its lattice just then (its lattice moves at
     once, by a secret part of a step), and that a threshold lay in the step before. The proof counts all transcripts
@@ -155,23 +154,21 @@ class Dithered(PlannedScheme[DitheredPlan]):
     >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
     True
 
-    References: SPEC 3.3; theorem and proof in docs/theory/dithered.md.
+    References: docs/theory/dithered.md.
     """
 
     name = "dithered"
     safe_against = "adaptive"
 
     def plan_caches(self) -> list[PlanCache[DitheredPlan]]:
-        """One plan for a number of sites."""
-        return [BOOK]
+        return [PLAN_CACHE]
 
     def eta(self, context: RoundContext) -> float:
         """A second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
         return round_down_pow16(super().eta(context))
 
     def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """Draw the secrets."""
         return DitheredEstimator(plan, step, rng)
 
 
-BOOK: PlanCache[DitheredPlan] = PlanCache(plan_dithered)
+PLAN_CACHE: PlanCache[DitheredPlan] = PlanCache(plan_dithered)

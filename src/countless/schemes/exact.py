@@ -15,12 +15,10 @@ class Exact(Scheme):
     >>> tracker.answer.estimate, str(tracker.answer.state)
     (42, 'exact')
 
-    References: SPEC section 3.
     """
 
     name = "exact"
     safe_against = "sees-everything"
 
     def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
-        """One round, for ever."""
         return RoundSetup(self.name, ExactSum())

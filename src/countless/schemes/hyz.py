@@ -1,4 +1,4 @@
-"""`hyz`: the classical randomised tracker of Huang, Yi and Zhang, one copy (SPEC 3.0)."""
+"""`hyz`: the classical randomised tracker of Huang, Yi and Zhang, one copy."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from countless.schemes.planned import PlannedScheme
 class LastReportEstimator(Estimator):
     """Per site: its base until its first report of the round, then the count it last reported, minus 1, plus a step.
 
-    Since the last report a site has counted, on average, step - 1 events in silence: so the sum is unbiased.
+    Since its last report a site has counted step - 1 events on average, so the sum is unbiased.
     """
 
     def __init__(self, step: int, reports: int) -> None:
@@ -23,22 +23,20 @@ class LastReportEstimator(Estimator):
         self._left = reports
 
     def trigger(self, slot: int) -> Trigger:
-        """The same for all; each site draws for itself."""
         return self._trigger
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
-        """The exact total."""
         self.estimate: int = departed + sum(entry.round_start for entry in entries)
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
-        """A site's last report has moved on; the first one of a round also brings the step for its silence."""
+        """Replace a site's last report. Its first report of a round also adds the step for unreported events."""
         first = entry.crossings == crossings
         self.estimate += entry.reported - (entry.round_start - self._trigger.step + 1 if first else before)
         self._left -= crossings
         return END_ROUND if self._left <= 0 else None
 
     def join(self, entry: Entry) -> None:
-        """What the newcomer brings is known exactly."""
+        """The count that a joining site brings is known exactly."""
         self.estimate += entry.round_start
 
     def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
@@ -48,7 +46,7 @@ class LastReportEstimator(Estimator):
 
 
 class Hyz(PlannedScheme[ObliviousPlan]):
-    """Each event is reported with probability 1/step; the silence since the last report is filled in by its mean.
+    """Each event is reported with probability 1/step; the events since the last report are replaced by their mean.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance only.
     This is what "randomised count tracking" usually means, and what `countless attack` breaks.
@@ -67,12 +65,10 @@ class Hyz(PlannedScheme[ObliviousPlan]):
     safe_against = "oblivious"
 
     def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
-        """One plan for a number of sites."""
-        return [BOOK]
+        return [PLAN_CACHE]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """Remember last reports."""
         return LastReportEstimator(step, plan.reports)
 
 
-BOOK: PlanCache[ObliviousPlan] = PlanCache(plan_hyz)
+PLAN_CACHE: PlanCache[ObliviousPlan] = PlanCache(plan_hyz)

@@ -1,4 +1,4 @@
-"""`lattice`: random lattices, for streams that do not react to the answers (SPEC 3.0)."""
+"""`lattice`: random lattices, for streams that do not react to the answers."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,6 @@ class LatticeEstimator(Estimator):
         self._sites = 0
 
     def trigger(self, slot: int) -> Trigger:
-        """Each slot its own lattice."""
         return self._lattices[slot]
 
     def open(self, entries: Sequence[Entry], departed: int) -> None:
@@ -42,13 +41,12 @@ class LatticeEstimator(Estimator):
         return END_ROUND if self._left <= 0 else None
 
     def join(self, entry: Entry) -> None:
-        """One more site."""
         self._points += self._lattices.floor(entry.slot, entry.round_start)
         self._sites += 1
         self._estimate()
 
     def leave(self, entry: Entry, before: int) -> Effect | None:
-        """Its estimate freezes on its lattice; reports that its last words have overtaken are in these."""
+        """The estimate of the site stays on its lattice. The final snapshot includes reports that it has overtaken."""
         return self.on_report(entry, before, 0)
 
     def _estimate(self) -> None:
@@ -58,7 +56,7 @@ class LatticeEstimator(Estimator):
 
 
 class Lattice(PlannedScheme[ObliviousPlan]):
-    """Each site speaks on its own random lattice; what it says tells its count to within half a step.
+    """Each site reports on its own random lattice; a report tells its count to within half a step.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance. One
     that reacts to the answers breaks it: feed a site until the answer moves and leave it there, and all errors add up.
@@ -69,19 +67,17 @@ class Lattice(PlannedScheme[ObliviousPlan]):
     >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
     True
 
-    References: SPEC 3.0; docs/theory/oblivious.md.
+    References: docs/theory/oblivious.md.
     """
 
     name = "lattice"
     safe_against = "oblivious"
 
     def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
-        """One plan for a number of sites."""
-        return [BOOK]
+        return [PLAN_CACHE]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """Draw the lattices."""
         return LatticeEstimator(OffsetTable(step, plan.sites, rng), plan.reports)
 
 
-BOOK: PlanCache[ObliviousPlan] = PlanCache(plan_lattice)
+PLAN_CACHE: PlanCache[ObliviousPlan] = PlanCache(plan_lattice)

@@ -1,4 +1,4 @@
-"""Secret lattices, one for each slot of a round: what `lattice` and `dithered` share (SPEC 3.3).
+"""Secret lattices, one for each slot of a round: what `lattice` and `dithered` share.
 
 A site on a lattice of `step` with a uniform secret offset has, at every count, an error - last lattice point plus half
 a step, minus count - that is uniform on ± (step-1)/2. Slots without a site have an offset too: a site that joins gets
@@ -22,7 +22,6 @@ class OffsetTable:
         return len(self._offsets)
 
     def __getitem__(self, slot: int) -> OffsetMultiple:
-        """The pace of the site in this slot."""
         return OffsetMultiple(self.step, self._offsets[slot])
 
     def floor(self, slot: int, count: int) -> int:
@@ -39,5 +38,5 @@ class OffsetTable:
         self._offsets[slot] = (self._offsets[slot] + count) % self.step
 
     def place(self, slot: int, point: int) -> None:
-        """Move a slot's lattice so that this is one of its points: the public has just learnt where it was."""
+        """Move a slot's lattice so that this is one of its points: the moved answer has just revealed the old one."""
         self._offsets[slot] = point % self.step

@@ -1,4 +1,4 @@
-"""`partial_dp`: the paper's Algorithms 1 and 2, blocks behind noisy phases and a binary mechanism (SPEC 3.1)."""
+"""`partial_dp`: the paper's Algorithms 1 and 2, blocks behind noisy phases and a binary mechanism."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from countless.schemes.planned import PlannedScheme
 
 
 class NoisyPhaseEstimator(Estimator):
-    """Crossings go into the phased counter that `countless audit` audits; its noisy value is all the public hears."""
+    """Crossings go into the phased counter that `countless audit` checks; only its noisy value is published."""
 
     def __init__(self, plan: PartialDPPlan, step: int, noise: Noise) -> None:
         shape = PhasedShape(
@@ -24,11 +24,10 @@ class NoisyPhaseEstimator(Estimator):
         self._plan = plan
         self._trigger = OncePerBlock(step)
         self._counter = PhasedCounter(shape, noise)
-        self._total = 0  # at the start of the round; what joiners bring is added
+        self._total = 0  # at the start of the round, plus the counts of sites that joined
 
     @property
     def phase(self) -> int | None:
-        """From 0."""
         return self._counter.ended
 
     def trigger(self, slot: int) -> Trigger:
@@ -41,12 +40,12 @@ class NoisyPhaseEstimator(Estimator):
         self._announce()
 
     def join(self, entry: Entry) -> None:
-        """What the newcomer brings is known exactly."""
+        """The count that a joining site brings is known exactly."""
         self._total += entry.round_start
         self._announce()
 
     def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
-        """So is what a silent site counted before it adopted its pace."""
+        """What an unreachable site counted before it adopted its trigger is known exactly."""
         self._total += gain
         self._announce()
         return None
@@ -100,16 +99,14 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
         self._noise = noise  # None: from the coordinator's random source
 
     def plan_caches(self) -> list[PlanCache[PartialDPPlan]]:
-        """One plan for a number of sites."""
-        return [BOOKS[self._calibration]]
+        return [PLAN_CACHES[self._calibration]]
 
     def estimator(self, plan: PartialDPPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """Start the phases."""
         return NoisyPhaseEstimator(plan, step, self._noise or noise_from(rng.spawn("noise")))
 
 
-def _book(calibration: str) -> PlanCache[PartialDPPlan]:
+def _plan_cache(calibration: str) -> PlanCache[PartialDPPlan]:
     return PlanCache(lambda sites, alpha, eta: plan_partial_dp(sites, alpha, eta, calibration))
 
 
-BOOKS = {calibration: _book(calibration) for calibration in CALIBRATIONS}
+PLAN_CACHES = {calibration: _plan_cache(calibration) for calibration in CALIBRATIONS}

@@ -1,7 +1,7 @@
-"""What the schemes with rounds share: a plan from the book, the exact start, and the step (SPEC section 3).
+"""What the schemes with rounds share: a plan, exact counting at the start, and the step.
 
-A calibrated scheme never makes numbers up. It runs with the plan it was given, or with one from the planner; if neither
-is at hand when a round must start, it lets every site go on deterministically, which is safe without any plan.
+A planned scheme runs with the plan it was given, or with one from the planner. If neither is available when a round must
+start, every site reports deterministically, which is safe without a plan.
 """
 
 from abc import abstractmethod
@@ -18,11 +18,11 @@ from countless.schemes.deterministic import DeterministicEstimator
 
 P = TypeVar("P", bound=RoundPlan)
 
-MIN_STEP = 2  # below this a step saves nothing: every event is reported, and the answer is exact
+MIN_STEP = 2  # a step of 1 saves nothing: every event is reported, and the answer is exact
 
 
 def start_exactly(scheme: str, context: RoundContext, reconsider_at: int) -> RoundSetup | KeepRound:
-    """Count every event until the total reaches `until`; where that is what runs already, just go on."""
+    """Count every event until the total reaches `reconsider_at`. A round that does so already goes on."""
     if context.running is not None and isinstance(context.running.estimator, ExactSum):
         return KeepRound(reconsider_at)
     return RoundSetup(scheme, ExactSum(reconsider_at))
@@ -33,7 +33,7 @@ class PlannedScheme(Scheme, Generic[P]):
 
     def __init__(self, plan: P | None = None, *, may_block: bool = True) -> None:
         self._given = plan
-        self._may_block = may_block  # may `open` work out a plan while messages wait?
+        self._may_block = may_block  # whether a new round may wait for planning, which takes up to a second
 
     @classmethod
     def create(cls, adversary: str, *, may_block: bool = True) -> "PlannedScheme[P]":
@@ -41,18 +41,18 @@ class PlannedScheme(Scheme, Generic[P]):
 
     @abstractmethod
     def plan_caches(self) -> list[PlanCache[P]]:
-        """Where this scheme's plans are; where there are several for one round, the best is in the last."""
+        """The caches of this scheme's plans. If several have a plan for a round, the last one's is the best."""
 
     @abstractmethod
     def estimator(self, plan: P, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """The publisher of a round with this plan and step."""
+        """The estimator of a round with this plan and step."""
 
     def slots(self, plan: P) -> int | None:
-        """How many sites the plan's proof allows."""
+        """How many sites the plan's proof covers; None: any number."""
         return plan.sites
 
     def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
-        """Exact while the step would be below 2, then round after round by the plan."""
+        """Count exactly while the step would be below 2; after that, start rounds by the plan."""
         plans = self.plans(context, self._may_block)
         for plan in reversed(plans):
             step = plan.step(context.total)
@@ -63,16 +63,16 @@ class PlannedScheme(Scheme, Generic[P]):
         return self._fallback(context)
 
     def prepare(self, context: RoundContext) -> None:
-        """Work out the plans of the next round."""
         self.plans(context, may_block=True)
 
     def plans(self, context: RoundContext, may_block: bool) -> list[P]:
-        """The plan that was given, or those the books have; one not there is worked out only if nobody waits."""
+        """The given plan, or those of the caches. A missing plan is computed only if the caller may block."""
         if self._given is not None:
             return [self._checked(self._given, context)]
         eta = self.eta(context)
         found = [
-            (book.plan if may_block else book.cached)(context.sites, context.alpha, eta) for book in self.plan_caches()
+            (cache.plan if may_block else cache.cached)(context.sites, context.alpha, eta)
+            for cache in self.plan_caches()
         ]
         return [plan for plan in found if plan is not None]
 
@@ -81,7 +81,7 @@ class PlannedScheme(Scheme, Generic[P]):
         return round_eta(context.delta, context.round)
 
     def _checked(self, plan: P, context: RoundContext) -> P:
-        present = len(context.counts)  # a reserve for newcomers is welcome, but nothing to insist on
+        present = len(context.counts)  # a given plan need not have a reserve for sites that join
         if exact_fraction(plan.alpha) > exact_fraction(context.alpha) or plan.sites < present:
             raise PlanError(
                 f"the given {self.name} plan is for {plan.sites} sites and alpha {plan.alpha}; "
@@ -97,10 +97,10 @@ class PlannedScheme(Scheme, Generic[P]):
 
 
 def usable(plan: RoundPlan, step: int) -> bool:
-    """Whether a round with this step is both covered by the proof and better than reporting every event."""
+    """Whether the proof covers a round with this step, and the round saves messages."""
     return step >= max(MIN_STEP, plan.least_step)
 
 
 def usable_from(plan: RoundPlan) -> int:
-    """The first total at which a round of this plan is worth having."""
+    """The smallest total at which a round of this plan is usable."""
     return least_total(plan, max(MIN_STEP, plan.least_step))

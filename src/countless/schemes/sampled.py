@@ -1,4 +1,4 @@
-"""`sampled`: fresh coins and frequent exact rounds (SPEC 3.2)."""
+"""`sampled`: fresh coins and frequent exact rounds."""
 
 from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
@@ -37,15 +37,14 @@ class Sampled(PlannedScheme[SampledPlan]):
 
     def plan_caches(self) -> list[PlanCache[SampledPlan]]:
         """A larger least step allows a cheaper plan: the largest one that the total affords is used."""
-        return BOOKS
+        return PLAN_CACHES
 
     def estimator(self, plan: SampledPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """Count the coins."""
         return CrossingEstimator(BernoulliSampling(step), plan.reports, plan.shift)
 
 
-def _book(tier: int) -> PlanCache[SampledPlan]:
+def _plan_cache(tier: int) -> PlanCache[SampledPlan]:
     return PlanCache(lambda sites, alpha, eta: plan_sampled(sites, alpha, eta, tier))
 
 
-BOOKS = [_book(tier) for tier in TIERS]
+PLAN_CACHES = [_plan_cache(tier) for tier in TIERS]
