@@ -1,7 +1,7 @@
 """What the schemes with rounds share: a plan, exact counting at the start, and the step.
 
-A planned scheme runs with the plan it was given, or with one from the planner. If neither is available when a round must
-start, every site reports deterministically, which is safe without a plan.
+A planned scheme runs with the plan it was given, or with one from the planner. If neither is available when a round
+must start, every site reports deterministically, which is safe without a plan.
 """
 
 from abc import abstractmethod
@@ -70,10 +70,8 @@ class PlannedScheme(Scheme, Generic[P]):
         if self._given is not None:
             return [self._checked(self._given, context)]
         eta = self.eta(context)
-        found = [
-            (cache.plan if may_block else cache.cached)(context.sites, context.alpha, eta)
-            for cache in self.plan_caches()
-        ]
+        caches, request = self.plan_caches(), (context.sites, context.alpha, eta)
+        found = [cache.plan(*request) if may_block else cache.cached(*request) for cache in caches]
         return [plan for plan in found if plan is not None]
 
     def eta(self, context: RoundContext) -> float:
