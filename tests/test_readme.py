@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.service import PATIENCE, Server, environment, until
+from support.service import TIMEOUT_S, Server, environment, until
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_serve_connect_curl(tmp_path: Path) -> None:
     assert re.search(r"^countless serve ", README, re.MULTILINE)
     with Server(tmp_path) as server:
         command = [sys.executable, "-c", program]
-        subprocess.run(command, check=True, timeout=PATIENCE, env=environment(COUNTLESS_URL=server.url))
+        subprocess.run(command, check=True, timeout=TIMEOUT_S, env=environment(COUNTLESS_URL=server.url))
         answer = until(lambda: server.reader.request("GET", address))
         assert answer["estimate"] == 5, json.dumps(answer)
         assert set(fields.split(", ")) <= set(answer)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from support.agent import Agent
-from support.service import PATIENCE, Server, environment, until
+from support.service import TIMEOUT_S, Server, environment, until
 
 pytestmark = pytest.mark.slow
 
@@ -171,7 +171,7 @@ def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path, kind:
         until(lambda: known(server, f"app.{kind}.gunicorn.request.status.404") == 40, "40 did not")
     finally:
         gunicorn.terminate()
-        _, log = gunicorn.communicate(timeout=PATIENCE)
+        _, log = gunicorn.communicate(timeout=TIMEOUT_S)
     assert gunicorn.returncode == 0, log
 
 
@@ -181,7 +181,7 @@ def listens(bind: Path) -> bool:
 
 
 def request(bind: Path, path: str) -> None:
-    with closing(HTTPConnection("localhost", timeout=PATIENCE)) as connection:
+    with closing(HTTPConnection("localhost", timeout=TIMEOUT_S)) as connection:
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(str(bind))
         connection.request("GET", path)

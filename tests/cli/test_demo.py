@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from countless.demo.cost_table import cost_table
-from support.service import PATIENCE, environment, until
+from support.service import TIMEOUT_S, environment, until
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "countless.cli.main", "demo"]
@@ -56,11 +56,11 @@ def running_demo() -> Iterator[tuple["subprocess.Popen[str]", list[int]]]:
         yield process, children
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT_S)
 
 
 def assert_ended(process: "subprocess.Popen[str]", children: list[int], code: int) -> None:
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, errors) == (code, "")
     until(lambda: not any(map(exists, children)), "the end of the demo's processes")
 

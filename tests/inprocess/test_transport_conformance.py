@@ -37,7 +37,8 @@ from countless.wire.frames import (
 )
 from countless.wire.nats_url import Broker
 from support.nats import Coordinator, node
-from support.service import PATIENCE, Bench, FakeConnection, Server, bench
+from support.service import TIMEOUT_S, Server
+from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
 
@@ -76,28 +77,28 @@ class Stage(ABC):
 class PersistentState(Stage):
     """A host on a table. What is said goes through the bytes of frames all the same."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, table: Bench) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, table: SiteServerHarness) -> None:
         self._run = loop.run_until_complete
         self._table = table
         self._lines: dict[str, tuple[Session | None, FakeConnection]] = {}
 
     def hello(self, site: str, incarnation: int) -> list[DownItem]:
         line = FakeConnection()
-        self._lines[site] = self._run(self._table.host.on_hello(line, Hello(VERSION, site, incarnation))), line
-        self._run(self._table.host.flush())
+        self._lines[site] = self._run(self._table.server.on_hello(line, Hello(VERSION, site, incarnation))), line
+        self._run(self._table.server.flush())
         return self._heard(line)
 
     def say(self, site: str, *items: UpItem) -> list[DownItem]:
         life, line = self._lines[site]
         assert life is not None
         for frame in encode_frames([*items, Sync(7)]):
-            self._table.host.on_frame(life, line, decode_up(frame), len(frame))
-        self._run(self._table.host.flush())
+            self._table.server.on_frame(life, line, decode_up(frame), len(frame))
+        self._run(self._table.server.flush())
         return self._heard(line)
 
     @staticmethod
     def _heard(line: FakeConnection) -> list[DownItem]:
-        items, line.got = line.got, []
+        items, line.received = line.received, []
         return [item for frame in encode_frames(items) for item in decode_down(frame)]
 
     def lie(self, site: str, *items: UpItem) -> str:
@@ -109,16 +110,16 @@ class PersistentState(Stage):
     def hang_up(self, site: str) -> None:
         life, line = self._lines.pop(site)
         if life is not None:
-            self._table.host.on_disconnect(life, line)
+            self._table.server.on_disconnect(life, line)
 
     def configure(self, **wishes: Any) -> None:
-        self._table.host.configure("hits", Config(**wishes))
+        self._table.server.configure("hits", Config(**wishes))
 
     def forget(self, site: str) -> None:
-        assert self._table.host.drop_site(site) == 1
+        assert self._table.server.drop_site(site) == 1
 
     def known(self) -> int:
-        return self._table.host.counter("hits").coordinator.known_total
+        return self._table.server.counter("hits").coordinator.known_total
 
 
 class Wired(Stage):
@@ -150,7 +151,7 @@ class Wired(Stage):
     def _hear(carrier: Transport, number: int) -> list[DownItem]:
         heard: list[DownItem] = []
         while len(heard) < number:
-            assert select.select(carrier.sockets(), [], [], PATIENCE)[0], "no answer"
+            assert select.select(carrier.sockets(), [], [], TIMEOUT_S)[0], "no answer"
             news = carrier.receive().get(0, [])
             if isinstance(news, ConnectionLost):
                 raise news
@@ -181,7 +182,7 @@ class Wired(Stage):
 @contextmanager
 def memory(_: Path) -> Iterator[Stage]:
     loop = asyncio.new_event_loop()
-    table = bench()
+    table = site_server()
     yield PersistentState(loop, loop.run_until_complete(table.__aenter__()))
     loop.run_until_complete(table.__aexit__(None, None, None))
     loop.close()

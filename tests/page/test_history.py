@@ -8,7 +8,7 @@ from countless.core.messages import Report
 from countless.server.http import history
 from countless.server.http.history import MOST_POINTS, Recorder, Series
 from countless.wire.frames import Join
-from support.service import Bench, FakeConnection, bench
+from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 
 def test_a_series_keeps_its_first_and_last_row_and_no_more_than_it_may() -> None:
@@ -33,22 +33,22 @@ def test_what_does_not_change_takes_no_room() -> None:
 
 def test_the_recorder_keeps_the_past_of_every_counter_that_is_there() -> None:
     async def story() -> None:
-        async with bench() as table:
-            recorder = Recorder(table.host, clock=lambda: table.time)
+        async with site_server() as table:
+            recorder = Recorder(table.server, clock=lambda: table.time)
             life, line = await table.connect("web")
-            await table.say(life, line, Join("hits", 0, 0))
+            await table.send(life, line, Join("hits", 0, 0))
             for second in range(1, 4):
                 table.time = float(second)
-                await table.say(life, line, Report("hits", 0, second, second))
+                await table.send(life, line, Report("hits", 0, second, second))
                 recorder.tick()
                 recorder.tick()
-            past = recorder.of(table.host.counter("hits"))
+            past = recorder.of(table.server.counter("hits"))
             assert [row[:2] for row in past.points] == [(1, 1), (2, 2), (3, 3)]
             assert past.site_seconds == 2  # one site, from the first look to the last
-            table.host.delete("hits")
+            table.server.delete("hits")
             recorder.tick()
-            await table.say(life, line, Join("hits", 0, 0))
-            again = recorder.of(table.host.counter("hits"))
+            await table.send(life, line, Join("hits", 0, 0))
+            again = recorder.of(table.server.counter("hits"))
             assert [row[1] for row in again.points] == [0]
 
     asyncio.run(story())
@@ -56,15 +56,15 @@ def test_the_recorder_keeps_the_past_of_every_counter_that_is_there() -> None:
 
 def test_a_counter_that_begins_again_under_its_name_has_no_past() -> None:
     async def story() -> None:
-        async with bench() as table:
-            recorder = Recorder(table.host, clock=lambda: table.time)
+        async with site_server() as table:
+            recorder = Recorder(table.server, clock=lambda: table.time)
             life, line = await table.connect("web")
-            await table.say(life, line, Join("hits", 0, 9))
+            await table.send(life, line, Join("hits", 0, 9))
             recorder.tick()
-            table.host.delete("hits")
-            await table.say(life, line, Join("hits", 0, 2))  # before the recorder has looked again
+            table.server.delete("hits")
+            await table.send(life, line, Join("hits", 0, 2))  # before the recorder has looked again
             recorder.tick()
-            assert [row[1] for row in recorder.of(table.host.counter("hits")).points] == [2]
+            assert [row[1] for row in recorder.of(table.server.counter("hits")).points] == [2]
 
     asyncio.run(story())
 
@@ -73,12 +73,12 @@ def test_of_many_counters_only_so_many_are_recorded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(history, "MOST_RECORDED", 3)
 
     async def story() -> None:
-        async with bench() as table:
+        async with site_server() as table:
             for name in "abcde":
-                table.host.create(name, table.host.settings.defaults)
-            recorder = Recorder(table.host, clock=lambda: table.time)
+                table.server.create(name, table.server.settings.defaults)
+            recorder = Recorder(table.server, clock=lambda: table.time)
             recorder.tick()
-            recorder.of(table.host.counter("e"))  # somebody looks at one beyond the limit
+            recorder.of(table.server.counter("e"))  # somebody looks at one beyond the limit
             recorder.tick()
             assert set(recorder._histories) == {"b", "c", "e"}
 
@@ -87,25 +87,25 @@ def test_of_many_counters_only_so_many_are_recorded(monkeypatch: pytest.MonkeyPa
 
 def test_points_that_the_public_sees_do_not_tell_when_rounds_begin() -> None:
     async def story() -> None:
-        async with bench() as table:
-            recorder = Recorder(table.host, clock=lambda: table.time)
+        async with site_server() as table:
+            recorder = Recorder(table.server, clock=lambda: table.time)
             life, line = await table.connect("web")
-            await table.say(life, line, Join("hits", 0, 5))
+            await table.send(life, line, Join("hits", 0, 5))
             recorder.tick()
             await _new_round(table, line)
             table.time = 10.0
             recorder.tick()
-            past = recorder.of(table.host.counter("hits"))
+            past = recorder.of(table.server.counter("hits"))
             assert [row[1] for row in past.marks] == [0, 1]
             assert [row[0] for row in past.points] == [0]
 
     asyncio.run(story())
 
 
-async def _new_round(table: Bench, line: FakeConnection) -> None:
+async def _new_round(table: SiteServerHarness, line: FakeConnection) -> None:
     """The operator changes a rule: the sites are asked, and answer, and nothing of it can be seen in public."""
     from countless.core.messages import Snapshot
 
-    table.host.configure("hits", table.host.settings.defaults.__class__(delta=0.01))
-    life = next(iter(table.host.sessions))
-    await table.say(life, line, Snapshot("hits", 1, 5))
+    table.server.configure("hits", table.server.settings.defaults.__class__(delta=0.01))
+    life = next(iter(table.server.sessions))
+    await table.send(life, line, Snapshot("hits", 1, 5))

@@ -6,7 +6,7 @@ import pytest
 
 import countless
 from countless.client.counter import Counter
-from support.service import PATIENCE, Server
+from support.service import TIMEOUT_S, Server
 
 pytestmark = pytest.mark.slow
 TASKS, EACH = 20, 200
@@ -33,12 +33,12 @@ async def test_tasks_and_threads_count_while_the_coordinator_is_unreachable(serv
             group.create_task(count(hits, number))
             group.create_task(asyncio.to_thread(count_in_a_thread, hits))
     # There is no coordinator yet: a call that waited for it would not have returned.
-    flushed = asyncio.create_task(asyncio.to_thread(client.flush, PATIENCE))
+    flushed = asyncio.create_task(asyncio.to_thread(client.flush, TIMEOUT_S))
     await count(hits, 0)
     assert not flushed.done()
     await asyncio.to_thread(server.start)
     assert await flushed
-    assert await asyncio.to_thread(client.close, PATIENCE)
+    assert await asyncio.to_thread(client.close, TIMEOUT_S)
     assert server.inspect("hits")["known"] == 2 * TASKS * EACH + EACH
     labelled = [server.inspect(f'hits{{task="{task}"}}')["known"] for task in range(3)]
     assert sum(labelled) == 2 * (TASKS + 1) * EACH

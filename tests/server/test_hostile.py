@@ -30,7 +30,7 @@ ATTACKS: dict[str, tuple[list[bytes | str], str]] = {
     "no hello": ([JOIN], "a connection begins with a hello"),
     "an empty frame": ([b""], "not a frame"),
     "a frame of nothing": ([b"\x90"], "a connection begins with a hello"),
-    "another version": ([next(encode_frames([Hello(9, "evil", 1)]))], "speaks version 1"),
+    "another version": ([next(encode_frames([Hello(9, "evil", 1)]))], "this coordinator has version 1"),
     "two hellos": ([HELLO, HELLO], "a second hello"),
     "a stranger's counter": ([HELLO, next(encode_frames([Report("hits", 0, 5, 1)]))], "has not joined"),
     "a round that is not": ([HELLO, JOIN, next(encode_frames([Report("hits", 9, 5, 1)]))], "speaks of round 9"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.service import PATIENCE, Server, environment, until
+from support.service import TIMEOUT_S, Server, environment, until
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def app(environ, start_response):
 
 def get(port: int) -> int:
     """The worker that answered."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/")
         return int(connection.getresponse().read())
@@ -53,7 +53,7 @@ def test_requests_of_gunicorn_workers_that_exit_or_are_killed_are_all_counted(se
         while workers[-1] in known:  # until its replacement has answered
             workers.append(get(port))
         web.terminate()
-        web.communicate(timeout=PATIENCE)
+        web.communicate(timeout=TIMEOUT_S)
     finally:
         if web.poll() is None:
             web.kill()

@@ -14,7 +14,7 @@ import pytest
 
 from countless.client.api import ServiceError
 from support.proxy import CALM, Proxy, Weather
-from support.service import PATIENCE, Server, Watcher, python, until
+from support.service import TIMEOUT_S, Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ class Site:
 
     def close(self) -> int:
         """What it has counted in all, and the coordinator has confirmed."""
-        output, _ = self.process.communicate(timeout=2 * PATIENCE)
+        output, _ = self.process.communicate(timeout=2 * TIMEOUT_S)
         delivered, counted = output.split()
         assert delivered == "True"
         return int(counted)
@@ -200,7 +200,7 @@ def test_a_site_is_killed_behind_a_bad_network_and_its_heir_works_through_it(ser
         last = python("import countless; countless.connect(site='kept'); input()", proxy.url,
                       COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))  # fmt: skip
         until(lambda: len(list(tmp_path.iterdir())) == 1, "everything delivered")
-        last.communicate("\n", PATIENCE)
+        last.communicate("\n", TIMEOUT_S)
     assert list(tmp_path.iterdir()) == []
     assert server.inspect("hits")["known"] == 3_000
 

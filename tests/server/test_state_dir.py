@@ -15,7 +15,7 @@ import pytest
 
 import countless
 from countless.randomness import SeededRandom
-from support.service import PATIENCE, Server, Watcher, python, until
+from support.service import TIMEOUT_S, Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ class Program:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=PATIENCE)
+        self.process.communicate(timeout=TIMEOUT_S)
 
     def check(self, server: Server) -> None:
         for number in range(WORKERS):
@@ -261,7 +261,7 @@ def test_damaged_file_is_logged_and_left_alone(
 def test_process_that_exits_normally_leaves_no_file(server: Server, tmp_path: Path) -> None:
     code = "import countless; countless.connect(site='kept').counter('hits').add(7)"
     program = python(code, server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))
-    program.communicate(timeout=PATIENCE)
+    program.communicate(timeout=TIMEOUT_S)
     assert list(tmp_path.iterdir()) == []
     assert server.inspect("hits")["known"] == 7
 
@@ -273,7 +273,7 @@ def test_rejected_counter_stays_in_its_file(tmp_path: Path, caplog: pytest.LogCa
         server.reader.request("POST", "/api/v1/counters", {"name": "other"})
         client = countless.connect(server.url, state_dir=tmp_path / "state")
         client.counter("hits").add(3)
-        assert not client.close(PATIENCE)
+        assert not client.close(TIMEOUT_S)
         with countless.connect(server.url, state_dir=tmp_path / "state"):
             until(lambda: "has rejected a counter of" in caplog.text, "a warning")
         server.reader.request("DELETE", "/api/v1/counters/other")

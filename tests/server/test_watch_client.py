@@ -11,7 +11,7 @@ import pytest
 import countless
 from countless.client.watch import Watch
 from countless.errors import InvalidParameter
-from support.service import PATIENCE, Server, environment, until
+from support.service import TIMEOUT_S, Server, environment, until
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +41,10 @@ def test_possibly_is_called_before_certainly_and_each_once(server: Server) -> No
         until(lambda: "there is no counter" in str(watch.last_error), "an answer")
         hits = client.counter("hits")
         hits.add(995)
-        assert callbacks.possible.wait(PATIENCE)
+        assert callbacks.possible.wait(TIMEOUT_S)
         assert not watch.wait(0)
         hits.add(1_000)
-        assert watch.wait(PATIENCE)
+        assert watch.wait(TIMEOUT_S)
         hits.add(1_000)
     assert [name for name, _ in callbacks.calls] == ["possibly", "certainly"]
     assert all(bound > 1_000 for _, bound in callbacks.calls)
@@ -56,8 +56,8 @@ def test_total_far_past_the_threshold_calls_both(server: Server) -> None:
     with countless.connect(server.url) as client:
         client.counter("hits").add(5_000)
         assert client.flush()
-        assert callbacks.watch(client, 1_000).wait(PATIENCE)
-        assert client.watch("hits", over=1_000).wait(PATIENCE)  # without callbacks
+        assert callbacks.watch(client, 1_000).wait(TIMEOUT_S)
+        assert client.watch("hits", over=1_000).wait(TIMEOUT_S)  # without callbacks
     assert [name for name, _ in callbacks.calls] == ["possibly", "certainly"]
 
 
@@ -67,13 +67,13 @@ def test_watch_survives_a_restart_of_the_coordinator(server: Server) -> None:
         client.counter("hits").add(995)
         assert client.flush()
         watch = callbacks.watch(client, 1_000)
-        assert callbacks.possible.wait(PATIENCE)
+        assert callbacks.possible.wait(TIMEOUT_S)
         server.kill()
         until(lambda: watch.last_error, "an error")
         client.counter("hits").add(100)
         server.start()
-        assert client.flush(PATIENCE)
-        assert watch.wait(PATIENCE)
+        assert client.flush(TIMEOUT_S)
+        assert watch.wait(TIMEOUT_S)
     assert [name for name, _ in callbacks.calls] == ["possibly", "certainly"]
 
 
@@ -84,7 +84,7 @@ def test_failing_callback_is_logged_and_the_watch_continues(server: Server, capl
     with countless.connect(server.url) as client:
         client.counter("hits").add(10)
         assert client.flush()
-        assert client.watch("hits", over=5, possibly=failing).wait(PATIENCE)
+        assert client.watch("hits", over=5, possibly=failing).wait(TIMEOUT_S)
     assert "callback 'possibly' of the watch of 'hits' failed" in caplog.text
 
 
@@ -112,7 +112,7 @@ def test_watch_needs_a_token_of_scope_read(tmp_path: Path) -> None:
         assert client.flush()
         refused = client.watch("hits", over=5)
         until(lambda: "scope read is needed" in str(refused.last_error), "an error")
-        assert client.watch("hits", over=5, token=read).wait(PATIENCE)
+        assert client.watch("hits", over=5, token=read).wait(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("over", [-1, 1.5, "many"])

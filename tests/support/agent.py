@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from support.service import PATIENCE, environment
+from support.service import TIMEOUT_S, environment
 
 
 class Agent:
@@ -38,7 +38,7 @@ class Agent:
             self._sender.sendto(datagram, self.statsd)
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
-        connection = HTTPConnection(self.http, timeout=PATIENCE)
+        connection = HTTPConnection(self.http, timeout=TIMEOUT_S)
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         connection.request(method, path, data, headers)
         response = connection.getresponse()
@@ -58,7 +58,7 @@ class Agent:
 
     def end(self) -> tuple[int, str]:
         """The same, of one that was told already."""
-        _, errors = self.process.communicate(timeout=PATIENCE)
+        _, errors = self.process.communicate(timeout=TIMEOUT_S)
         self._sender.close()
         return self.process.returncode, errors
 
@@ -70,5 +70,5 @@ class Agent:
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.communicate(timeout=PATIENCE)
+            self.process.communicate(timeout=TIMEOUT_S)
         self._sender.close()

@@ -12,7 +12,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-first-run"),
 )
-PATIENCE = 60_000  # milliseconds until a test gives up: a browser on a busy machine is slow
+TIMEOUT_S = 60_000  # milliseconds until a test gives up: a browser on a busy machine is slow
 PICTURES = Path("build") / "screenshots"  # for a person to look at
 SIZES = {"phone": (390, 844), "tablet": (820, 1180), "wide": (1440, 900)}
 _LISTEN = "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
@@ -52,7 +52,7 @@ class Window:
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     assert chromium is not None, "the tests of the page need chromium (requirements/system.sh)"
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=TIMEOUT_S)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         try:
@@ -65,7 +65,7 @@ def browser() -> Iterator[Browser]:
 def window(launched: Browser, **options: Any) -> Iterator[Window]:
     """A fresh tab that shares nothing with others. It must have nothing to complain about when it is closed."""
     context = launched.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_S)
     opened = Window(context.new_page())
     try:
         yield opened

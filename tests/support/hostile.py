@@ -6,13 +6,13 @@ from time import monotonic
 from countless.client.transport.base import ConnectionLost
 from countless.client.transport.websocket import WebSocketConnection
 from countless.wire.frames import DownItem, decode_down
-from support.service import PATIENCE
+from support.service import TIMEOUT_S
 
 
 def fate(link: WebSocketConnection) -> str:
     """Why it was cut off."""
     try:
-        while select([link.socket], [], [], PATIENCE)[0]:
+        while select([link.socket], [], [], TIMEOUT_S)[0]:
             link.receive()
     except ConnectionLost as error:
         return str(error)
@@ -21,7 +21,7 @@ def fate(link: WebSocketConnection) -> str:
     return "not cut off"
 
 
-def drain(link: WebSocketConnection, until: DownItem, seconds: float = PATIENCE) -> list[DownItem]:
+def drain(link: WebSocketConnection, until: DownItem, seconds: float = TIMEOUT_S) -> list[DownItem]:
     """All that comes up to this item; nothing if it does not come in time."""
     items: list[DownItem] = []
     deadline = monotonic() + seconds

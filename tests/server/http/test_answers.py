@@ -14,7 +14,7 @@ from countless.server.http.answers import answer_changes, parse_threshold, serve
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join, Sync
-from support.service import bench
+from support.site_server import site_server
 
 
 def watch(server: SiteServer, threshold: Threshold | None = None) -> AsyncIterator[bytes]:
@@ -28,14 +28,14 @@ async def next_event(events: AsyncIterator[bytes]) -> tuple[str, dict[str, Any]]
 
 
 async def test_possibly_comes_before_certainly_and_each_comes_once() -> None:
-    async with bench(scheme="exact") as table:
-        table.host.create("hits", Config(alpha=0.1, scheme="exact"))
+    async with site_server(scheme="exact") as table:
+        table.server.create("hits", Config(alpha=0.1, scheme="exact"))
         session, connection = await table.connect("a")
-        await table.say(session, connection, Join("hits", 0, 800))
-        events = watch(table.host, Threshold(1000))
+        await table.send(session, connection, Join("hits", 0, 800))
+        events = watch(table.server, Threshold(1000))
         received = [await next_event(events)]
         for number, total in enumerate((1000, 1050, 1200, 1300), start=1):
-            await table.say(session, connection, Report("hits", 0, total, number))
+            await table.send(session, connection, Report("hits", 0, total, number))
             received += [await next_event(events)]
             if total in (1000, 1200):
                 received += [await next_event(events)]
@@ -45,31 +45,31 @@ async def test_possibly_comes_before_certainly_and_each_comes_once() -> None:
 
 
 async def test_report_that_does_not_change_the_answer_is_not_an_event() -> None:
-    async with bench() as table:
-        table.host.create("hits", Config(scheme="exact"))
+    async with site_server() as table:
+        table.server.create("hits", Config(scheme="exact"))
         session, connection = await table.connect("a")
-        await table.say(session, connection, Join("hits", 0, 5))
-        events = watch(table.host)
+        await table.send(session, connection, Join("hits", 0, 5))
+        events = watch(table.server)
         assert (await next_event(events))[1]["estimate"] == 5
         waiting = asyncio.ensure_future(next_event(events))
         other, other_connection = await table.connect("b")
-        await table.say(other, other_connection, Join("hits", 0, 0), Sync(1))  # a site more: for operators only
-        await table.say(session, connection, Report("hits", 0, 5, 1), Report("hits", 0, 5, 2))
-        assert table.host.counter("hits").published_answer.sites == 2
+        await table.send(other, other_connection, Join("hits", 0, 0), Sync(1))  # a site more: for operators only
+        await table.send(session, connection, Report("hits", 0, 5, 1), Report("hits", 0, 5, 2))
+        assert table.server.counter("hits").published_answer.sites == 2
         assert not waiting.done()
-        await table.say(session, connection, Report("hits", 0, 6, 3))
+        await table.send(session, connection, Report("hits", 0, 6, 3))
         assert (await waiting)[1]["estimate"] == 6
 
 
 async def test_changed_alpha_is_an_event_and_deletion_ends_the_watch() -> None:
-    async with bench() as table:
-        table.host.create("hits", Config(scheme="exact"))
-        events = watch(table.host)
+    async with site_server() as table:
+        table.server.create("hits", Config(scheme="exact"))
+        events = watch(table.server)
         await next_event(events)
-        table.host.configure("hits", Config(alpha=0.2, scheme="exact"))
-        await table.host.flush()
+        table.server.configure("hits", Config(alpha=0.2, scheme="exact"))
+        await table.server.flush()
         assert (await next_event(events))[0] == "answer"
-        table.host.delete("hits")
+        table.server.delete("hits")
         with pytest.raises(StopAsyncIteration):
             await anext(events)
 

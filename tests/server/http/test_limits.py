@@ -25,7 +25,8 @@ from countless.wire.frames import (
     encode_frames,
 )
 from support.hostile import drain, fate
-from support.service import FakeConnection, Server, bench, until
+from support.service import Server, until
+from support.site_server import FakeConnection, site_server
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
@@ -34,29 +35,29 @@ def play(story: Coroutine[Any, Any, None]) -> None:
 
 def test_a_site_that_leaves_and_joins_for_ever_does_not_use_up_the_counters() -> None:
     async def story() -> None:
-        async with bench(max_counters_per_site=5) as table:
+        async with site_server(max_counters_per_site=5) as table:
             life, line = await table.connect("a")
             told: list[Any] = []
             for number in range(5):
-                told += await table.say(life, line, Join(f"c{number}", 0, 1), Leave(f"c{number}", 0, 1))
+                told += await table.send(life, line, Join(f"c{number}", 0, 1), Leave(f"c{number}", 0, 1))
             assert not [item for item in told if isinstance(item, CounterRejected)]
-            told = await table.say(life, line, Join("c5", 0, 1))
+            told = await table.send(life, line, Join("c5", 0, 1))
             assert [item.counter for item in told if isinstance(item, CounterRejected)] == ["c5"]
             with pytest.raises(ProtocolError, match="max_counters_per_site"):
-                await table.say(life, line, *(Join(f"d{number}", 0, 1) for number in range(9)))
-            assert len(table.host.counters) == 5
+                await table.send(life, line, *(Join(f"d{number}", 0, 1) for number in range(9)))
+            assert len(table.server.counters) == 5
 
     play(story())
 
 
 def test_more_lives_than_max_sites_are_not_let_in() -> None:
     async def story() -> None:
-        async with bench(max_sites=2) as table:
+        async with site_server(max_sites=2) as table:
             for name in ("a", "b"):
                 life, line = await table.connect(name)
-                await table.say(life, line, Join("hits", 0, 1))
+                await table.send(life, line, Join("hits", 0, 1))
             with pytest.raises(ProtocolError, match="2 sites already"):
-                await table.host.on_hello(FakeConnection(), Hello(1, "c", 1))
+                await table.server.on_hello(FakeConnection(), Hello(1, "c", 1))
             await table.connect("b")  # who is known may come back
 
     play(story())
@@ -64,17 +65,17 @@ def test_more_lives_than_max_sites_are_not_let_in() -> None:
 
 def test_a_silent_site_is_given_up_after_forget_after_and_its_count_stays() -> None:
     async def story() -> None:
-        async with bench(silent_after=10.0, forget_after=60.0) as table:
+        async with site_server(silent_after=10.0, forget_after=60.0) as table:
             a, line_a = await table.connect("a")
             b, line_b = await table.connect("b")
-            await table.say(a, line_a, Join("hits", 0, 30))
-            await table.say(b, line_b, Join("hits", 0, 10))
+            await table.send(a, line_a, Join("hits", 0, 30))
+            await table.send(b, line_b, Join("hits", 0, 10))
             for _ in range(13):
                 b.last_seen = table.time + 5
-                await table.wait(5)
-                assert table.host.counter("hits").published_answer.estimate == 40
-            answer = table.host.counter("hits").published_answer
-            assert (answer.state, answer.sites, len(table.host.sessions)) == (State.EXACT, 1, 1)
+                await table.advance(5)
+                assert table.server.counter("hits").published_answer.estimate == 40
+            answer = table.server.counter("hits").published_answer
+            assert (answer.state, answer.sites, len(table.server.sessions)) == (State.EXACT, 1, 1)
 
     play(story())
 
@@ -83,18 +84,18 @@ def test_a_life_older_than_all_that_is_remembered_must_begin_another() -> None:
     async def story() -> None:
         day, now = 86_400, 1_000 * 86_400.0
         store = SqliteStore(None, lambda: now)
-        async with bench(store, wall_clock=lambda: now, silent_after=10.0, remember_for=2.0 * day) as table:
+        async with site_server(store, wall_clock=lambda: now, silent_after=10.0, remember_for=2.0 * day) as table:
             born = int(now - day) << 30
             life, line = await table.connect("a", born)
-            await table.say(life, line, Join("hits", 0, 30))
-            table.host.on_disconnect(life, line)
-            assert table.host.drop_site("a") == 1
-            await table.wait(61)
-            assert await table.host.on_hello(FakeConnection(), Hello(1, "a", born)) is None  # still remembered
+            await table.send(life, line, Join("hits", 0, 30))
+            table.server.on_disconnect(life, line)
+            assert table.server.drop_site("a") == 1
+            await table.advance(61)
+            assert await table.server.on_hello(FakeConnection(), Hello(1, "a", born)) is None  # still remembered
             now += 3 * day
-            await table.wait(61)
+            await table.advance(61)
             with pytest.raises(ProtocolError, match="start a new one"):
-                await table.host.on_hello(FakeConnection(), Hello(1, "a", born))
+                await table.server.on_hello(FakeConnection(), Hello(1, "a", born))
             assert store.tombstones((await table.connect("a", int(now) << 30))[0].site_id) == ()
 
     play(story())

@@ -12,7 +12,7 @@ from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Join
-from support.service import bench
+from support.site_server import site_server
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
@@ -37,21 +37,21 @@ def total(host: SiteServer) -> float | None:
 def test_the_total_survives_a_restart_and_other_rules() -> None:
     async def story() -> None:
         store = SqliteStore(None)
-        async with bench(store) as table:
+        async with site_server(store) as table:
             life, line = await table.connect("a")
-            await table.say(life, line, Join("hits", 0, 0))
+            await table.send(life, line, Join("hits", 0, 0))
             for number in range(1, 400):
-                await table.say(life, line, Report("hits", 0, number, number))
-            seen = [total(table.host) or 0]
+                await table.send(life, line, Report("hits", 0, number, number))
+            seen = [total(table.server) or 0]
             assert seen[0] >= 399
-        async with bench(store) as table:
-            seen.append(total(table.host) or 0)  # nobody has answered yet
+        async with site_server(store) as table:
+            seen.append(total(table.server) or 0)  # nobody has answered yet
             life, line = await table.connect("a")
-            await table.say(life, line, Join("hits", 0, 401))
-            seen.append(total(table.host) or 0)
-            table.host.configure("hits", Config(alpha=0.3))
-            await table.host.flush()
-            seen.append(total(table.host) or 0)
+            await table.send(life, line, Join("hits", 0, 401))
+            seen.append(total(table.server) or 0)
+            table.server.configure("hits", Config(alpha=0.3))
+            await table.server.flush()
+            seen.append(total(table.server) or 0)
             assert seen == sorted(seen)
 
     play(story())
@@ -59,23 +59,23 @@ def test_the_total_survives_a_restart_and_other_rules() -> None:
 
 def test_a_deleted_counter_has_no_series_and_the_next_of_its_name_begins_at_nothing() -> None:
     async def story() -> None:
-        async with bench() as table:
+        async with site_server() as table:
             life, line = await table.connect("a")
-            await table.say(life, line, Join("hits", 0, 50))
-            table.host.delete("hits")
-            await table.host.flush()
-            assert total(table.host) is None
-            await table.say(life, line, Join("hits", 0, 3))
-            assert total(table.host) == 3
+            await table.send(life, line, Join("hits", 0, 50))
+            table.server.delete("hits")
+            await table.server.flush()
+            assert total(table.server) is None
+            await table.send(life, line, Join("hits", 0, 3))
+            assert total(table.server) == 3
 
     play(story())
 
 
 def test_the_overflow_of_labels_is_counted() -> None:
     async def story() -> None:
-        async with bench(label_cap=1) as table:
+        async with site_server(label_cap=1) as table:
             life, line = await table.connect("a")
-            await table.say(life, line, *(Join(f"hits{{n={number}}}", 0, 1) for number in range(4)))
-            assert samples(table.host, "countless_label_overflow_total") == {"hits": 3}
+            await table.send(life, line, *(Join(f"hits{{n={number}}}", 0, 1) for number in range(4)))
+            assert samples(table.server, "countless_label_overflow_total") == {"hits": 3}
 
     play(story())

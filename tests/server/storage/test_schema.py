@@ -13,7 +13,7 @@ from countless.server.settings import STATE_FILE
 from countless.server.storage.base import Changes, Config, StoreError
 from countless.server.storage.schema import SCHEMA
 from countless.server.storage.sqlite_store import SqliteStore
-from support.service import bench
+from support.site_server import site_server
 
 FIXTURE = Path(__file__).parent / "fixtures" / "schema2_killed"
 FIRST_SCHEMA = f"""
@@ -84,13 +84,18 @@ def test_state_of_a_killed_coordinator_of_schema_2_is_loaded_completely(killed: 
 
 async def test_coordinator_goes_on_from_the_state_of_schema_2(killed: SqliteStore) -> None:
     expected = json.loads((FIXTURE / "expected.json").read_text())["counters"]
-    async with bench(killed, label_cap=2) as table:
-        await table.host.flush()
+    async with site_server(killed, label_cap=2) as harness:
+        await harness.server.flush()
         for name, state in expected.items():
-            counter = table.host.counter(name)
+            counter = harness.server.counter(name)
             assert counter.published_answer.estimate >= state["published"]
             assert counter.coordinator.known_total == state["departed"] + sum(count for *_, count in state["sites"])
-        assert {str(session.site_id.site) for session in table.host.sessions} == {"web-0", "web-1", "web-2", "app-0"}
+        assert {str(session.site_id.site) for session in harness.server.sessions} == {
+            "web-0",
+            "web-1",
+            "web-2",
+            "app-0",
+        }
     killed.close()
 
 

@@ -1,0 +1,81 @@
+"""Sessions that time out, come back and are retired."""
+
+from countless.core.answer import State
+from countless.server.storage.base import Config
+from countless.wire.frames import Hello, IncarnationRetired, Join, Sync
+from support.site_server import FakeConnection, site_server
+
+
+async def test_unreachable_site_degrades_the_answer_until_it_is_back() -> None:
+    async with site_server(silent_after=10.0) as harness:
+        a, connection_a = await harness.connect("a")
+        b, connection_b = await harness.connect("b")
+        await harness.send(a, connection_a, Join("hits", 0, 30))
+        await harness.send(b, connection_b, Join("hits", 0, 10))
+        await harness.advance(49)
+        await harness.send(b, connection_b, Sync(0))
+        assert harness.server.counter("hits").published_answer.silent == ()
+        await harness.advance(2)
+        answer = harness.server.counter("hits").published_answer
+        assert (answer.state, answer.silent, answer.estimate) == (State.DEGRADED, ("a",), 40)
+        assert connection_a.close_reason == "timed out: no heartbeat and no answer"
+        a, connection_a = await harness.connect("a")
+        await harness.send(a, connection_a, Join("hits", 0, 33))
+        assert harness.server.counter("hits").published_answer.silent == ()
+
+
+async def test_site_that_owes_a_snapshot_or_is_disconnected_times_out_sooner_than_an_idle_one() -> None:
+    async with site_server(silent_after=10.0) as harness:
+        sessions = [await harness.connect(name) for name in "abc"]
+        for session, connection in sessions:
+            await harness.send(session, connection, Join("hits", 0, 10))
+        await harness.advance(25)
+        harness.server.configure("hits", Config(alpha=0.2))  # requests snapshots
+        await harness.send(*sessions[0], Sync(0))
+        harness.server.on_disconnect(*sessions[2])
+        await harness.advance(9)
+        assert harness.server.counter("hits").published_answer.silent == ()
+        await harness.advance(2)
+        assert harness.server.counter("hits").published_answer.silent == ("b", "c")
+
+
+async def test_unreachable_session_is_retired_when_a_new_incarnation_connects() -> None:
+    async with site_server(silent_after=10.0) as harness:
+        first, connection = await harness.connect("a", 1)
+        await harness.send(first, connection, Join("hits", 0, 30))
+        harness.server.on_disconnect(first, connection)
+        await harness.advance(11)
+        second, connection = await harness.connect("a", 2)
+        await harness.send(second, connection, Join("hits", 0, 7))
+        answer = harness.server.counter("hits").published_answer
+        assert (answer.estimate, answer.sites, answer.silent) == (37, 1, ())
+        connection = FakeConnection()
+        assert await harness.server.on_hello(connection, Hello(1, "a", 1)) is None
+        assert connection.received == [IncarnationRetired((("hits", 30),))]
+
+
+async def test_session_is_retired_when_it_times_out_beside_a_connected_incarnation() -> None:
+    async with site_server(silent_after=10.0) as harness:
+        first, connection_1 = await harness.connect("a", 1)
+        second, connection_2 = await harness.connect("a", 2)
+        await harness.send(first, connection_1, Join("hits", 0, 30))
+        await harness.send(second, connection_2, Join("hits", 0, 7))
+        harness.server.on_disconnect(first, connection_1)
+        await harness.advance(11)
+        answer = harness.server.counter("hits").published_answer
+        assert (answer.estimate, answer.sites, answer.silent) == (37, 1, ())
+
+
+async def test_incarnations_of_one_site_count_side_by_side() -> None:
+    async with site_server() as harness:
+        for incarnation in (1, 2, 3):
+            session, connection = await harness.connect("web", incarnation)
+            await harness.send(session, connection, Join("hits", 0, 5))
+        assert harness.server.counter("hits").published_answer.estimate == 15
+
+
+async def test_disconnected_session_without_memberships_is_removed() -> None:
+    async with site_server() as harness:
+        session, connection = await harness.connect("a")
+        harness.server.on_disconnect(session, connection)
+        assert len(harness.server.sessions) == 0

@@ -1,0 +1,156 @@
+"""The commit pipeline while saves hang or fail: nothing is published or sent too early, and nothing grows."""
+
+import asyncio
+
+import pytest
+
+from countless.core.messages import Report
+from countless.server.cluster.log_store import Fenced
+from countless.server.sessions.site_server import SiteServer
+from countless.server.settings import Settings
+from countless.server.storage.base import Changes, Config
+from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.memory_store import MemoryStore
+from countless.wire.frames import Hello, Join, Sync, SyncAck, UpItem
+from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.stores import FullStore, PausedStore
+
+
+def waiting_items(harness: SiteServerHarness) -> int:
+    return sum(harness.server.debug_state()["pipeline"].values())
+
+
+async def test_nothing_is_published_or_sent_while_saves_fail() -> None:
+    store = FullStore()
+    async with site_server(store) as harness:
+        session, connection = await harness.connect("a")
+        await harness.send(session, connection, Join("hits", 0, 5))
+        connection.received.clear()
+        store.full = True
+        harness.server.on_frame(session, connection, [Report("hits", 0, 9, 1), Sync(1)], 10)
+        while harness.server.failing is None:
+            await asyncio.sleep(0)
+        assert connection.received == []
+        counter = harness.server.counter("hits")
+        assert (counter.published_answer.estimate, counter.coordinator.published) == (5, 9)
+        store.full = False
+        await harness.server.flush()
+        assert SyncAck(1) in connection.received
+        assert counter.published_answer.estimate == 9
+    assert harness.server.failing is None
+
+
+async def test_readers_see_the_last_saved_answer_while_a_save_hangs() -> None:
+    store = PausedStore()
+    async with site_server(store) as harness:
+        session, connection = await harness.connect("a")
+        await harness.send(session, connection, Join("hits", 0, 5))
+        connection.received.clear()
+        store.pause()
+        harness.server.on_frame(session, connection, [Report("hits", 0, 9, 1), Sync(1)], 10)
+        await store.save_waits()
+        harness.server.tick()
+        counter = harness.server.counter("hits")
+        assert (counter.published_answer.estimate, connection.received) == (5, [])
+        store.resume()
+        await harness.server.flush()
+        assert (counter.published_answer.estimate, connection.received) == (9, [SyncAck(1)])
+
+
+async def test_reports_during_a_hanging_save_are_merged_and_not_lost() -> None:
+    store = PausedStore()
+    async with site_server(store) as harness:
+        session, connection = await harness.connect("a")
+        await harness.send(session, connection, Join("hits", 0, 0))
+        store.pause()
+        harness.server.on_frame(session, connection, [Report("hits", 0, 1, 1)], 10)
+        await store.save_waits()
+        for number in range(2, 5_000):
+            harness.server.on_frame(session, connection, [Report("hits", 0, number, number), Sync(number)], 20)
+        assert waiting_items(harness) == 2  # the count of the site, one acknowledgement
+        store.resume()
+        await harness.server.flush()
+        assert harness.server.counter("hits").coordinator.known_total == 4_999
+        assert connection.received[-1] == SyncAck(4_999)
+
+
+async def test_connection_with_too_many_queued_items_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countless.server.storage.commit.MAX_QUEUED_ITEMS", 2_500)
+    store = PausedStore()
+    async with site_server(store, max_counters=1) as harness:
+        session, connection = await harness.connect("a")
+        await harness.send(session, connection, Join("hits", 0, 0))
+        store.pause()
+        harness.server.on_frame(session, connection, [Report("hits", 0, 1, 1)], 10)
+        await store.save_waits()
+        requests: list[UpItem] = [Join("another", 0, 1), Sync(1)]
+        for _ in range(10):
+            harness.server.on_frame(session, connection, requests * 1_000, 10)
+            assert waiting_items(harness) <= 2_503
+        assert connection.close_reason == "too many items queued while the state cannot be saved"
+        store.resume()
+
+
+async def test_new_session_waits_for_the_save_that_hangs() -> None:
+    store = PausedStore()
+    async with site_server(store) as harness:
+        session, connection = await harness.connect("a")
+        store.pause()
+        harness.server.on_frame(session, connection, [Join("hits", 0, 1)], 10)
+        await store.save_waits()
+        second = FakeConnection()
+        opening = asyncio.create_task(harness.server.on_hello(second, Hello(1, "b", 1)))
+        await asyncio.sleep(0)
+        assert not opening.done()
+        store.resume()
+        assert await opening is not None
+        await harness.server.flush()
+        assert len(second.received) == 1
+
+
+class LoopStore(MemoryStore):
+    """A save needs the event loop, as one over a network does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.resumed = asyncio.Event(), asyncio.Event()
+        self.loop_was_blocked = False
+        self._loop = asyncio.get_running_loop()
+
+    async def _wait(self) -> None:
+        self.reached.set()
+        await self.resumed.wait()
+
+    def save(self, changes: Changes) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(self._wait(), self._loop).result(5)
+        except TimeoutError:
+            self.loop_was_blocked = True
+        super().save(changes)
+
+
+async def test_final_save_waits_for_the_one_before_without_blocking_the_loop() -> None:
+    store = LoopStore()
+    server = SiteServer(store, Settings())
+    running = asyncio.create_task(server.run())
+    server.create("hits", Config())
+    await store.reached.wait()
+    running.cancel()
+    stopping = asyncio.create_task(server.stop())
+    await asyncio.sleep(0)
+    store.resumed.set()
+    await stopping
+    assert not store.loop_was_blocked
+    assert list(store.load()) == ["hits"]
+
+
+class FencedStore(MemoryStore):
+    def save(self, changes: Changes) -> None:
+        raise Fenced("another coordinator owns this shard")
+
+
+async def test_fenced_store_ends_the_pipeline_with_its_own_error() -> None:
+    pipeline = CommitPipeline(FencedStore(), {})
+    pipeline.prune_tombstones(0)
+    with pytest.raises(Fenced):
+        await pipeline.run()
