@@ -44,7 +44,7 @@ def test_the_package_alone_imports_none_of_its_rooms() -> None:
 def test_a_site_needs_no_scheme_and_no_plan() -> None:
     loaded = modules_after("import countless.client.local_counter")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("countless.")}
-    assert rooms == {"client", "core", "errors"}
+    assert rooms == {"client", "core", "errors", "randomness"}
 
 
 def test_public_names() -> None:

@@ -2,14 +2,15 @@
 //
 //     node client.mjs http://127.0.0.1:2686 web-js < lines     # each line: a counter, and perhaps a number
 //
-// It counts what it reads, speaks when its paces say so, connects again when the connection breaks, and at the end of
-// its input delivers the exact counts and leaves. COUNTLESS_TOKEN is used if the coordinator wants a token.
+// It counts what it reads, reports when its triggers are due, reconnects when the connection is lost, and at the end of
+// its input delivers the exact counts and leaves. COUNTLESS_TOKEN is used if the coordinator requires a token.
 
 import { createInterface } from "node:readline";
 import { decode, encode } from "./messagepack.mjs";
 import { Site } from "./site.mjs";
 
-const [HELLO, JOIN, LEAVE, SYNC, WELCOME, BURIED, LEFT, , AGAIN, REFUSED] = [4, 5, 6, 7, 8, 9, 10, 11, 12, 13];
+const [HELLO, JOIN, LEAVE, SYNC] = [4, 5, 6, 7];
+const [HELLO_ACK, INCARNATION_RETIRED, LEAVE_ACK, , REJOIN, COUNTER_REJECTED] = [8, 9, 10, 11, 12, 13];
 const VERSION = 1;
 
 export class Client {
@@ -20,12 +21,12 @@ export class Client {
     this.sites = new Map();
     this.left = new Set();
     this.pause = 50;
-    this.#beginLife();
+    this.#newIncarnation();
     this.done = new Promise((resolve) => (this.finish = resolve));
   }
 
-  #beginLife() {
-    // Later lives have higher numbers, and nobody can guess one.
+  #newIncarnation() {
+    // Grows with time, and cannot be guessed.
     const random = crypto.getRandomValues(new Uint32Array(1))[0] >>> 2;
     this.incarnation = (BigInt(Math.floor(Date.now() / 1000)) << 30n) | BigInt(random);
   }
@@ -33,8 +34,8 @@ export class Client {
   add(counter, n = 1n) {
     const known = this.sites.get(counter) ?? this.#newSite(counter);
     const due = known.add(n);
-    if (this.joined?.has(counter)) this.#say(due);
-    else if (this.joined) this.#say(this.#introduce(known));
+    if (this.joined?.has(counter)) this.#send(due);
+    else if (this.joined) this.#send(this.#joinItems(known));
   }
 
   #newSite(counter, count = 0n) {
@@ -43,84 +44,84 @@ export class Client {
     return site;
   }
 
-  #introduce(site) {
+  #joinItems(site) {
     if (site.count === 0n) return [];
     this.joined.add(site.counter);
-    return [[JOIN, site.counter, site.round, site.count], ...site.resume()];
+    return [[JOIN, site.counter, site.round, site.count], ...site.resend()];
   }
 
   connect() {
     this.socket = new WebSocket(this.address, this.options);
     this.socket.binaryType = "arraybuffer";
-    this.socket.onopen = () => this.#say([[HELLO, VERSION, this.site, this.incarnation]]);
-    this.socket.onmessage = ({ data }) => decode(new Uint8Array(data)).forEach((item) => this.#hear(item));
-    this.socket.onclose = () => this.#lost();
+    this.socket.onopen = () => this.#send([[HELLO, VERSION, this.site, this.incarnation]]);
+    this.socket.onmessage = ({ data }) => decode(new Uint8Array(data)).forEach((item) => this.#onItem(item));
+    this.socket.onclose = () => this.#onClose();
     this.socket.onerror = () => {}; // `onclose` follows
   }
 
-  #say(items) {
+  #send(items) {
     if (items.length) this.socket.send(encode(items));
   }
 
-  #lost() {
+  #onClose() {
     clearInterval(this.heartbeat);
     this.joined = undefined;
-    if (this.over) return;
+    if (this.ended) return;
     setTimeout(() => this.connect(), this.pause * (0.5 + Math.random()));
     this.pause = Math.min(2 * this.pause, 15000);
   }
 
-  #hear(item) {
+  #onItem(item) {
     const [kind, counter] = [Number(item[0]), item[1]];
     const site = this.sites.get(counter);
-    if (kind === WELCOME) this.#welcome(Number(item[2]));
-    else if (kind === BURIED) this.#buried(new Map(item[1]));
-    else if (kind === LEFT) this.#hasLeft(counter);
-    else if (kind === AGAIN) this.#again(counter, item[2]);
-    else if (kind === REFUSED) console.error(`${counter} is not taken in: ${item[2]}`);
-    else if (site && kind < HELLO) this.#say(site.receive(item));
+    if (kind === HELLO_ACK) this.#onHelloAck(Number(item[2]));
+    else if (kind === INCARNATION_RETIRED) this.#onRetired(new Map(item[1]));
+    else if (kind === LEAVE_ACK) this.#onLeft(counter);
+    else if (kind === REJOIN) this.#onRejoin(counter, item[2]);
+    else if (kind === COUNTER_REJECTED) console.error(`counter ${counter} rejected: ${item[2]}`);
+    else if (site && kind < HELLO) this.#send(site.receive(item));
   }
 
-  #welcome(heartbeat) {
+  #onHelloAck(heartbeat) {
     this.pause = 50;
     this.joined = new Set();
-    this.heartbeat = setInterval(() => this.#say([[SYNC, 0n]]), heartbeat);
-    this.#say([...this.sites.values()].flatMap((site) => this.#introduce(site)));
-    if (this.leaving) this.#lastWords();
+    this.heartbeat = setInterval(() => this.#send([[SYNC, 0n]]), heartbeat);
+    this.#send([...this.sites.values()].flatMap((site) => this.#joinItems(site)));
+    if (this.leaving) this.#sendLeave();
   }
 
-  /** This life was given up while we were away: another one begins with what the coordinator does not know. */
-  #buried(known) {
-    this.#beginLife();
+  /** Timed out while disconnected: continue as a new incarnation with the events that the coordinator does not know. */
+  #onRetired(known) {
+    this.#newIncarnation();
     for (const [counter, site] of this.sites) this.#newSite(counter, site.count - (known.get(counter) ?? 0n));
     this.socket.close();
   }
 
-  #again(counter, keep) {
-    const site = this.#newSite(counter, keep ? (this.sites.get(counter)?.count ?? 0n) : 0n);
+  #onRejoin(counter, keepCount) {
+    const site = this.#newSite(counter, keepCount ? (this.sites.get(counter)?.count ?? 0n) : 0n);
     this.joined.delete(counter);
-    this.#say(this.#introduce(site));
+    this.#send(this.#joinItems(site));
   }
 
-  /** Deliver the exact counts and go; the promise is kept when the coordinator has them on its disk. */
+  /** Deliver the exact counts and disconnect; resolves when they are on the coordinator's disk. */
   leave() {
     this.leaving = true;
-    if (this.joined) this.#lastWords();
+    if (this.joined) this.#sendLeave();
     return this.done;
   }
 
-  #lastWords() {
+  #sendLeave() {
     for (const { counter, round, count } of this.sites.values()) {
       if (count === 0n) this.left.add(counter);
-      else if (!this.left.has(counter)) this.#say([[LEAVE, counter, round, count]]);
+      else if (!this.left.has(counter)) this.#send([[LEAVE, counter, round, count]]);
     }
-    this.#hasLeft();
+    this.#onLeft();
   }
 
-  #hasLeft(counter) {
+  #onLeft(counter) {
     if (counter) this.left.add(counter);
     if (this.left.size < this.sites.size) return;
-    this.over = true;
+    this.ended = true;
     this.socket.close();
     this.finish();
   }

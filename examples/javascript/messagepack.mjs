@@ -1,4 +1,4 @@
-// The part of MessagePack that Countless speaks: arrays, texts, integers, doubles, booleans, bytes.
+// The part of MessagePack that the protocol uses: arrays, texts, integers, doubles, booleans, bytes.
 
 export function encode(value) {
   const out = [];

@@ -1,26 +1,26 @@
-// A site of Countless: a cumulative count, a pace, and the next count at which to speak. Counts are BigInt.
+// A site of Countless: a cumulative count, a trigger, and the next count at which to report. Counts are BigInt.
 //
-// A site does not know which scheme it serves. It answers two words of the coordinator (StartRound, Repace) with two of
-// its own (Snapshot, Report), and everything it says is cumulative: saying it twice, or late, does no harm.
+// A site does not know which scheme it serves. It replies to two messages of the coordinator (StartRound, SetTrigger)
+// with two of its own (Snapshot, Report). Every message is cumulative: a repeated or late one is harmless.
 
-export const [REPORT, SNAPSHOT, START_ROUND, REPACE] = [0, 1, 2, 3];
-const [EVERY, GROWTH, SAMPLED, BLOCKS, LATTICE] = [0n, 1n, 2n, 3n, 4n];
+export const [REPORT, SNAPSHOT, START_ROUND, SET_TRIGGER] = [0, 1, 2, 3];
+const [EVERY_NTH, GEOMETRIC_GROWTH, BERNOULLI_SAMPLING, ONCE_PER_BLOCK, OFFSET_MULTIPLE] = [0n, 1n, 2n, 3n, 4n];
 
 /** Uniform on 0n .. n-1n, from the system's randomness. */
-function below(n) {
+function randomBelow(n) {
   const words = new BigUint64Array(2);
   crypto.getRandomValues(words);
   return ((words[0] << 64n) | words[1]) % n; // the bias is below n / 2^128
 }
 
-/** How many coins with probability 1/step are flipped up to the first head. */
-function gap(step) {
+/** A geometric random number: trials with probability 1/step up to the first success. */
+function geometric(step) {
   if (step === 1n) return 1n;
-  const uniform = Number(below(1n << 53n)) / 2 ** 53;
+  const uniform = Number(randomBelow(1n << 53n)) / 2 ** 53;
   return 1n + BigInt(Math.floor(Math.log(1 - uniform) / Math.log1p(-1 / Number(step))));
 }
 
-/** The decimal that was written, as a fraction: both ends of the wire must agree for ever. */
+/** The decimal that was written, as a fraction: both ends of the wire must compute the same points. */
 function ratio(decimal) {
   const [mantissa, exponent = "0"] = String(decimal).split("e");
   const [whole, part = ""] = mantissa.split(".");
@@ -30,38 +30,40 @@ function ratio(decimal) {
 
 const modulo = (n, step) => ((n % step) + step) % step;
 
-/** The first point of a pace after `count`: {next, last, crossings, block}. */
-function first([kind, ...numbers], count) {
-  const cue = { last: count, crossings: 0n, block: count };
-  if (kind === GROWTH) return { ...cue, next: reach(numbers[0], count) + 1n };
+/** The first point of a trigger after `count`: {next, last, crossings, block}. */
+function start([kind, ...numbers], count) {
+  const state = { last: count, crossings: 0n, block: count };
+  if (kind === GEOMETRIC_GROWTH) return { ...state, next: maxCountCovered(numbers[0], count) + 1n };
   const [step, offset = 0n] = numbers;
-  if (kind === SAMPLED) return { ...cue, next: count + gap(step) };
-  if (kind === BLOCKS) return { ...cue, next: count + 1n + below(step) };
-  if (kind === EVERY || kind === LATTICE) return { ...cue, next: count - modulo(count - offset, step) + step };
-  throw new Error(`a pace of kind ${kind}: this site is too old for its coordinator`);
+  if (kind === BERNOULLI_SAMPLING) return { ...state, next: count + geometric(step) };
+  if (kind === ONCE_PER_BLOCK) return { ...state, next: count + 1n + randomBelow(step) };
+  if (kind === EVERY_NTH || kind === OFFSET_MULTIPLE) {
+    return { ...state, next: count - modulo(count - offset, step) + step };
+  }
+  throw new Error(`a trigger of kind ${kind}: this site is too old for its coordinator`);
 }
 
 /** `count` has reached the next point, perhaps far beyond it: how many were passed, which was last, where is the next. */
-function after(pace, count, cue) {
-  const [kind, step, offset = 0n] = pace;
-  if (kind === GROWTH) return { next: reach(step, count) + 1n, last: count, crossings: 1n };
-  if (kind === EVERY || kind === LATTICE) {
+function advance(trigger, count, state) {
+  const [kind, step, offset = 0n] = trigger;
+  if (kind === GEOMETRIC_GROWTH) return { next: maxCountCovered(step, count) + 1n, last: count, crossings: 1n };
+  if (kind === EVERY_NTH || kind === OFFSET_MULTIPLE) {
     const last = count - modulo(count - offset, step);
-    return { next: last + step, last, crossings: (last - cue.next) / step + 1n };
+    return { next: last + step, last, crossings: (last - state.next) / step + 1n };
   }
-  let { next, last, block } = cue;
+  let { next, last, block } = state;
   let crossings = 0n;
   while (next <= count) {
     crossings += 1n;
     last = next;
     block += step;
-    next = kind === SAMPLED ? next + gap(step) : block + 1n + below(step);
+    next = kind === BERNOULLI_SAMPLING ? next + geometric(step) : block + 1n + randomBelow(step);
   }
   return { next, last, crossings, block };
 }
 
 /** The largest count that a report of `count` can stand for: floor(count (1+alpha)/(1-alpha)). */
-function reach(alpha, count) {
+function maxCountCovered(alpha, count) {
   const [part, whole] = ratio(alpha);
   return (count * (whole + part)) / (whole - part);
 }
@@ -71,50 +73,50 @@ const same = (a, b) => a.length === b.length && a.every((item, i) => item === b[
 export class Site {
   constructor(counter, count = 0n) {
     Object.assign(this, { counter, count, round: 0n, crossings: 0n });
-    this.#adopt([EVERY, 1n], count);
+    this.#adopt([EVERY_NTH, 1n], count);
   }
 
-  #adopt(pace, since) {
-    this.pace = pace;
-    this.adopted = since;
-    this.cue = first(pace, since);
+  #adopt(trigger, fromCount) {
+    this.trigger = trigger;
+    this.adopted = fromCount;
+    this.state = start(trigger, fromCount);
   }
 
-  /** `n` more events have happened here; what to say, if anything. */
+  /** Count `n` more events; the messages that are due. */
   add(n = 1n) {
     this.count += n;
-    if (this.count < this.cue.next) return [];
-    this.cue = after(this.pace, this.count, this.cue);
-    this.crossings += this.cue.crossings;
+    if (this.count < this.state.next) return [];
+    this.state = advance(this.trigger, this.count, this.state);
+    this.crossings += this.state.crossings;
     return [this.#report()];
   }
 
   #report() {
-    return [REPORT, this.counter, this.round, this.cue.last, this.crossings];
+    return [REPORT, this.counter, this.round, this.state.last, this.crossings];
   }
 
-  /** The coordinator spoke. */
-  receive([kind, , round, pace, since]) {
+  /** Apply a message of the coordinator; the replies. */
+  receive([kind, , round, trigger, fromCount]) {
     if (Number(kind) === START_ROUND) {
       if (round < this.round) return [];
-      if (round === this.round) return this.resume();
-      this.#enter(round);
-      this.#adopt(pace, this.count);
+      if (round === this.round) return this.resend();
+      this.#enterRound(round);
+      this.#adopt(trigger, this.count);
       return [[SNAPSHOT, this.counter, this.round, this.count]];
     }
-    const repeated = round === this.round && since === this.adopted && same(pace, this.pace);
-    if (round < this.round || (round === this.round && since < this.adopted) || repeated) return [];
-    this.#enter(round);
-    this.#adopt(pace, since);
+    const repeated = round === this.round && fromCount === this.adopted && same(trigger, this.trigger);
+    if (round < this.round || (round === this.round && fromCount < this.adopted) || repeated) return [];
+    this.#enterRound(round);
+    this.#adopt(trigger, fromCount);
     return this.add(0n);
   }
 
-  #enter(round) {
+  #enterRound(round) {
     if (round > this.round) [this.round, this.crossings] = [round, 0n];
   }
 
-  /** All that the coordinator may have missed. */
-  resume() {
+  /** Every message that the coordinator may have missed. */
+  resend() {
     return [[SNAPSHOT, this.counter, this.round, this.adopted], this.#report()];
   }
 }

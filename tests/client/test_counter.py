@@ -9,7 +9,6 @@ from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
-from countless.wire.names import series_name
 from support.local_counters import unreported
 
 
@@ -34,10 +33,6 @@ def test_each_combination_of_labels_is_a_series_in_any_order() -> None:
     hits.labels(code="200", route="/a").add(4)
     assert locals_.counts() == {"hits": 2, 'hits{code="200",route="/a"}': 5}
     assert hits.labels() is hits
-
-
-def test_label_values_are_escaped() -> None:
-    assert series_name("hits", {"a": 'x"y\\z\n'}) == 'hits{a="x\\"y\\\\z\\n"}'
 
 
 def test_series_beyond_the_cap_are_counted_in_the_overflow_series() -> None:

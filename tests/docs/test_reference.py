@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from countless.core import messages, triggers
-from countless.wire import frames
+from countless.wire import codec, frames
 from countless.wire.frames import decode_down, decode_up, encode_frames
 
 ROOT = Path(__file__).parents[2]
@@ -43,12 +43,12 @@ def test_the_vectors_are_true(item: str, data: str) -> None:
     expected = eval(item, dict(NAMES))  # noqa: S307 - our own page
     (frame,) = encode_frames([expected])
     assert frame[1:].hex(" ") == data
-    decode = decode_up if type(expected) in frames._UP else decode_down
+    decode = decode_up if type(expected) in frames.UP_ITEMS else decode_down
     assert decode(b"\x91" + bytes.fromhex(data)) == [expected]
 
 
 def test_every_item_and_trigger_has_a_vector() -> None:
     kinds = {item.partition("(")[0] for item, _ in VECTORS}
-    assert kinds == {kind.__name__ for kind in (*frames._MESSAGES, *frames._WORDS)}
+    assert kinds == {kind.__name__ for kind in (*codec.MESSAGES, *frames.CONTROL_ITEMS)}
     for trigger in ("EveryNth", "GeometricGrowth", "BernoulliSampling", "OncePerBlock", "OffsetMultiple"):
         assert any(f" {trigger}(" in item for item, _ in VECTORS)

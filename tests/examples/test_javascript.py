@@ -1,4 +1,4 @@
-"""The site in JavaScript says what the site in Python says, and counts towards a real coordinator."""
+"""The site in JavaScript sends what the site in Python sends, and counts towards a real coordinator."""
 
 import json
 import subprocess
@@ -27,11 +27,11 @@ const { Site } = await import(process.argv[1] + "/site.mjs");
 const hex = (items) => items.map((item) => Buffer.from(encode(item)).toString("hex"));
 for await (const line of createInterface({ input: process.stdin })) {
   const site = new Site("hits");
-  const said = JSON.parse(line).flatMap((step) =>
+  const sent = JSON.parse(line).flatMap((step) =>
     typeof step === "string" && step.startsWith("+")
       ? hex(site.add(BigInt(step)))
       : hex(site.receive(decode(Uint8Array.from(Buffer.from(step, "hex"))))));
-  console.log(JSON.stringify(said));
+  console.log(JSON.stringify(sent));
 }
 """
 
@@ -48,16 +48,16 @@ def player() -> Any:
 def play(player: Any, steps: list[str]) -> list[str]:
     player.stdin.write(json.dumps(steps) + "\n")
     player.stdin.flush()
-    said: list[str] = json.loads(player.stdout.readline())
-    return said
+    sent: list[str] = json.loads(player.stdout.readline())
+    return sent
 
 
 def play_in_python(steps: list[int | Message]) -> list[str]:
-    site, said = Site("hits", SiteId("js"), NO_RANDOM), []
+    site, sent = Site("hits", SiteId("js"), NO_RANDOM), []
     for step in steps:
         messages = site.add(step) if isinstance(step, int) else site.receive(step)  # type: ignore[arg-type]
-        said += [encode(message).hex() for message in messages]
-    return said
+        sent += [encode(message).hex() for message in messages]
+    return sent
 
 
 numbers = st.one_of(st.integers(1, 10**6), st.integers(2**63, 2**70))
@@ -79,22 +79,22 @@ steps = st.lists(
 
 @given(steps)
 @settings(deadline=None, max_examples=60)
-def test_it_says_what_the_python_site_says(player: Any, steps: list[int | Message]) -> None:
+def test_javascript_site_sends_the_bytes_of_the_python_site(player: Any, steps: list[int | Message]) -> None:
     script = [f"+{step}" if isinstance(step, int) else encode(step).hex() for step in steps]
     assert play(player, script) == play_in_python(steps)
 
 
-def test_its_dice_have_the_right_rate(player: Any) -> None:
-    """Blocks speak exactly once in each; of 20,000 coins of 1/10 the heads stray by 7 sigma with probability 3e-12."""
-    blocks, coins = "9402a468697473019203" + "0a", "9402a468697473019202" + "0a"
+def test_javascript_random_triggers_have_the_right_rate(player: Any) -> None:
+    """`OncePerBlock` reports once in each block; a binomial of 20,000 x 1/10 is 7 sigma off with probability 3e-12."""
+    blocks, samples = "9402a468697473019203" + "0a", "9402a468697473019202" + "0a"
     last = play(player, [blocks, *["+1"] * 1000])[-1]
     assert bytes.fromhex(last)[-1] == 100
-    heads = len(play(player, [coins, *["+1"] * 20_000])) - 1
-    assert abs(heads - 2000) < 7 * (20_000 * 0.1 * 0.9) ** 0.5
+    reports = len(play(player, [samples, *["+1"] * 20_000])) - 1
+    assert abs(reports - 2000) < 7 * (20_000 * 0.1 * 0.9) ** 0.5
 
 
 @pytest.mark.slow
-def test_it_counts_towards_a_real_coordinator(tmp_path: Path) -> None:
+def test_javascript_clients_survive_a_restart_of_the_coordinator(tmp_path: Path) -> None:
     """Three processes in JavaScript and one in Python; the coordinator is killed and started again half way."""
     with Server(tmp_path) as server:
         server.reader.request("POST", "/api/v1/counters", {"name": "hits", "alpha": 0.1, "scheme": "lattice"})

@@ -1,4 +1,4 @@
-"""Messages as bytes and back; and that nothing but a message is taken for one."""
+"""Messages as bytes and back; all other bytes are refused."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(SetTrigger, counters, naturals, triggers, naturals),
 )
 
-# A page of documentation for sites in other languages: these bytes are the protocol.
+# These bytes are the protocol, for sites in other languages.
 VECTORS: list[tuple[Message, str]] = [
     (Report("hits", 3, 1000, 2), "95 00 a4 68 69 74 73 03 cd 03 e8 02"),
     (Snapshot("hits", 3, 5), "94 01 a4 68 69 74 73 03 05"),
@@ -61,17 +61,17 @@ MALFORMED: dict[str, bytes] = {
     "a count with a point": pack([1, "hits", 1, 2.0]),
     "a count that is text": pack([1, "hits", 1, "2"]),
     "a count that is nothing": pack([1, "hits", 1, None]),
-    "a count that is a pace": pack([1, "hits", 1, [0, 1]]),
-    "a pace that is a number": pack([2, "hits", 1, 5]),
-    "a pace of no kind": pack([2, "hits", 1, []]),
-    "a pace of an unknown kind": pack([2, "hits", 1, [5, 1]]),
-    "a pace of a negative kind": pack([2, "hits", 1, [-1, 1]]),
-    "a pace without its number": pack([2, "hits", 1, [2]]),
-    "a pace with too many numbers": pack([2, "hits", 1, [2, 5, 5]]),
-    "a pace with more than is sent of it": pack([2, "hits", 1, [1, 0.1, 5]]),
+    "a count that is a trigger": pack([1, "hits", 1, [0, 1]]),
+    "a trigger that is a number": pack([2, "hits", 1, 5]),
+    "a trigger of no kind": pack([2, "hits", 1, []]),
+    "a trigger of an unknown kind": pack([2, "hits", 1, [5, 1]]),
+    "a trigger of a negative kind": pack([2, "hits", 1, [-1, 1]]),
+    "a trigger without its number": pack([2, "hits", 1, [2]]),
+    "a trigger with too many numbers": pack([2, "hits", 1, [2, 5, 5]]),
+    "a trigger with a number that is not its own": pack([2, "hits", 1, [1, 0.1, 5]]),
     "a step of zero": pack([2, "hits", 1, [2, 0]]),
     "a step that is a boolean": pack([2, "hits", 1, [2, True]]),
-    "a pace as the step of a pace": pack([2, "hits", 1, [2, [0, 1]]]),
+    "a trigger as the step of a trigger": pack([2, "hits", 1, [2, [0, 1]]]),
     "an offset outside the step": pack([2, "hits", 1, [4, 5, 5]]),
     "an alpha of one": pack([2, "hits", 1, [1, 1.0]]),
     "an alpha that is not a number": pack([2, "hits", 1, [1, float("nan")]]),
@@ -86,20 +86,20 @@ MALFORMED: dict[str, bytes] = {
 
 
 @given(messages)
-def test_what_is_encoded_is_decoded(message: Message) -> None:
+def test_message_is_decoded_as_encoded(message: Message) -> None:
     back = decode(encode(message))
     assert back == message
     assert type(back) is type(message)
 
 
 @pytest.mark.parametrize(("message", "data"), VECTORS, ids=[str(message) for message, _ in VECTORS])
-def test_vectors(message: Message, data: str) -> None:
+def test_message_vectors(message: Message, data: str) -> None:
     assert encode(message).hex(" ") == data
     assert decode(bytes.fromhex(data)) == message
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
-def test_malformed(data: bytes) -> None:
+def test_malformed_message_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(data)
 
@@ -134,12 +134,12 @@ plain = st.recursive(
 
 
 @given(st.lists(plain, min_size=1, max_size=6), st.integers(0, 3))
-def test_well_formed_nonsense_is_a_message_or_a_protocol_error(fields: list[object], kind: int) -> None:
+def test_random_fields_are_a_message_or_a_protocol_error(fields: list[object], kind: int) -> None:
     decodes_or_refuses(pack([kind, *fields]))
 
 
 @given(st.integers(0, 3), counters, st.integers(0, 9), st.integers(0, 5), st.lists(plain, max_size=3))
-def test_nonsense_paces_are_a_pace_or_a_protocol_error(
+def test_random_triggers_are_a_trigger_or_a_protocol_error(
     kind: int, counter: str, number: int, trigger: int, numbers: list[object]
 ) -> None:
     decodes_or_refuses(pack([kind, counter, number, [trigger, *numbers], 7][: 4 if kind == 2 else 5]))

@@ -1,4 +1,4 @@
-"""Frames as bytes and back, and that nothing else is taken for one."""
+"""Frames as bytes and back; all other bytes are refused."""
 
 import msgspec
 import pytest
@@ -82,11 +82,11 @@ MALFORMED: dict[str, bytes] = {
     "a report beyond the limit": pack([[0, "hits", 0, b"\xff" * 32, 1]]),
     "a counter without a name": pack([[5, "", 0, 1]]),
     "a counter with a line break": pack([[5, "a\nb", 0, 1]]),
-    "a counter that is a novel": pack([[5, "a" * (MAX_NAME_CHARS + 1), 0, 1]]),
-    "a report of a novel": pack([[0, "a" * (MAX_NAME_CHARS + 1), 0, 1, 1]]),
+    "a counter with a name too long": pack([[5, "a" * (MAX_NAME_CHARS + 1), 0, 1]]),
+    "a report with a name too long": pack([[0, "a" * (MAX_NAME_CHARS + 1), 0, 1, 1]]),
     "a site that is a number": pack([[4, 1, 7, 1]]),
-    "what only the coordinator says": pack([[11, 1]]),
-    "a pace from a site": pack([[2, "hits", 1, [0, 1]]]),
+    "an item of a coordinator": pack([[11, 1]]),
+    "a trigger from a site": pack([[2, "hits", 1, [0, 1]]]),
     "more than a frame may have": b"\x91" + b"\x00" * MAX_FRAME_BYTES,
     "arrays in arrays without end": b"\x91" * 100_000,
     "an array longer than any memory": b"\xdd\xff\xff\xff\xff",
@@ -94,36 +94,36 @@ MALFORMED: dict[str, bytes] = {
 
 
 @given(st.lists(ups))
-def test_what_a_site_says_arrives(items: list[UpItem]) -> None:
+def test_items_of_a_site_are_decoded_as_encoded(items: list[UpItem]) -> None:
     assert [item for frame in encode_frames(items) for item in decode_up(frame)] == items
 
 
 @given(st.lists(downs))
-def test_what_the_coordinator_says_arrives(items: list[DownItem]) -> None:
+def test_items_of_the_coordinator_are_decoded_as_encoded(items: list[DownItem]) -> None:
     assert [item for frame in encode_frames(items) for item in decode_down(frame)] == items
 
 
 @pytest.mark.parametrize(("items", "data"), VECTORS, ids=[data for _, data in VECTORS])
-def test_vectors(items: list[Item], data: str) -> None:
+def test_frame_vectors(items: list[Item], data: str) -> None:
     assert [frame.hex(" ") for frame in encode_frames(items)] == [data]
     up = isinstance(items[0], UpItem)
     assert (decode_up if up else decode_down)(bytes.fromhex(data)) == items
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
-def test_malformed(data: bytes) -> None:
+def test_malformed_frame_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_up(data)
 
 
-def test_what_only_a_site_says_does_not_come_down() -> None:
-    with pytest.raises(ProtocolError, match="Sync does not travel down"):
+def test_item_of_a_site_is_refused_from_the_coordinator() -> None:
+    with pytest.raises(ProtocolError, match=r"Invalid value 7 - at `\$\[0\]\[0\]`"):
         decode_down(next(encode_frames([Sync(1)])))
 
 
-def test_a_long_list_is_cut_into_frames_within_the_limit() -> None:
+def test_many_items_are_split_into_frames_within_the_limit() -> None:
     items: list[UpItem] = [Join(f"counter-{number}", 0, number) for number in range(500)]
-    frames = list(encode_frames(items, most_bytes=300))
+    frames = list(encode_frames(items, max_bytes=300))
     assert max(map(len, frames)) <= 300
     assert [item for frame in frames for item in decode_up(frame)] == items
 
@@ -163,5 +163,5 @@ plain = st.recursive(
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), plain, plain, plain).map(list), max_size=3))
-def test_well_formed_nonsense_is_a_frame_or_a_protocol_error(items: list[list[object]]) -> None:
+def test_random_items_are_a_frame_or_a_protocol_error(items: list[list[object]]) -> None:
     decodes_or_refuses(pack(items))

@@ -1,9 +1,11 @@
-"""Messages as bytes: compact binary arrays (MessagePack by msgspec). Who sent a message is known from the connection.
+"""The four messages of the protocol as MessagePack arrays.
 
-A message is an array [kind, counter, round, ...]; a pace is an array [kind, numbers...]. Integers are unbounded inside
-Countless; one that does not fit into 64 bits travels as its bytes, little end first.
+A message is an array [kind, counter, round, ...], a trigger is an array [kind, numbers...]. Integers have no limit
+here; one that does not fit into 64 bits is written as its bytes, little end first. The sender is known from the
+connection.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,98 +14,77 @@ from countless.core.messages import Message, Report, SetTrigger, Snapshot, Start
 from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import CountlessError, ProtocolError
 
-_LARGEST = 2**64 - 1
-_MESSAGES = (Report, Snapshot, StartRound, SetTrigger)
-_TRIGGERS = (EveryNth, GeometricGrowth, BernoulliSampling, OncePerBlock, OffsetMultiple)
-_KIND = {kind: number for kinds in (_MESSAGES, _TRIGGERS) for number, kind in enumerate(kinds)}
-_START_ROUND, _SET_TRIGGER, _OFFSET_MULTIPLE = _KIND[StartRound], _KIND[SetTrigger], _KIND[OffsetMultiple]
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Any]).decode
+MESSAGES = (Report, Snapshot, StartRound, SetTrigger)  # kinds 0 to 3
+_TRIGGERS = (EveryNth, GeometricGrowth, BernoulliSampling, OncePerBlock, OffsetMultiple)  # kinds 0 to 4
+_MESSAGE_KIND = {message: kind for kind, message in enumerate(MESSAGES)}
+_TRIGGER_KIND = {trigger: kind for kind, trigger in enumerate(_TRIGGERS)}
+_MAX_MSGPACK_INT = (1 << 64) - 1
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 def encode(message: Message) -> bytes:
-    """One message as bytes.
-
+    """
     >>> encode(Report("hits", 3, 1000, 2)).hex(" ")
     '95 00 a4 68 69 74 73 03 cd 03 e8 02'
     """
-    try:
-        return _encode(_arrays(message))
-    except OverflowError:  # an integer beyond 64 bits, which hardly any message has
-        return _encode(to_array(message))
+    return _pack([_MESSAGE_KIND[type(message)], *map(encode_field, message)])
 
 
 def decode(data: bytes) -> Message:
-    """The message back, checked field by field; anything else is a ProtocolError."""
+    """The message, checked field by field; anything else is a `ProtocolError`."""
     try:
-        plain = _decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        kind, *fields = _unpack(data)
+        message = MESSAGES[_decode_natural(kind, "kind")]
+        return message(*[_DECODERS[name](field, name) for name, field in zip(message._fields, fields, strict=True)])
+    except (msgspec.DecodeError, ValueError, IndexError, RecursionError) as error:
         raise ProtocolError(f"not a message: {error}") from error
-    return from_array(plain)
 
 
-def to_array(message: Message) -> list[Any]:
-    """A message as the array that travels, for whoever sends many at once."""
-    return [_KIND[type(message)], *map(_pack, message)]
-
-
-def from_array(plain: list[Any]) -> Message:
-    """The message that such an array stands for; anything else is a ProtocolError."""
-    try:
-        kind, *fields = plain
-        message = _MESSAGES[_natural(kind, "kind")](*map(_unpack, fields))
-    except (TypeError, ValueError, IndexError, CountlessError) as error:
-        raise ProtocolError(f"not a message: {error}") from error
-    _check(message)
-    return message
-
-
-def _arrays(message: Message) -> tuple[Any, ...]:
-    """`to_plain` where every integer fits: looking at each field would take longer than encoding them all."""
-    if type(message) is StartRound:
-        counter, number, trigger = message
-        return _START_ROUND, counter, number, _numbers(trigger)
-    if type(message) is SetTrigger:
-        counter, number, trigger, since = message
-        return _SET_TRIGGER, counter, number, _numbers(trigger), since
-    return _KIND[type(message)], *message
-
-
-def _numbers(trigger: Trigger) -> tuple[int | float, ...]:
-    if type(trigger) is OffsetMultiple:
-        return _OFFSET_MULTIPLE, trigger.step, trigger.offset
-    return _KIND[type(trigger)], trigger.alpha if isinstance(trigger, GeometricGrowth) else trigger.step
-
-
-def _pack(field: Any) -> Any:
-    kind = type(field)
-    if kind is int:
-        return field if field <= _LARGEST else field.to_bytes((field.bit_length() + 7) // 8, "little")
-    if kind is str or kind is float:
-        return field
-    return [_pack(number) for number in _numbers(field)]
-
-
-def _unpack(field: Any) -> Any:
-    if isinstance(field, bytes):
-        return int.from_bytes(field, "little")
-    if isinstance(field, list):
-        return _TRIGGERS[_natural(field[0], "trigger")](*map(_unpack, field[1:]))
+def encode_field(field: object) -> object:
+    if type(field) is int:
+        return field if field <= _MAX_MSGPACK_INT else field.to_bytes((field.bit_length() + 7) // 8, "little")
+    if isinstance(field, Trigger):
+        return _encode_trigger(field)
     return field
 
 
-def _natural(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ProtocolError(f"{name} is {value!r}: it must be an integer of at least 0")
+def _encode_trigger(trigger: Trigger) -> list[object]:
+    kind = _TRIGGER_KIND[type(trigger)]
+    if isinstance(trigger, GeometricGrowth):
+        return [kind, trigger.alpha]
+    if isinstance(trigger, OffsetMultiple):
+        return [kind, encode_field(trigger.step), encode_field(trigger.offset)]
+    return [kind, encode_field(trigger.step)]
+
+
+def _decode_natural(value: object, name: str) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    if isinstance(value, bytes):
+        return int.from_bytes(value, "little")
+    raise ProtocolError(f"{name} is {value!r}: it must be an integer of at least 0")
+
+
+def decode_trigger(value: object, name: str = "trigger") -> Trigger:
+    if not isinstance(value, list):
+        raise ProtocolError(f"{name} is {value!r}: it must be an array")
+    try:
+        kind, *numbers = value
+        trigger = _TRIGGERS[_decode_natural(kind, "trigger")]
+        return trigger(*[_decode_natural(each, "step") if isinstance(each, bytes) else each for each in numbers])
+    except (TypeError, ValueError, IndexError, CountlessError) as error:
+        raise ProtocolError(f"{name} is {str(value)[:50]}: {error}") from error
+
+
+def _decode_text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise ProtocolError(f"{name} is {value!r}: it must be a string")
     return value
 
 
-def _check(message: Message) -> None:
-    if not isinstance(message.counter, str):
-        raise ProtocolError(f"counter is {message.counter!r}: it must be a string")
-    for name, value in zip(message._fields[1:], message[1:], strict=True):
-        if name == "trigger":
-            if not isinstance(value, Trigger):
-                raise ProtocolError(f"trigger is {value!r}: it must be a trigger")
-        else:
-            _natural(value, name)
+_DECODERS: dict[str, Callable[[object, str], Any]] = {
+    "counter": _decode_text,
+    "trigger": decode_trigger,
+    **dict.fromkeys(("round", "count", "crossings", "from_count"), _decode_natural),
+}

@@ -1,32 +1,36 @@
-"""Frames: what travels between a site and the coordinator in one piece, for all counters of the site together.
+"""Frames: the items that a site and a coordinator exchange in one piece, for all counters of the site together.
 
-A frame is an array of items, each an array [kind, fields...] (MessagePack): the four messages of the protocol as the
-codec writes them, kinds 0 to 3, and beside them the few words that a connection needs. A connection opens with `Hello`,
-which carries the version of the protocol, and the coordinator answers `Welcome` or `Buried`; who speaks is known from
-then on.
+A frame is a MessagePack array of items, each an array [kind, fields...]: the four messages of the protocol (kinds 0 to
+3) and the control items below, which a connection needs. A connection starts with `Hello`, which carries the version of
+the protocol and identifies the sender; the coordinator answers `HelloAck` or `IncarnationRetired`.
 
-Everything here has a limit, because the peer may be anybody: the bytes of a frame, the length of a name, the size of a
-number (bounds are computed in floating point, which ends at 2^1024). Whatever is not a frame is a `ProtocolError`.
+Everything has a limit, because the peer is not trusted: the bytes of a frame, the length of a name, the size of a
+number (bounds are computed in floating point, which ends at 2^1024). Anything that is not a frame is a `ProtocolError`.
+docs/reference/wire.md describes the exchange and has test vectors.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from operator import or_
 from struct import pack
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
-from countless.core.messages import DownMessage, Message, Report, SetTrigger, Snapshot, StartRound, UpMessage
+from countless.core.messages import DownMessage, Report, Snapshot, UpMessage
 from countless.errors import ProtocolError
-from countless.wire.codec import encode, from_array
+from countless.wire.codec import MESSAGES, decode_trigger, encode_field
 from countless.wire.names import MAX_NAME_CHARS, require_name
 
 VERSION = 1
 MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
 MAX_NUMBER = (1 << 255) - 1
+_MAX_HEADER_BYTES = 5  # of the longest array
 
 
 class Hello(NamedTuple):
-    """Up, first of all: this life of this site speaks this version."""
+    """Up, the first item: the protocol's version and the sender."""
 
     version: int
     site: str
@@ -34,7 +38,7 @@ class Hello(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Up: I count this counter too, and my exact count is this."""
+    """Up: the site counts this counter; its exact count."""
 
     counter: str
     round: int
@@ -42,7 +46,7 @@ class Join(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Up: my last word on this counter, for good."""
+    """Up: the final count of this counter."""
 
     counter: str
     round: int
@@ -50,45 +54,45 @@ class Leave(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Up: tell me when all I have said so far is safe. Also the sign of life of a site with nothing to say."""
+    """Up: acknowledge with `SyncAck` when everything before it is on the disk. Also the heartbeat of an idle site."""
 
     number: int
 
 
 class HelloAck(NamedTuple):
-    """Down: go on. Give a sign of life at least every so many milliseconds."""
+    """Down: the session is open. The site must send a frame at least every `heartbeat_ms` milliseconds."""
 
     version: int
     heartbeat_ms: int
 
 
 class IncarnationRetired(NamedTuple):
-    """Down: this life was given up, and this much is known of each of its counters. Begin another with the rest."""
+    """Down: this incarnation was retired, with these counts. Continue as a new one, with the events beyond them."""
 
     known_counts: tuple[tuple[str, int], ...]
 
 
 class LeaveAck(NamedTuple):
-    """Down: your last word on this counter is safe."""
+    """Down: the final count is on the disk."""
 
     counter: str
 
 
 class SyncAck(NamedTuple):
-    """Down: all you said before is safe."""
+    """Down: everything before `Sync` of this number is on the disk."""
 
     number: int
 
 
 class Rejoin(NamedTuple):
-    """Down: I do not know the round you are in; join anew, with your count or from nothing."""
+    """Down: the site's round is unknown. Join again in round 0, with the count or from zero."""
 
     counter: str
     keep_count: bool
 
 
 class CounterRejected(NamedTuple):
-    """Down: this counter is not taken in, and why."""
+    """Down: the coordinator does not count this counter."""
 
     counter: str
     reason: str
@@ -98,158 +102,121 @@ UpItem = UpMessage | Hello | Join | Leave | Sync
 DownItem = DownMessage | HelloAck | IncarnationRetired | LeaveAck | SyncAck | Rejoin | CounterRejected
 Item = UpItem | DownItem
 
-_MESSAGES = (Report, Snapshot, StartRound, SetTrigger)
-_WORDS = (
-    Hello,
-    Join,
-    Leave,
-    Sync,
-    HelloAck,
-    IncarnationRetired,
-    LeaveAck,
-    SyncAck,
-    Rejoin,
-    CounterRejected,
-)  # kinds from 4 on
-_KIND: dict[type[Any], int] = {word: kind for kind, word in enumerate(_WORDS, start=len(_MESSAGES))}
-_UP = frozenset({Report, Snapshot, Hello, Join, Leave, Sync})
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
-_new = tuple.__new__  # a named tuple's own is a Python function
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
-_Natural = Annotated[int, msgspec.Meta(ge=0)]  # below 2^64 here: what is larger travels as bytes
-_decode_reports = msgspec.msgpack.Decoder(list[tuple[Literal[0], _Name, _Natural, _Natural, _Natural]]).decode
-_REPORTS = b"\x95\x00"  # how the first item of a frame begins that is a report, where at most 15 are in it
+CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
+UP_ITEMS: frozenset[type[Any]] = frozenset({Report, Snapshot, Hello, Join, Leave, Sync})
+_ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS)  # by kind
+_KIND = {item: kind for kind, item in enumerate(_ITEMS)}
+_pack = msgspec.msgpack.Encoder().encode
 
 
-def encode_frames(items: Iterable[Item], most_bytes: int = MAX_FRAME_BYTES) -> Iterator[bytes]:
+def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> Iterator[bytes]:
     """The items in as few frames as the limit allows, in order.
 
     >>> [frame.hex(" ") for frame in encode_frames([Join("hits", 0, 3), Sync(1)])]
     ['92 94 05 a4 68 69 74 73 00 03 92 07 01']
     """
-    pieces: list[bytes] = []
-    size = _HEADER
+    encoded: list[bytes] = []
+    size = _MAX_HEADER_BYTES
     for item in items:
-        piece = _encode_item(item)
-        if size + len(piece) > most_bytes:
-            if pieces:
-                yield _frame(pieces)
-            pieces, size = [], _HEADER
-        pieces.append(piece)
-        size += len(piece)
-    if pieces:
-        yield _frame(pieces)
+        data = _pack([_KIND[type(item)], *map(_encode_field, item)])
+        if size + len(data) > max_bytes:
+            if encoded:
+                yield _frame(encoded)
+            encoded, size = [], _MAX_HEADER_BYTES
+        encoded.append(data)
+        size += len(data)
+    if encoded:
+        yield _frame(encoded)
 
 
 def decode_up(data: bytes) -> list[UpItem]:
-    """What a site sent, checked field by field."""
-    if data[1:3] == _REPORTS and len(data) <= MAX_FRAME_BYTES:
-        try:
-            reports = _decode_reports(data)
-            if all(report[1].isprintable() for report in reports):
-                return [_new(Report, report[1:]) for report in reports]
-        except (msgspec.DecodeError, ValueError):
-            pass  # something else is in it too, or it is wrong, and then the long way says why
-    return [item for item in _items(data) if _travels(item, up=True)]  # type: ignore[misc]
+    """The items that a site sent, checked field by field."""
+    return _decode(data, _unpack_up)
 
 
 def decode_down(data: bytes) -> list[DownItem]:
-    """What the coordinator sent, checked field by field."""
-    return [item for item in _items(data) if _travels(item, up=False)]  # type: ignore[misc]
+    """The items that the coordinator sent, checked field by field."""
+    return _decode(data, _unpack_down)
 
 
-_HEADER = 5  # bytes of the longest array header
-
-
-def _frame(pieces: list[bytes]) -> bytes:
-    number = len(pieces)
+def _frame(encoded: list[bytes]) -> bytes:
+    number = len(encoded)
     header = pack("B", 0x90 | number) if number < 16 else pack(">BI", 0xDD, number)
-    return header + b"".join(pieces)
+    return header + b"".join(encoded)
 
 
-def _encode_item(item: Item) -> bytes:
-    if isinstance(item, _MESSAGES):
-        return encode(item)
-    return _encode((_KIND[type(item)], *map(_packed, item)))
-
-
-def _packed(field: Any) -> Any:
-    if type(field) is int and field >= 1 << 64:
-        return field.to_bytes((field.bit_length() + 7) // 8, "little")
+def _encode_field(field: object) -> object:
     if isinstance(field, tuple):
-        return [[name, _packed(count)] for name, count in field]
-    return field
+        return [[name, encode_field(count)] for name, count in field]
+    return encode_field(field)
 
 
-def _items(data: bytes) -> Iterator[Item]:
+# msgspec checks the fields of an item while it decodes them, against a struct made from the item's field names.
+_Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+_Number = Annotated[int, Meta(ge=0)] | Annotated[bytes, Meta(max_length=32)]  # beyond 64 bits: its bytes
+_FIELD_TYPES: dict[str, Any] = {
+    "counter": _Name,
+    "site": _Name,
+    "reason": str,
+    "keep_count": bool,
+    "known_counts": tuple[tuple[_Name, _Number], ...],
+    "trigger": list[Any],
+    **dict.fromkeys(
+        ("version", "incarnation", "round", "count", "crossings", "from_count", "number", "heartbeat_ms"), _Number
+    ),
+}
+
+
+def _struct_of(item: type[Any]) -> type[msgspec.Struct]:
+    fields = [(name, _FIELD_TYPES[name]) for name in item._fields]
+    return msgspec.defstruct(item.__name__, fields, array_like=True, tag=_KIND[item], forbid_unknown_fields=True)
+
+
+_STRUCTS = {item: _struct_of(item) for item in _ITEMS}
+_ITEM_OF = {struct: item for item, struct in _STRUCTS.items()}
+
+
+def _unpacker(items: Iterable[type[Any]]) -> Callable[[bytes], list[Any]]:
+    any_of: Any = reduce(or_, (_STRUCTS[item] for item in items))
+    return msgspec.msgpack.Decoder(list[any_of]).decode
+
+
+_unpack_up = _unpacker(UP_ITEMS)
+_unpack_down = _unpacker(set(_ITEMS) - UP_ITEMS)
+
+
+def _decode(data: bytes, unpack: Callable[[bytes], list[Any]]) -> list[Any]:
     if len(data) > MAX_FRAME_BYTES:
         raise ProtocolError(f"a frame of {len(data)} bytes: the limit is {MAX_FRAME_BYTES}")
     try:
-        plain = _decode(data)
+        structs = unpack(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"not a frame: {error}") from error
-    for item in plain:
-        yield _word(item) if item and _is_word(item[0]) else _message(item)
+    return [_decode_item(struct) for struct in structs]
 
 
-def _is_word(kind: object) -> bool:
-    return type(kind) is int and len(_MESSAGES) <= kind < len(_MESSAGES) + len(_WORDS)
+def _decode_item(struct: Any) -> Any:
+    name: str | None = getattr(struct, "counter", None) or getattr(struct, "site", None)
+    if name is not None and not name.isprintable():
+        raise ProtocolError(f"name {name[:50]!r} is not printable")
+    fields = msgspec.structs.astuple(struct)
+    return _ITEM_OF[type(struct)](
+        *[_DECODERS[type(each)](each) if type(each) in _DECODERS else each for each in fields]
+    )
 
 
-def _travels(item: Item, up: bool) -> bool:
-    if (type(item) in _UP) is not up:
-        raise ProtocolError(f"a {type(item).__name__} does not travel {'up' if up else 'down'}")
-    return True
+def _decode_number(data: bytes) -> int:
+    number = int.from_bytes(data, "little")
+    if number > MAX_NUMBER:
+        raise ProtocolError(f"a number of {number.bit_length()} bits: the limit is 255")
+    return number
 
 
-def _message(plain: list[Any]) -> Message:
-    message = from_array(plain)
-    require_name(message.counter, "counter")
-    for field in message[1:]:
-        if isinstance(field, int) and field > MAX_NUMBER:
-            raise ProtocolError(f"a number of {field.bit_length()} bits: the limit is 255")
-    return message
+def _decode_counts(pairs: tuple[tuple[str, int | bytes], ...]) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (require_name(name, "counter"), _decode_number(count) if isinstance(count, bytes) else count)
+        for name, count in pairs
+    )
 
 
-def _word(plain: list[Any]) -> Item:
-    word = _WORDS[plain[0] - len(_MESSAGES)]
-    if len(plain) != len(word._fields) + 1:
-        raise ProtocolError(f"a {word.__name__} has {len(word._fields)} fields, not {len(plain) - 1}")
-    return word(*(_CHECKS[name](value, name) for name, value in zip(word._fields, plain[1:], strict=True)))
-
-
-def _number(value: object, name: str) -> int:
-    if isinstance(value, bytes):
-        value = int.from_bytes(value, "little")
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_NUMBER:
-        raise ProtocolError(f"{name} must be an integer from 0 to 2^255 - 1")
-    return value
-
-
-def _flag(value: object, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise ProtocolError(f"{name} must be true or false")
-    return value
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise ProtocolError(f"{name} must be a text")
-    return value
-
-
-def _counts(value: object, name: str) -> tuple[tuple[str, int], ...]:
-    if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-        raise ProtocolError(f"{name} must be pairs of a counter and a number")
-    return tuple((require_name(counter, "counter"), _number(count, name)) for counter, count in value)
-
-
-_CHECKS: dict[str, Callable[[object, str], Any]] = {
-    "counter": require_name,
-    "site": require_name,
-    "reason": _text,
-    "keep_count": _flag,
-    "known_counts": _counts,
-    **dict.fromkeys(("version", "incarnation", "round", "count", "number", "heartbeat_ms"), _number),
-}
+_DECODERS: dict[type, Callable[[Any], Any]] = {bytes: _decode_number, tuple: _decode_counts, list: decode_trigger}
