@@ -1,4 +1,4 @@
-"""A real agent before a real coordinator: datagrams, requests, a real gunicorn; things die and nothing is lost."""
+"""A real agent and a real coordinator: datagrams, requests, a real gunicorn; processes are killed, nothing is lost."""
 
 import signal
 import socket
@@ -20,36 +20,36 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With an error so small that everything in these tests is counted exactly."""
+    """With an alpha so small that everything in these tests is counted exactly."""
     with Server(tmp_path_factory.mktemp("state"), "--alpha", "1e-6") as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def agent(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """One for all tests that do not end it; each has counters of its own."""
+    """One for all tests that do not stop it; each test has counters of its own."""
     with Agent(server.url, "--site", "host-1", unix=tmp_path_factory.mktemp("run") / "statsd") as agent:
         yield agent
 
 
-def arrived(agent: Agent, lines: int) -> None:
-    """So many more than nothing: what was sent has been read, so that the buffer is free again."""
+def wait_for_lines(agent: Agent, lines: int) -> None:
+    """Until so many lines were read, so that the receive buffer is free again."""
     until(lambda: agent.metrics()["countless_agent_lines_total"] >= lines, f"{lines} lines")
 
 
 def known(server: Server, counter: str) -> int:
-    """What the coordinator knows for certain."""
+    """The count that the coordinator knows exactly."""
     return int(server.inspect(quote(counter))["known"])
 
 
-def test_udp(server: Server, agent: Agent) -> None:
-    agent.say(*[b"udp.jobs:1|c\nudp.jobs:2|c|#queue:mail,urgent\nudp.jobs:1|c|@0.1\nudp.level:7|g"] * 10)
-    until(lambda: known(server, "udp.jobs") == 110, "ten ones and ten tens")
-    until(lambda: known(server, 'udp.jobs{queue="mail",urgent="true"}') == 20, "the labelled ones")
+def test_statsd_over_udp_is_counted(server: Server, agent: Agent) -> None:
+    agent.send(*[b"udp.jobs:1|c\nudp.jobs:2|c|#queue:mail,urgent\nudp.jobs:1|c|@0.1\nudp.level:7|g"] * 10)
+    until(lambda: known(server, "udp.jobs") == 110, "110 events")
+    until(lambda: known(server, 'udp.jobs{queue="mail",urgent="true"}') == 20, "20 labelled events")
     assert server.sites()[0]["site"] == "host-1"
 
 
-def test_unix_socket(server: Server, agent: Agent) -> None:
+def test_statsd_over_a_unix_socket_is_counted(server: Server, agent: Agent) -> None:
     assert agent.unix is not None
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         for _ in range(2_000):  # far beyond what the kernel keeps: the sender waits, and nothing is lost
@@ -58,11 +58,11 @@ def test_unix_socket(server: Server, agent: Agent) -> None:
     assert agent.metrics()[f'countless_agent_datagrams_total{{socket="unix:{agent.unix}"}}'] == 2_000
 
 
-def test_http(server: Server, agent: Agent) -> None:
-    assert agent.ask("POST", "/add", {"counter": "http.jobs", "n": 5}) == (200, {"added": 5})
-    assert agent.ask("POST", "/add", {"counter": "http.jobs"}) == (200, {"added": 1})
+def test_adds_over_http_are_counted(server: Server, agent: Agent) -> None:
+    assert agent.request("POST", "/add", {"counter": "http.jobs", "n": 5}) == (200, {"added": 5})
+    assert agent.request("POST", "/add", {"counter": "http.jobs"}) == (200, {"added": 1})
     several = [{"counter": "http.jobs", "n": 4}, {"counter": "http.jobs", "n": 2, "labels": {"queue": "ü"}}]
-    assert agent.ask("POST", "/add", several) == (200, {"added": 6})
+    assert agent.request("POST", "/add", several) == (200, {"added": 6})
     until(lambda: known(server, "http.jobs") == 10, "ten")
     until(lambda: known(server, 'http.jobs{queue="ü"}') == 2, "two")
 
@@ -88,28 +88,28 @@ def test_http(server: Server, agent: Agent) -> None:
         (b"[" * 100_000, "body"),
     ],
 )
-def test_a_bad_request_names_the_field_and_counts_nothing(
+def test_bad_request_names_the_field_and_counts_nothing(
     server: Server, agent: Agent, body: object, problem: str
 ) -> None:
-    status, answer = agent.ask("POST", "/add", body)
+    status, answer = agent.request("POST", "/add", body)
     assert (status, problem in answer["error"]) == (400, True), answer
-    assert agent.ask("POST", "/add", {"counter": "bad.mark"})[0] == 200
-    until(lambda: server.answer("bad.mark"), "what came later")
+    assert agent.request("POST", "/add", {"counter": "bad.mark"})[0] == 200
+    until(lambda: server.answer("bad.mark"), "the later request")
     assert "bad" not in [each["counter"] for each in server.reader.counters()]
 
 
-def test_requests_that_are_refused_whole(agent: Agent) -> None:
-    assert agent.ask("POST", "/add", b" " * (1 << 18) + b"{}")[0] == 413
-    status, answer = agent.ask("POST", "/add", {"counter": "page"}, origin="https://example.org")
+def test_long_bodies_web_pages_and_unknown_paths_are_refused(agent: Agent) -> None:
+    assert agent.request("POST", "/add", b" " * (1 << 18) + b"{}")[0] == 413
+    status, answer = agent.request("POST", "/add", {"counter": "page"}, origin="https://example.org")
     assert (status, "web page" in answer["error"]) == (403, True)
-    assert agent.ask("GET", "/add")[0] == 405
-    assert agent.ask("GET", "/elsewhere")[0] == 404
+    assert agent.request("GET", "/add")[0] == 405
+    assert agent.request("GET", "/elsewhere")[0] == 404
 
 
-def test_probes_and_metrics_say_what_was_dropped(agent: Agent) -> None:
+def test_metrics_count_dropped_lines_by_reason_and_probes_answer(agent: Agent) -> None:
     before = agent.metrics()
-    agent.say(b"seen:1|c\nseen:-1|c\nseen:0.5|c\nlevel:1|g\nnonsense")
-    arrived(agent, int(before["countless_agent_lines_total"]) + 5)
+    agent.send(b"seen:1|c\nseen:-1|c\nseen:0.5|c\nlevel:1|g\nnonsense")
+    wait_for_lines(agent, int(before["countless_agent_lines_total"]) + 5)
     now = agent.metrics()
     for reason in ("negative", "fractional", "not a counter", "malformed"):
         name = f'countless_dropped_total{{reason="{reason}"}}'
@@ -118,31 +118,31 @@ def test_probes_and_metrics_say_what_was_dropped(agent: Agent) -> None:
     assert now[f"countless_agent_kernel_drops_total{where}"] == 0
     assert now[f"countless_agent_receive_buffer_bytes{where}"] > 0
     until(lambda: agent.metrics()["countless_agent_connected"] == 1, "connected")
-    assert agent.ask("GET", "/livez") == (200, {"live": True})
-    assert agent.ask("GET", "/readyz") == (200, {"ready": True, "connected": True, "trouble": None})
+    assert agent.request("GET", "/livez") == (200, {"live": True})
+    assert agent.request("GET", "/readyz") == (200, {"ready": True, "connected": True, "trouble": None})
 
 
-def test_sigterm_drains_the_sockets_and_delivers_all(server: Server, tmp_path: Path) -> None:
+def test_sigterm_drains_the_sockets_and_delivers_everything(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "statsd"
     with Agent(server.url, "--statsd-prefix", "last.", unix=path) as agent:
-        agent.say(b"words:1|c")
-        arrived(agent, 1)
+        agent.send(b"words:1|c")
+        wait_for_lines(agent, 1)
         agent.process.send_signal(signal.SIGSTOP)  # what comes now waits in the kernel
-        agent.say(*[b"words:1|c\nwords:5|c|@0.5"] * 50)
+        agent.send(*[b"words:1|c\nwords:5|c|@0.5"] * 50)
         agent.process.send_signal(signal.SIGTERM)
         agent.process.send_signal(signal.SIGCONT)
-        assert agent.end() == (0, "")
+        assert agent.wait() == (0, "")
     assert known(server, "last.words") == 1 + 50 * 11
     assert not path.exists()
     assert [site for site in server.sites() if site["site"] == socket.gethostname()] == []
 
 
-def test_nobody_to_deliver_to_is_an_error_at_the_end() -> None:
+def test_exit_code_is_1_if_the_final_counts_are_not_delivered() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nowhere = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with Agent(nowhere, "--timeout", "0.1") as agent:
-        agent.say(b"hits:1|c")
-        arrived(agent, 1)
+        agent.send(b"hits:1|c")
+        wait_for_lines(agent, 1)
         code, errors = agent.stop()
     assert (code, "countless: not delivered: no coordinator at 127.0.0.1:" in errors) == (1, True)
 
@@ -155,7 +155,7 @@ def app(environ, start_response):
 
 
 @pytest.mark.parametrize("kind", ["udp", "unix"])
-def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path, kind: str) -> None:
+def test_statsd_of_an_unmodified_gunicorn_is_counted(server: Server, agent: Agent, tmp_path: Path, kind: str) -> None:
     (tmp_path / "tiny.py").write_text(APP)
     where = f"127.0.0.1:{agent.statsd[1]}" if kind == "udp" else f"unix://{agent.unix}"
     statsd = ("--statsd-host", where, "--statsd-prefix", f"app.{kind}")
@@ -177,7 +177,7 @@ def test_gunicorn_unmodified(server: Server, agent: Agent, tmp_path: Path, kind:
 
 def listens(bind: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(bind)) == 0  # the file is there a moment before anybody listens
+        return probe.connect_ex(str(bind)) == 0  # the file exists a moment before the socket listens
 
 
 def request(bind: Path, path: str) -> None:
@@ -188,34 +188,34 @@ def request(bind: Path, path: str) -> None:
         assert connection.getresponse().read() == b"ok"
 
 
-def test_the_coordinator_is_killed_while_the_agent_counts(server: Server) -> None:
+def test_agent_counts_while_the_coordinator_is_down(server: Server) -> None:
     with Agent(server.url) as agent:
-        agent.say(*[b"hits:1|c"] * 100)
+        agent.send(*[b"hits:1|c"] * 100)
         until(lambda: known(server, "hits") == 100, "the first hundred")
         server.kill()
-        agent.say(*[b"hits:1|c"] * 100)
-        arrived(agent, 200)
+        agent.send(*[b"hits:1|c"] * 100)
+        wait_for_lines(agent, 200)
         until(lambda: agent.metrics()["countless_agent_connected"] == 0, "noticed")
-        status, ready = agent.ask("GET", "/readyz")
+        status, ready = agent.request("GET", "/readyz")
         assert (status, ready["ready"], ready["connected"]) == (200, True, False)
-        assert agent.ask("POST", "/add", {"counter": "hits", "n": 100})[0] == 200
+        assert agent.request("POST", "/add", {"counter": "hits", "n": 100})[0] == 200
         server.start()
-        agent.say(*[b"hits:1|c"] * 33)
-        arrived(agent, 233)
+        agent.send(*[b"hits:1|c"] * 33)
+        wait_for_lines(agent, 233)
         code, errors = agent.stop()
     assert (code, "counting continues, and the counts are delivered later" in errors) == (0, True)
     assert known(server, "hits") == 333
 
 
-def test_an_agent_that_was_killed_is_continued_from_its_state_dir(tmp_path: Path) -> None:
+def test_killed_agent_loses_nothing_with_a_state_dir(tmp_path: Path) -> None:
     kept = ("--state-dir", str(tmp_path / "agent"))
     with Server(tmp_path / "state") as server:  # with an error of 1 %: most of what is counted is not reported
         with Agent(server.url, *kept) as agent:
-            agent.say(b"kept:5000|c", *[b"kept:1|c"] * 77)
-            arrived(agent, 78)
+            agent.send(b"kept:5000|c", *[b"kept:1|c"] * 77)
+            wait_for_lines(agent, 78)
             agent.process.kill()
         with Agent(server.url, *kept) as agent:
-            agent.say(b"kept:1|c")
-            arrived(agent, 1)
+            agent.send(b"kept:1|c")
+            wait_for_lines(agent, 1)
             assert agent.stop()[0] == 0
         assert known(server, "kept") == 5_078

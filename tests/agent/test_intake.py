@@ -1,4 +1,4 @@
-"""From lines to counts: samples add up, labels are capped, and every line is counted or dropped for a reason."""
+"""The intake: sampled lines add up, labels are capped, and every line is counted or dropped for a reason."""
 
 import logging
 from fractions import Fraction
@@ -14,13 +14,13 @@ from countless.client.counter import LABEL_CAP
 
 
 @pytest.fixture(autouse=True, scope="module")
-def nobody_to_tell() -> object:
+def disabled_client() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COUNTLESS_DISABLE", "1")
         yield
 
 
-def fresh(prefix: str = "", max_series: int = 100) -> tuple[countless.Client, Intake]:
+def new_intake(prefix: str = "", max_series: int = 100) -> tuple[countless.Client, Intake]:
     client = countless.connect("http://127.0.0.1:9", site="here")
     return client, Intake(client, prefix, max_series)
 
@@ -34,10 +34,8 @@ lines = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50), rates), ma
 
 
 @given(lines, st.integers(1, 60))
-def test_samples_add_up_to_the_nearest_whole_event_however_they_are_batched(
-    lines: list[tuple[str, int, str]], size: int
-) -> None:
-    client, intake = fresh()
+def test_sampled_lines_add_up_to_the_nearest_whole_event(lines: list[tuple[str, int, str]], size: int) -> None:
+    client, intake = new_intake()
     exact = {"a": Fraction(0), "b": Fraction(0)}
     for start in range(0, len(lines), size):
         batch = lines[start : start + size]
@@ -49,8 +47,8 @@ def test_samples_add_up_to_the_nearest_whole_event_however_they_are_batched(
     assert intake.lines == len(lines)
 
 
-def test_three_thirds_are_whole() -> None:
-    client, intake = fresh()
+def test_fractions_of_sampled_lines_are_carried() -> None:
+    client, intake = new_intake()
     seen = []
     for _ in range(6):
         intake.datagrams([b"jobs:1|c|@0.3"])
@@ -58,8 +56,8 @@ def test_three_thirds_are_whole() -> None:
     assert seen == [3, 7, 10, 13, 17, 20]
 
 
-def test_many_lines_in_a_datagram_and_many_datagrams_in_a_batch() -> None:
-    client, intake = fresh(prefix="web.")
+def test_datagrams_with_many_lines_are_counted() -> None:
+    client, intake = new_intake(prefix="web.")
     intake.datagrams([b"jobs:1|c\njobs:1|c\n\njobs:2|c\r\n", b"jobs:1|c", b"", b"other:5|c|#a:b\nlevel:1|g"])
     assert (counted(client, "web.jobs"), counted(client, "web.other", a="b")) == (5, 5)
     assert intake.lines == 6
@@ -67,25 +65,25 @@ def test_many_lines_in_a_datagram_and_many_datagrams_in_a_batch() -> None:
 
 
 @given(st.lists(st.binary(max_size=80) | st.just(b"x:1|c\nx:2|c|@0.7|#self:1"), max_size=8))
-def test_any_bytes_are_counted_or_dropped_and_never_raise(batch: list[bytes]) -> None:
-    client, intake = fresh(max_series=3)
+def test_random_bytes_are_counted_or_dropped(batch: list[bytes]) -> None:
+    client, intake = new_intake(max_series=3)
     intake.datagrams(batch)
-    said = [line for datagram in batch for line in datagram.split(b"\n") if line.strip()]
-    assert intake.lines == len(said)
+    lines = [line for datagram in batch for line in datagram.split(b"\n") if line.strip()]
+    assert intake.lines == len(lines)
     assert sum(intake.dropped.values()) <= intake.lines
     assert counted(client, "x") == sum(datagram.split(b"\n").count(b"x:1|c") for datagram in batch)
 
 
-def test_beyond_the_label_cap_the_total_stays_right() -> None:
-    client, intake = fresh(max_series=LABEL_CAP + 100)
+def test_labels_beyond_the_cap_are_counted_in_the_overflow_series() -> None:
+    client, intake = new_intake(max_series=LABEL_CAP + 100)
     intake.datagrams([b"\n".join(b"hits:1|c|#user:%d" % i for i in range(LABEL_CAP + 7))])
     assert counted(client, "hits", user="0") == 1
     assert counted(client, "hits", overflow="true") == 7
     assert intake.overflowed == 7
 
 
-def test_when_the_agent_is_full_labels_overflow_and_new_counters_are_dropped() -> None:
-    client, intake = fresh(max_series=3)
+def test_full_agent_counts_labels_in_overflow_series_and_drops_new_counters() -> None:
+    client, intake = new_intake(max_series=3)
     intake.datagrams([b"a:1|c|#k:1\na:1|c|#k:2\nb:1|c"])
     assert intake.series == 3
     intake.datagrams([b"a:1|c|#k:1\na:4|c|#k:3\na:5|c|#k:4|@0.5\nb:1|c|#k:1\na:1|c\nc:1|c\nc:1|c\nd:1|c|#k:1"])
@@ -94,15 +92,15 @@ def test_when_the_agent_is_full_labels_overflow_and_new_counters_are_dropped() -
     assert (intake.overflowed, intake.dropped[Reason.TOO_MANY]) == (3, 3)
 
 
-def test_names_too_long_to_travel_are_dropped_and_forgotten() -> None:
-    client, intake = fresh()
+def test_names_too_long_are_dropped_and_not_kept() -> None:
+    client, intake = new_intake()
     intake.datagrams([b"x" * 501 + b":1|c", b"y:1|c|#k:" + b"v" * 500])
     assert (intake.dropped[Reason.NAME], intake.series) == (2, 0)
     assert "0 counters" in repr(client)
 
 
 def test_first_dropped_line_of_each_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    _, intake = fresh()
+    _, intake = new_intake()
     with caplog.at_level(logging.WARNING):
         intake.datagrams([b"x:-1|c\nx:-2|c\nlevel:1|g", b"x:-3|c\njunk"])
     assert sorted(record.message.partition(" line=")[0] for record in caplog.records) == [

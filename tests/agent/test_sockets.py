@@ -1,4 +1,4 @@
-"""Real sockets without an agent around them: nothing is lost unseen, and no address is taken from anybody."""
+"""Real sockets without an agent: drops are counted, and an address in use is not taken."""
 
 import os
 import socket
@@ -44,14 +44,14 @@ def unix(stack: ExitStack, path: Path) -> tuple[Receiver, socket.socket]:
     return receiver, sender
 
 
-def kernel_says(receiver: Receiver) -> int:
-    """The last column of our line in the kernel's own table."""
+def drops_in_proc(receiver: Receiver) -> int:
+    """The last column of the socket's row in /proc/net/udp."""
     inode = str(os.fstat(receiver.socket.fileno()).st_ino)
     table = Path("/proc/net/udp").read_text().splitlines()[1:]
     return next(int(line.split()[-1]) for line in table if line.split()[9] == inode)
 
 
-def test_what_the_kernel_drops_is_known(intake: Intake, stack: ExitStack) -> None:
+def test_kernel_drops_are_counted(intake: Intake, stack: ExitStack) -> None:
     receiver, sender = udp(stack)
     assert receiver.kernel_drops == 0
     receiver.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -60,11 +60,11 @@ def test_what_the_kernel_drops_is_known(intake: Intake, stack: ExitStack) -> Non
     receiver.drain(intake)
     drops = receiver.kernel_drops
     assert drops
-    assert drops == kernel_says(receiver) == 100 - receiver.datagrams
+    assert drops == drops_in_proc(receiver) == 100 - receiver.datagrams
     assert intake.lines == receiver.datagrams
 
 
-def test_the_buffer_is_larger_than_what_one_gets_unasked(stack: ExitStack) -> None:
+def test_receive_buffer_is_as_large_as_the_system_allows(stack: ExitStack) -> None:
     receiver, sender = udp(stack)
     most = int(Path("/proc/sys/net/core/rmem_max").read_text())
     assert receiver.buffer == 2 * min(most, 8 << 20)  # Linux doubles it, for its own bookkeeping
@@ -72,7 +72,7 @@ def test_the_buffer_is_larger_than_what_one_gets_unasked(stack: ExitStack) -> No
 
 
 @pytest.mark.parametrize(("limit", "value"), [("_MAX_BATCH_DATAGRAMS", 10), ("_MAX_BATCH_BYTES", 90)])
-def test_one_turn_is_limited_and_draining_is_not(
+def test_one_read_is_limited_and_drain_is_not(
     intake: Intake, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     monkeypatch.setattr(sockets, limit, value)
@@ -86,7 +86,7 @@ def test_one_turn_is_limited_and_draining_is_not(
     assert not receiver.read(intake)
 
 
-def test_a_datagram_that_would_be_cut_is_dropped_whole(intake: Intake, stack: ExitStack, tmp_path: Path) -> None:
+def test_datagram_too_long_is_dropped(intake: Intake, stack: ExitStack, tmp_path: Path) -> None:
     receiver, sender = unix(stack, tmp_path / "statsd")
     sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MAX_DATAGRAM_BYTES - 9))
     sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MAX_DATAGRAM_BYTES - 8))
@@ -94,7 +94,7 @@ def test_a_datagram_that_would_be_cut_is_dropped_whole(intake: Intake, stack: Ex
     assert (intake.lines, intake.dropped[Reason.TOO_LONG]) == (1, 1)
 
 
-def test_a_socket_left_behind_is_replaced_and_a_live_one_is_not(stack: ExitStack, tmp_path: Path) -> None:
+def test_stale_unix_socket_is_replaced_and_a_live_one_is_not(stack: ExitStack, tmp_path: Path) -> None:
     path = tmp_path / "statsd"
     receiver, _ = unix(stack, path)
     with pytest.raises(CannotListen, match=r"cannot listen on unix:.*: Address already in use"):
@@ -108,7 +108,7 @@ def test_a_socket_left_behind_is_replaced_and_a_live_one_is_not(stack: ExitStack
     assert not path.exists()
 
 
-def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+def test_file_that_is_not_a_socket_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "precious"
     file.write_text("data")
     with pytest.raises(CannotListen, match="File exists"):
@@ -120,7 +120,7 @@ def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
         sockets.unix(tmp_path / ("x" * 120))
 
 
-def test_an_address_that_is_taken(stack: ExitStack) -> None:
+def test_address_in_use_is_refused(stack: ExitStack) -> None:
     receiver, _ = udp(stack)
     port = receiver.socket.getsockname()[1]
     with pytest.raises(CannotListen, match=rf"cannot listen on udp://127\.0\.0\.1:{port}: Address already in use"):
@@ -133,14 +133,14 @@ def test_an_address_that_is_taken(stack: ExitStack) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "no such host", "x" * 70, ""])  # noqa: S104
-def test_only_loopback_unless_told(host: str) -> None:
+def test_address_beyond_loopback_is_refused(host: str) -> None:
     with pytest.raises(InvalidParameter, match="statsd-host = "):
         sockets.udp(host, 0)
     with pytest.raises(InvalidParameter, match="http-host = "):
         sockets.http(host, 0)
 
 
-def test_beyond_loopback_when_told() -> None:
+def test_address_beyond_loopback_is_allowed_on_request() -> None:
     receiver = sockets.udp("0.0.0.0", 0, allow_remote=True)  # noqa: S104
     assert receiver.where.startswith("udp://0.0.0.0:")
     receiver.close()

@@ -1,4 +1,4 @@
-"""The parser of StatsD lines: real lines, a reference that is too simple to be wrong, and any bytes at all."""
+"""The parser of StatsD lines: real lines, generated lines, and random bytes."""
 
 from fractions import Fraction
 
@@ -45,7 +45,7 @@ NO_LABELS: Labels = ()
         (b"jobs:%d|c" % MAX_COUNT, "jobs", NO_LABELS, MAX_COUNT),
     ],
 )
-def test_real_lines(line: bytes, name: str, labels: Labels, events: int) -> None:
+def test_real_line_is_parsed(line: bytes, name: str, labels: Labels, events: int) -> None:
     assert parse(line) == Sample(name, labels, events * SCALE)
 
 
@@ -81,7 +81,7 @@ def test_real_lines(line: bytes, name: str, labels: Labels, events: int) -> None
         (b"x:1|c|#a:" + b"y" * 5000, Reason.TOO_LONG),
     ],
 )
-def test_what_is_dropped_has_a_reason(line: bytes, reason: Reason) -> None:
+def test_dropped_line_has_a_reason(line: bytes, reason: Reason) -> None:
     assert parse(line) is reason
 
 
@@ -91,7 +91,7 @@ rates = st.decimals(min_value="0.0001", max_value="1", places=4)
 
 
 @given(names, st.lists(st.integers(0, 10**6), min_size=1, max_size=4), st.none() | rates, st.dictionaries(names, texts))
-def test_a_line_says_what_was_put_into_it(name: str, values: list[int], rate: object, tags: dict[str, str]) -> None:
+def test_generated_line_is_parsed(name: str, values: list[int], rate: object, tags: dict[str, str]) -> None:
     line = f"{name}:{':'.join(map(str, values))}|c"
     line += "" if rate is None else f"|@{rate}"
     line += "|#" + ",".join(f"{key}:{value}" for key, value in tags.items()) if tags else ""
@@ -110,7 +110,7 @@ pieces = st.sampled_from(
 
 @given(st.binary(max_size=60) | st.lists(pieces | st.binary(max_size=3), max_size=15).map(b"".join))
 @example(b"")
-def test_no_bytes_make_it_raise(line: bytes) -> None:
+def test_random_bytes_never_raise(line: bytes) -> None:
     found = parse(line)
     if isinstance(found, Sample):
         assert is_name(found.name)

@@ -14,7 +14,7 @@ from support.service import TIMEOUT_S, environment
 
 
 class Agent:
-    """On loopback, on ports of the system's choice; it can be asked, told and stopped."""
+    """An agent on loopback, on ports that the system chooses."""
 
     def __init__(self, url: str, *options: str, unix: Path | None = None) -> None:
         command = [sys.executable, "-m", "countless.cli.main", "agent", "--url", url]
@@ -33,11 +33,11 @@ class Agent:
         self.http = places[-1].removeprefix("http://")
         self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
-    def say(self, *datagrams: bytes) -> None:
+    def send(self, *datagrams: bytes) -> None:
         for datagram in datagrams:
             self._sender.sendto(datagram, self.statsd)
 
-    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+    def request(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         connection = HTTPConnection(self.http, timeout=TIMEOUT_S)
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         connection.request(method, path, data, headers)
@@ -47,17 +47,17 @@ class Agent:
         return response.status, json.loads(text) if "json" in response.headers["content-type"] else text
 
     def metrics(self) -> dict[str, float]:
-        page: str = self.ask("GET", "/metrics")[1]
+        page: str = self.request("GET", "/metrics")[1]
         lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, _, value in lines}
 
     def stop(self) -> tuple[int, str]:
-        """The exit code, and what was said on standard error."""
+        """Send SIGTERM; the exit code and the standard error."""
         self.process.send_signal(signal.SIGTERM)
-        return self.end()
+        return self.wait()
 
-    def end(self) -> tuple[int, str]:
-        """The same, of one that was told already."""
+    def wait(self) -> tuple[int, str]:
+        """The exit code and the standard error of a process that was told to stop."""
         _, errors = self.process.communicate(timeout=TIMEOUT_S)
         self._sender.close()
         return self.process.returncode, errors

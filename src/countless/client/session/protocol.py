@@ -113,20 +113,20 @@ class SiteSession:
             unsent.pop(type(message), None)
             unsent[type(message)] = message
         self.has_work = True
-        self._wake()
+        self._notify_once()
 
     def request_ack(self, number: int) -> None:
         """`acked` becomes `number` when everything that was queued before is on the coordinator's disk."""
         self._ack_requested = number
-        self._wake()
+        self._notify_once()
 
     def leave(self) -> None:
         """Send the final counts, unless nothing was ever sent."""
         self._leaving = True
         self.done = self.delivered = not self.has_work
-        self._wake()
+        self._notify_once()
 
-    def _wake(self) -> None:
+    def _notify_once(self) -> None:
         if not self._wakeup_pending:
             self._wakeup_pending = True
             self._notify()

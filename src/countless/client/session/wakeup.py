@@ -1,4 +1,4 @@
-"""Waking a thread that waits in `select`."""
+"""A notification for a thread that waits in `select`."""
 
 import socket
 from contextlib import suppress
