@@ -1,40 +1,58 @@
-"""`make bench`: every number the docs quote, measured side by side in one run. Read the ratios, not the seconds.
+"""`make bench`: the numbers that the docs quote, measured in one run. Compare ratios, not seconds.
 
-python -m bench              everything
-python -m bench plans auto   some sections
+python -m bench                    the sections below that take a minute or two each
+python -m bench plans scaling      these sections
+python -m bench plans --write      and write their tables into the docs
 """
 
 import sys
+from importlib import import_module
+from typing import NamedTuple
 
-from bench import agent, auto, hot_path, load, plans, scale, scaling
+from tools.tables import publish
+
+
+class Section(NamedTuple):
+    """A function `bench.MODULE:FUNCTION` that prints, or yields tables, and the names of these tables."""
+
+    module: str
+    function: str = "main"
+    tables: tuple[str, ...] = ()
+
 
 SECTIONS = {
-    "hot-path": hot_path.main,
-    "plans": plans.main,
-    "auto": auto.main,
-    "agent": agent.main,
-    "load": load.main,
-    "scale": scale.main,
+    "hot-path": Section("hot_path"),
+    "plans": Section("plans", tables=("plans", "scale-plans")),
+    "simulate": Section("simulate", tables=("simulation",)),
+    "auto": Section("auto"),
+    "agent": Section("agent", tables=("agent",)),
+    "load": Section("load"),
+    "scale": Section("scale", tables=("scale-memory",)),
+    "frameworks": Section("scaling", "frameworks", ("arena-frameworks",)),
 }
 LONG = {
-    "load-rounds": load.rounds,
-    "auto-large": auto.large,
-    "auto-coarse": auto.coarse,
-    "auto-seeds": auto.seeds,
-    "auto-possible": auto.possible,
-    "scaling": scaling.main,
-    "frameworks": scaling.frameworks,
+    "load-rounds": Section("load", "rounds"),
+    "auto-large": Section("auto", "large"),
+    "auto-coarse": Section("auto", "coarse"),
+    "auto-seeds": Section("auto", "seeds"),
+    "auto-possible": Section("auto", "possible"),
+    "scaling": Section("scaling", tables=("arena-sites", "arena-alpha", "arena-total")),
+    "tournament": Section("tournament", tables=("arena-tournament",)),
+    "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
+    "scale-simulation": Section("simulate", "large", ("scale-simulation",)),
 }
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     known = SECTIONS | LONG
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        sys.exit(f"bench: no section {unknown[0]!r}; there are: {', '.join(known)}")
+    names = [argument for argument in arguments if argument != "--write"]
+    for name in names:
+        if name not in known:
+            sys.exit(f"bench: no section {name!r}; there are: {', '.join(known)}")
     for name in names or SECTIONS:
         print(f"\n== {name}", flush=True)
-        known[name]()
+        module, function, _ = known[name]
+        publish(getattr(import_module(f"bench.{module}"), function)() or (), "--write" in arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What the agent takes in on one core: a real agent before a real coordinator, as fast as one sender can send."""
+"""What the agent receives on one core: a real agent and a real coordinator, as fast as one sender can send."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from socket import AF_INET, SOCK_DGRAM, socket
@@ -10,13 +11,17 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from urllib.request import urlopen
 
+from tools.tables import Table
+
 SECONDS = 3.0
 GUNICORN = b"app.gunicorn.requests:1|c|@1.0"
 TAGGED = [b"bytes.%d:%d|c|@0.5|#route:/a,code:200" % (i % 50, 997 * i) for i in range(20_000)]
 DATAGRAMS = {
-    "one line": [GUNICORN],
-    "20 lines, the same": [b"\n".join([GUNICORN] * 20)],
-    "20 lines, all different": [b"\n".join(TAGGED[i : i + 20]) for i in range(0, len(TAGGED), 20)],
+    "one line each, all the same": [GUNICORN],
+    "20 lines each, all the same": [b"\n".join([GUNICORN] * 20)],
+    "20 lines each, no two the same, with a rate and two tags": [
+        b"\n".join(TAGGED[i : i + 20]) for i in range(0, len(TAGGED), 20)
+    ],
 }
 
 
@@ -52,8 +57,8 @@ def flood(statsd: str, datagrams: list[bytes]) -> int:
     return sent
 
 
-def measure(pid: int, statsd: str, http: str, datagrams: list[bytes]) -> str:
-    """All that was sent is waited for: it was read, or the kernel dropped it."""
+def measure(pid: int, statsd: str, http: str, datagrams: list[bytes]) -> tuple[float, float, float]:
+    """Datagrams and lines per second of the agent's processor time, and the part that the kernel dropped."""
     before, spent = metrics(http), cpu(pid)
     sent = flood(statsd, datagrams)
     read = lost = 0.0
@@ -64,14 +69,15 @@ def measure(pid: int, statsd: str, http: str, datagrams: list[bytes]) -> str:
             for name in (f"countless_agent_{what}_total" for what in ("datagrams", "kernel_drops", "lines"))
         )
     used = cpu(pid) - spent
-    rates = f"{read / used:10,.0f} datagrams/s {lines / used:12,.0f} lines/s"
-    return f"{rates}; {sent / SECONDS:9,.0f} sent a second, lost {lost / sent:.1%}"
+    return read / used, lines / used, lost / sent
 
 
-def main() -> None:
-    print("received per second of the agent's processor time; lost: dropped by the kernel for want of room")
+def main() -> Iterator[Table]:
+    rows = []
     with TemporaryDirectory() as state, ExitStack() as stack:
         _, (url,) = start(stack, "serve", "--port", "0", "--state-dir", state)
         agent, (statsd, http) = start(stack, "agent", "--url", url, "--statsd-port", "0", "--http-port", "0")
         for name, datagrams in DATAGRAMS.items():
-            print(f"{name:24} {measure(agent.pid, statsd, http, datagrams)}", flush=True)
+            received, lines, lost = measure(agent.pid, statsd, http, datagrams)
+            rows.append((name, f"{received:,.0f}", f"{lines:,.0f}", f"{lost:.1%}"))
+    yield Table("agent", ("datagrams", "datagrams/s", "lines/s", "dropped by the kernel"), rows)

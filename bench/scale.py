@@ -1,8 +1,9 @@
-"""What a site costs at the centre: in the coordinator's ledger, and as a connection of the real service."""
+"""The memory of a site: in the coordinator's ledger, and as a connection of the real service."""
 
 import gc
 import resource
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 from countless.core.coordinator import Coordinator
@@ -13,21 +14,24 @@ from race.contestants.base import Case
 from race.contestants.coordinator import CoordinatorBackend
 from race.contestants.links import LinkFleet
 from race.workloads import ONE, Event
+from tools.tables import Table
 
 
-def ledger(sites: int = 100_000) -> None:
+def ledger(sites: int = 100_000) -> float:
+    """Bytes of a site in the ledger, with its id."""
     gc.collect()
     tracemalloc.start()
     site_ids = [SiteId(f"site-{number}", number) for number in range(sites)]
-    names, _ = tracemalloc.get_traced_memory()
     scheme = scheme_named("auto", "adaptive")
-    kept = Coordinator("total", scheme, SeededRandom(1), alpha=0.01, delta=0.05, fleet=site_ids)
+    coordinator = Coordinator("total", scheme, SeededRandom(1), alpha=0.01, delta=0.05, fleet=site_ids)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    print(f"{(used - names) / sites:.0f} bytes for a site in the ledger, {names / sites:.0f} for its id ({kept})")
+    assert coordinator.answer.sites == sites
+    return used / sites
 
 
-def connections(sites: int = 800) -> None:
+def connections(sites: int = 800) -> float:
+    """Bytes of a connected site that counts, in the process of `countless serve`."""
     case = Case(sites, counters=1)
     with CoordinatorBackend(case) as backend:
         before = _resident(backend.pid)
@@ -35,7 +39,7 @@ def connections(sites: int = 800) -> None:
             for site in range(sites):
                 fleet.count(Event(0.0, site, ONE))
             used = _resident(backend.pid) - before
-    print(f"{used / sites / 1000:.0f} kB for a connected site that counts, in the process of `countless serve`")
+    return used / sites
 
 
 def _resident(pid: int) -> int:
@@ -43,6 +47,10 @@ def _resident(pid: int) -> int:
     return pages * resource.getpagesize()
 
 
-def main() -> None:
-    ledger()
-    connections()
+def main() -> Iterator[Table]:
+    in_ledger, connected = ledger(), connections()
+    rows = [
+        ("a site in the coordinator's ledger, with its id", f"{in_ledger:.0f} bytes", f"{in_ledger:.0f} MB"),
+        ("a connected site, in `countless serve`", f"{connected / 1e3:.0f} kB", f"{connected / 1e3:.0f} GB"),
+    ]
+    yield Table("scale-memory", ("memory", "measured", "10^6 sites"), rows)

@@ -1,6 +1,7 @@
-"""`make race`: what people use today and Countless, side by side, each with its real component, in virtual time.
+"""`make race`: Countless and the usual ways to count, side by side, each with its real component, in virtual time.
 
-python -m race                                     all workloads, and who loses what when a process is killed
+python -m race                                     all workloads, and the losses when a process is killed
+python -m race --write                             and write the tables into docs/race.md and README.md
 python -m race --workload steady --sites 400       one of them, larger
 python -m race --trace FILE --faster 60            recorded traffic (CSV with t,site) instead
 """
@@ -18,17 +19,18 @@ from rich.console import Console
 
 from countless.errors import CountlessError, InvalidParameter
 from race.contestants.base import Case
-from race.contestants.registry import CONTESTANTS, VICTIMS
+from race.contestants.registry import CONTESTANTS, KILLED
 from race.killed import Loss, losses
 from race.page import render
 from race.play import Result, run
-from race.table import losses_table, results_table
+from race.table import losses_table, measured, results_table
 from race.workloads import WORKLOADS, Workload, recorded
+from tools.tables import publish
 
 NOTE = (
-    "Best of each column in green. A message carries counts (all counters of a site that are due travel in one); "
-    "replies are in the bytes, which are payload as the kernel counted it. The oldest answer: how long ago the total "
-    "was what the answer says. Virtual time, real components, real sockets. When not to use Countless: docs/race.md."
+    "The best of each column is green. A message carries the counts of all counters of a site that are due; replies "
+    "are part of the bytes, which are the payload as the kernel counts it. Oldest answer: the largest time since the "
+    "total was what the answer says. Virtual time, real components and sockets. docs/race.md has the details."
 )
 
 
@@ -41,36 +43,39 @@ def race(
     events: Annotated[int | None, typer.Option(min=1, help="How many events (20,000; a trace: all of it).")] = None,
     seconds: Annotated[float, typer.Option(min=60, help="Virtual seconds of a workload.")] = 600.0,
     trace: Annotated[list[Path] | None, typer.Option(help="Recorded traffic: CSV or CSV.gz with t,site.")] = None,
-    faster: Annotated[float, typer.Option(help="Play a trace's clock so many times as fast.")] = 1.0,
-    alpha: Annotated[float, typer.Option(help="Relative error that Countless may make.")] = 0.05,
-    silent_after: Annotated[float, typer.Option(help="Seconds after which a site counts as silent.")] = 10.0,
+    faster: Annotated[float, typer.Option(help="Factor by which the clock of a trace is sped up.")] = 1.0,
+    alpha: Annotated[float, typer.Option(help="Relative error allowed to Countless.")] = 0.05,
+    silent_after: Annotated[float, typer.Option(help="The setting silent_after, in seconds.")] = 10.0,
     kill: Annotated[bool, typer.Option(help="Also kill processes, in the first workload.")] = True,
-    seed: Annotated[int, typer.Option(help="Of the workloads.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the workloads.")] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers into this file.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a chart into this file.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write the tables into docs/race.md and README.md.")] = False,
 ) -> None:
-    """Everybody counts the same events."""
+    """Count the same events with every contestant."""
     keys = _known("contestant", contestant, CONTESTANTS)
     if trace:
         loads = [recorded(path, events, faster) for path in trace]
     else:
         names = _known("workload", workload, WORKLOADS)
         loads = [WORKLOADS[name](sites, events or 20_000, seconds, seed) for name in names]
-    for file in filter(None, (json_file, html_file)):  # now, not after a long run
-        _make_room(file)
+    for file in filter(None, (json_file, html_file)):  # before the long run
+        _create(file)
     console, begin = Console(width=None if sys.stdout.isatty() else 120), time.monotonic()
     results: list[Result] = []
     for load in loads:
         rows = [run(CONTESTANTS[key], load, _case(load, alpha, silent_after)) for key in keys]
         console.print(results_table(load, rows, alpha))
         results += rows
-    victims = (contestant or VICTIMS) if kill else ()
-    lost = [losses(key, loads[0], _case(loads[0], alpha, silent_after)) for key in victims]
+    killed = (contestant or KILLED) if kill else ()
+    lost = [losses(key, loads[0], _case(loads[0], alpha, silent_after)) for key in killed]
     if lost:
         console.print(losses_table(lost))
     console.print(NOTE)
     console.print(f"[{time.monotonic() - begin:.0f} s]", highlight=False, markup=False)
     _write(results, lost, alpha, json_file, html_file)
+    if write:
+        publish(measured(results, lost), save=True)
 
 
 def _known(parameter: str, chosen: list[str] | None, known: Iterable[str]) -> list[str]:
@@ -80,7 +85,7 @@ def _known(parameter: str, chosen: list[str] | None, known: Iterable[str]) -> li
     return list(chosen or known)
 
 
-def _make_room(file: Path) -> None:
+def _create(file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
@@ -103,7 +108,7 @@ def _write(
 
 
 def main() -> None:
-    """Errors that the user can mend are one line and exit code 2."""
+    """Errors that the user can fix are one line and exit code 2."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(race)
     try:

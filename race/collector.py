@@ -1,11 +1,10 @@
-"""The collector: a process that receives what OpenTelemetry and statsd push and scrapes what Prometheus clients expose.
+"""The collector: a process that receives OpenTelemetry pushes and statsd datagrams, and scrapes Prometheus clients.
 
     python -m race.collector OTLP_PORT STATSD_PORT CONTROL_PORT
 
-It stands where an OpenTelemetry collector, a statsd daemon or a Prometheus server would, behind real sockets: OTLP over
-HTTP, UDP datagrams, HTTP scrapes with the headers that Prometheus sends. It keeps the last cumulative value of each
-series of each instance, and of statsd the sums since they were last taken. Virtual time is told to it, line by line in
-JSON, on the control port.
+It replaces an OpenTelemetry collector, a statsd daemon and a Prometheus server, with real sockets: OTLP over HTTP, UDP
+datagrams, HTTP scrapes with the headers of Prometheus. It keeps the last cumulative value of each series of each
+instance and, for statsd, the sums since they were last taken. Requests come on the control port, one JSON line each.
 """
 
 import gzip
@@ -41,7 +40,7 @@ Series = tuple[str, str]  # instance, counter
 
 
 class Collected:
-    """What has arrived, by whichever way."""
+    """What has arrived."""
 
     def __init__(self, statsd_port: int) -> None:
         self._lock = Lock()
@@ -67,12 +66,10 @@ class Collected:
                             self._cumulative[attributes["service.instance.id"], metric.name] = point.as_int
 
     def opened(self, connection: socket.socket) -> None:
-        """A connection whose bytes count."""
         with self._lock:
             self._connections.add(connection)
 
     def ended(self, connection: socket.socket) -> None:
-        """Its last reading."""
         with self._lock:
             self._connections.discard(connection)
             self.bytes += bytes_of(connection)
@@ -80,11 +77,10 @@ class Collected:
     # Prometheus
 
     def scrape(self, ports: list[int]) -> None:
-        """Every target once."""
         for port in ports:
             connection = HTTPConnection("127.0.0.1", port)
             connection.connect()
-            wire = connection.sock.dup()  # the target hangs up after each answer, and takes the socket with it
+            wire = connection.sock.dup()  # the target closes the connection after each response
             connection.request("GET", "/metrics", headers=SCRAPE_HEADERS)
             response = connection.getresponse()
             page = response.read()
@@ -103,13 +99,12 @@ class Collected:
     # statsd
 
     def listen(self) -> None:
-        """Take datagrams as they come, for ever."""
         while True:
             select.select([self._datagrams], [], [])
             self.drain()
 
     def drain(self) -> None:
-        """Take all datagrams that are in the socket's queue: on loopback a datagram is there or lost when sent."""
+        """Take all datagrams in the socket's queue: on loopback a datagram is there, or lost, when it was sent."""
         with self._lock:
             for data in self._queued():
                 self.messages += 1
@@ -127,7 +122,7 @@ class Collected:
             except BlockingIOError:
                 return
 
-    # Questions
+    # Requests of the race
 
     def totals(self) -> dict[str, int]:
         """Last cumulative values, summed over instances."""
@@ -138,23 +133,22 @@ class Collected:
         return sums
 
     def take(self) -> dict[str, int]:
-        """What statsd has counted since this was last asked."""
+        """What statsd has counted since the last call."""
         self.drain()
         with self._lock:
             taken, self._increments = self._increments, Tally()
         return taken
 
-    def bill(self) -> list[int]:
+    def traffic(self) -> list[int]:
         """Messages and bytes so far."""
         with self._lock:
             return [self.messages, self.bytes + sum(map(bytes_of, self._connections))]
 
 
 def otlp_server(collected: Collected, port: int) -> ThreadingHTTPServer:
-    """The receiver of OTLP over HTTP."""
 
     class Receiver(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections stay open, as those of a real collector do
+        protocol_version = "HTTP/1.1"  # connections stay open, as with a real collector
 
         def setup(self) -> None:
             super().setup()
@@ -175,33 +169,29 @@ def otlp_server(collected: Collected, port: int) -> ThreadingHTTPServer:
             self.wfile.write(answer)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            pass
 
     return ThreadingHTTPServer(("127.0.0.1", port), Receiver)
 
 
 class Control(ThreadingTCPServer):
-    """Where the race asks."""
-
     allow_reuse_address = True
     daemon_threads = True
 
 
 def control_server(collected: Collected, port: int) -> Control:
-    """One line in, one line out."""
 
-    class Questions(StreamRequestHandler):
+    class Requests(StreamRequestHandler):
         def handle(self) -> None:
             for line in self.rfile:
                 verb, *arguments = json.loads(line)
                 answer = getattr(collected, verb)(*arguments)
                 self.wfile.write(json.dumps(answer).encode() + b"\n")
 
-    return Control(("127.0.0.1", port), Questions)
+    return Control(("127.0.0.1", port), Requests)
 
 
 def main(otlp: int, statsd: int, control: int) -> None:
-    """Until it is killed."""
     collected = Collected(statsd)
     Thread(target=collected.listen, daemon=True).start()
     Thread(target=otlp_server(collected, otlp).serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""The chart: error against messages for each workload, in one HTML file with plotly's own script inside."""
+"""A chart of error against messages for each workload, in one HTML file that contains plotly's script."""
 
 from collections.abc import Sequence
 from html import escape
@@ -19,11 +19,10 @@ th:first-child, td:first-child { text-align: left; }
 """
 COLOURS = ("#b91c1c", "#f59e0b", "#7c3aed", "#0891b2", "#6b7280", "#2563eb", "#059669")
 TICKS = {1: "100 %", 0.1: "10 %", 0.01: "1 %", 0.001: "0.1 %", 0.0001: "0.01 %", 0.00001: "none"}
-LEAST = min(TICKS)  # where a logarithmic scale draws what has no error at all
+NO_ERROR = min(TICKS)  # where a logarithmic scale shows no error
 
 
 def render(results: Sequence[Result], losses: Sequence[Loss], alpha: float) -> str:
-    """The whole page."""
     from plotly.offline import get_plotlyjs
 
     plots = [
@@ -33,10 +32,10 @@ def render(results: Sequence[Result], losses: Sequence[Loss], alpha: float) -> s
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Countless: the race</title>'
         f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head><body><h1>The race</h1>"
-        "<p>Left is cheap, low is right. Messages with counts and signs of life together; the worst error is that of "
-        f"the second half of the time. The dotted line is what Countless promised here: {alpha:.0%}. Who made no error "
-        "at all is drawn at the bottom. The area of a dot grows with its bytes. Where dots lie upon each other, take "
-        f"one away in the legend.</p>{''.join(plots)}"
+        "<p>Fewer messages are on the left, smaller errors at the bottom. Messages include heartbeats. The worst error "
+        f"is that of the second half of the time. The dotted line is the bound of Countless: {alpha:.0%}. Contestants "
+        "without any error are at the bottom. The area of a dot grows with its bytes. A click in the legend hides a "
+        f"contestant.</p>{''.join(plots)}"
         f"{_lost(losses) if losses else ''}</body></html>\n"
     )
 
@@ -48,9 +47,9 @@ def _plot(rows: list[Result], alpha: float) -> str:
     figure = graph_objects.Figure()
     for row, colour in zip(rows, COLOURS, strict=False):
         figure.add_trace(_dot(graph_objects, row, colour, most))
-    figure.add_trace(_promise(graph_objects, rows, alpha))
+    figure.add_trace(_bound(graph_objects, rows, alpha))
     figure.update_layout(template="simple_white", height=420, margin={"t": 20, "b": 50}, legend={"orientation": "v"})
-    figure.update_xaxes(type="log", title="messages and signs of life", dtick=1)
+    figure.update_xaxes(type="log", title="messages and heartbeats", dtick=1)
     ticks = {"tickvals": list(TICKS), "ticktext": list(TICKS.values())}
     figure.update_yaxes(type="log", title="worst error, second half", range=[-5.3, 0.2], **ticks)
     html: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
@@ -59,8 +58,8 @@ def _plot(rows: list[Result], alpha: float) -> str:
 
 def _dot(graph_objects: Any, row: Result, colour: str, most: int) -> Any:
     return graph_objects.Scatter(
-        x=[row.messages + row.signs],
-        y=[max(LEAST, row.late_error)],
+        x=[row.messages + row.heartbeats],
+        y=[max(NO_ERROR, row.late_error)],
         name=row.contestant,
         mode="markers",
         marker={"color": colour, "size": 10 + 30 * (row.bytes / most) ** 0.5, "opacity": 0.7},
@@ -69,10 +68,11 @@ def _dot(graph_objects: Any, row: Result, colour: str, most: int) -> Any:
     )
 
 
-def _promise(graph_objects: Any, rows: list[Result], alpha: float) -> Any:
-    ends = [row.messages + row.signs for row in rows]
+def _bound(graph_objects: Any, rows: list[Result], alpha: float) -> Any:
+    ends = [row.messages + row.heartbeats for row in rows]
     style = {"color": "#059669", "dash": "dot", "width": 1.5}
-    return graph_objects.Scatter(x=[min(ends), max(ends)], y=[alpha, alpha], mode="lines", line=style, name="promised")
+    x = [min(ends), max(ends)]
+    return graph_objects.Scatter(x=x, y=[alpha, alpha], mode="lines", line=style, name="bound of Countless")
 
 
 def _lost(losses: Sequence[Loss]) -> str:
@@ -82,5 +82,5 @@ def _lost(losses: Sequence[Loss]) -> str:
     )
     return (
         f"<h2>Events lost by kill -9, of {losses[0].counted_until_then:,}</h2>"
-        f"<table><tr><th></th><th>all sites killed</th><th>server killed, and back</th></tr>{lines}</table>"
+        f"<table><tr><th></th><th>all sites killed</th><th>server killed and restarted</th></tr>{lines}</table>"
     )

@@ -4,7 +4,7 @@ import gc
 import time
 from dataclasses import dataclass
 
-from race.contestants.base import Backend, Bill, Case, Contestant, Fleet, News
+from race.contestants.base import Answers, Backend, Case, Contestant, Fleet
 from race.judge import Judge
 from race.wire import ASIDE
 from race.workloads import Event, Workload
@@ -16,21 +16,21 @@ class Result:
 
     contestant: str
     workload: str
-    events: int  # counted: under a quota, those that were let in
+    events: int  # counted; under a quota, those that were admitted
     answer: float  # at the end, over all counters
     messages: int
-    signs: int
+    heartbeats: int
     bytes: int
     dropped: int
     worst_error: float
     late_error: float
     worst_age: float
     cpu_seconds_per_million: float
-    over_quota: float | None  # the most that was let in too much, as a part of the whole quota
+    over_quota: float | None  # the most that was admitted beyond the quota, as a part of the whole quota
 
 
 class Player:
-    """Moves virtual time on, for a fleet and its backend."""
+    """Advances virtual time for a fleet and its backend."""
 
     def __init__(self, fleet: Fleet, backend: Backend, workload: Workload, period: float) -> None:
         self.judge = Judge(workload.counters, workload.seconds / 2)
@@ -44,7 +44,7 @@ class Player:
         self._next = next(self._events, None)
 
     def play(self, until: float | None = None) -> None:
-        """All events up to a moment, and the ticks before it; without one, to the end."""
+        """All events and ticks up to a virtual time, or to the end."""
         end = self._workload.seconds if until is None else until
         while self._next is not None and self._next.time <= end:
             self._tick_until(self._next.time)
@@ -52,20 +52,20 @@ class Player:
             self._next = next(self._events, None)
         self._tick_until(end)
         for counter in range(self._workload.counters):
-            self.judge.wait(end, counter)
+            self.judge.age_until(end, counter)
 
     def _event(self, event: Event) -> None:
         judge, quota = self.judge, self._workload.quota * event.time
         if quota and judge.answers[0] >= quota:
             return
         for counter in event.counters:
-            judge.wait(event.time, counter)
-            judge.happen(event.time, counter)
-        self._hear(self._fleet.count(event))
+            judge.age_until(event.time, counter)
+            judge.add_event(event.time, counter)
+        self._set_answers(self._fleet.count(event))
         for counter in event.counters:
-            judge.look(event.time, counter)
+            judge.compare(event.time, counter)
         if quota:
-            self.over_quota = max(self.over_quota, (judge.truth[0] - quota) / self._quota_in_all)
+            self.over_quota = max(self.over_quota, (judge.totals[0] - quota) / self._quota_in_all)
 
     @property
     def _quota_in_all(self) -> float:
@@ -77,58 +77,38 @@ class Player:
             self.tick(self._ticks * self._period)
 
     def tick(self, now: float) -> None:
-        """Timers go off, on both sides."""
         for counter in range(self._workload.counters):
-            self.judge.wait(now, counter)
+            self.judge.age_until(now, counter)
         self._fleet.tick(now)
-        self._hear(self._backend.tick(now))
+        self._set_answers(self._backend.tick(now))
 
-    def _hear(self, news: News) -> None:
+    def _set_answers(self, news: Answers) -> None:
         for counter, answer in news:
-            self.judge.hear(counter, answer)
+            self.judge.set_answer(counter, answer)
 
 
 class NoFleet(Fleet):
-    """Counts nothing: what is left is what the race itself costs."""
+    """Counts nothing: measures the CPU time of the race itself."""
 
-    def count(self, event: Event) -> News:
-        """Look away."""
+    def count(self, event: Event) -> Answers:
         return []
-
-    def bill(self) -> Bill:
-        """Free."""
-        return Bill(0, 0)
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 class NoBackend(Backend):
-    """Knows nothing."""
-
     def total(self) -> int:
-        """None."""
         return 0
 
     def kill(self) -> None:
-        """Nothing to kill."""
-
-    def bill(self) -> Bill:
-        """Free."""
-        return Bill(0, 0)
-
-    def close(self) -> None:
-        """Nothing to close."""
+        pass
 
 
 def run(contestant: Contestant, workload: Workload, case: Case) -> Result:
-    """The whole workload; then the bill."""
     overhead = _overhead(workload, contestant.period)
     with contestant.backend(case) as backend, contestant.fleet(backend.address, case) as fleet:
         backend.targets = fleet.targets
         player = Player(fleet, backend, workload, contestant.period)
         cpu = _cpu(player)
-        ours, theirs = fleet.bill(), backend.bill()
+        ours, theirs = fleet.traffic(), backend.traffic()
     judge = player.judge
     return Result(
         contestant.name,
@@ -136,7 +116,7 @@ def run(contestant: Contestant, workload: Workload, case: Case) -> Result:
         judge.total,
         sum(judge.answers),
         ours.messages + theirs.messages,
-        ours.signs + theirs.signs,
+        ours.heartbeats + theirs.heartbeats,
         ours.bytes + theirs.bytes,
         ours.dropped + theirs.dropped,
         judge.worst_error,
@@ -152,7 +132,7 @@ def _overhead(workload: Workload, period: float) -> float:
 
 
 def _cpu(player: Player) -> float:
-    """CPU seconds of this process, without the time in which it only looked on."""
+    """CPU seconds of this process, without the race's own measurements."""
     gc.collect()
     begin, aside = time.process_time(), ASIDE.seconds
     player.play()

@@ -1,4 +1,4 @@
-"""The table: the best of each column stands out, whoever it is."""
+"""The tables of a race, for a terminal and for the docs. The best value of each column is marked."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -8,78 +8,81 @@ from rich.table import Table
 from race.killed import Loss
 from race.play import Result
 from race.workloads import Workload
+from tools import tables
+
+SUMMARY = "steady"  # the workload of the table in the README
 
 
 class Column(NamedTuple):
-    """A number of each row, and how to write it. Small is good."""
+    """A number of each result, and its text. Small is good, where it is `judged`."""
 
     title: str
     number: Callable[[Result], float]
-    write: Callable[[float], str]
+    text: Callable[[float], str]
     judged: bool = True
 
 
 def whole(value: float) -> str:
-    """1,234."""
     return f"{value:,.0f}"
 
 
 def percent(value: float) -> str:
-    """Two figures, and never a zero that is none."""
     return f"{100 * value:.3g} %"
 
 
 def seconds(value: float) -> str:
-    """One decimal."""
     return f"{value:,.1f} s"
 
 
 COLUMNS = (
-    Column("messages", lambda row: row.messages + row.signs, whole),
-    Column("of them signs\nof life", lambda row: row.signs, whole, judged=False),
+    Column("messages", lambda row: row.messages + row.heartbeats, whole),
+    Column("of them heartbeats", lambda row: row.heartbeats, whole, judged=False),
     Column("bytes", lambda row: row.bytes, whole),
-    Column("lost on\nthe way", lambda row: row.dropped, whole, judged=False),
-    Column("worst\nerror", lambda row: row.worst_error, percent),
-    Column("... 2nd\nhalf", lambda row: row.late_error, percent),
-    Column("oldest\nanswer", lambda row: row.worst_age, seconds),
-    Column("CPU s per\n1e6 events", lambda row: row.cpu_seconds_per_million, lambda value: f"{value:,.1f}"),
+    Column("lost on the way", lambda row: row.dropped, whole, judged=False),
+    Column("worst error", lambda row: row.worst_error, percent),
+    Column("... 2nd half", lambda row: row.late_error, percent),
+    Column("oldest answer", lambda row: row.worst_age, seconds),
+    Column("CPU s per 1e6 events", lambda row: row.cpu_seconds_per_million, lambda value: f"{value:,.1f}"),
 )
-END_ROUND = Column("over\nquota", lambda row: row.over_quota or 0.0, percent)
+OVER_QUOTA = Column("over quota", lambda row: row.over_quota or 0.0, percent)
+
+
+def _cells(columns: Sequence[Column], rows: Sequence[Result], best: str) -> list[list[str]]:
+    """The texts of all numbers; `best` is the format of the best one of a column."""
+    minimum = [min(column.number(row) for row in rows) for column in columns]
+    return [
+        [
+            best.format(column.text(number)) if column.judged and number == least else column.text(number)
+            for column, least in zip(columns, minimum, strict=True)
+            for number in (column.number(row),)
+        ]
+        for row in rows
+    ]
 
 
 def results_table(workload: Workload, rows: Sequence[Result], alpha: float) -> Table:
-    """One workload."""
-    columns = (*COLUMNS, END_ROUND) if workload.quota else COLUMNS
+    columns = (*COLUMNS, OVER_QUOTA) if workload.quota else COLUMNS
     table = Table(title=_title(workload, alpha), title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column.title, justify="right")
-    best = [min(column.number(row) for row in rows) for column in columns]
-    for row in rows:
-        numbers = [(column, column.number(row)) for column in columns]
-        cells = [
-            f"[bold green]{column.write(number)}[/]" if column.judged and number == least else column.write(number)
-            for (column, number), least in zip(numbers, best, strict=True)
-        ]
+    for row, cells in zip(rows, _cells(columns, rows, "[bold green]{}[/]"), strict=True):
         table.add_row(row.contestant, *cells)
     return table
 
 
 def losses_table(rows: Sequence[Loss]) -> Table:
-    """What was lost."""
     first = rows[0]
-    title = f"{first.workload}: events lost for good by kill -9 (of {first.counted_until_then:,} counted until then)"
+    title = f"{first.workload}: events lost by kill -9, of {first.counted_until_then:,} counted before"
     table = Table(title=title, title_justify="left")
-    table.add_column("")
-    table.add_column("all sites\nkilled", justify="right")
-    table.add_column("server killed,\nand back", justify="right")
+    for column in LOSS_COLUMNS:
+        table.add_column(column, justify="right" if column else "left")
     for row in rows:
-        table.add_row(row.contestant, *map(_lost, (row.sites_killed, row.server_killed)))
+        table.add_row(row.contestant, f"{row.sites_killed:,}", f"{row.server_killed:,}")
     return table
 
 
-def _lost(events: int) -> str:
-    return f"{events:,}" if events else "[bold green]0[/]"
+LOSS_COLUMNS = ("", "all sites killed", "server killed and restarted")
 
 
 def _title(workload: Workload, alpha: float) -> str:
@@ -87,5 +90,39 @@ def _title(workload: Workload, alpha: float) -> str:
     quota = f", quota {workload.quota:,.3g} a second" if workload.quota else ""
     return (
         f"{workload.name}: {workload.sites:,} sites{counters}, {len(workload):,} events in {workload.seconds:,.0f} s"
-        f"{quota}; alpha = {alpha:g} for ours"
+        f"{quota}; alpha = {alpha:g} for Countless"
     )
+
+
+def measured(results: Sequence[Result], losses: Sequence[Loss]) -> list[tables.Table]:
+    """The tables of docs/race.md and of the README."""
+    found = []
+    for name in dict.fromkeys(row.workload for row in results):
+        rows = [row for row in results if row.workload == name]
+        columns = [column for column in COLUMNS if column.judged or any(map(column.number, rows))]
+        columns += [OVER_QUOTA] if rows[0].over_quota is not None else []
+        cells = _cells(columns, rows, "**{}**")
+        body = [(row.contestant, *texts) for row, texts in zip(rows, cells, strict=True)]
+        found.append(tables.Table(f"race-{name}", ("", *(column.title for column in columns)), body))
+    lost = {loss.contestant: loss for loss in losses}
+    if lost:
+        body = [(loss.contestant, f"{loss.sites_killed:,}", f"{loss.server_killed:,}") for loss in losses]
+        found.append(tables.Table("race-killed", LOSS_COLUMNS, body))
+        found.append(_summary([row for row in results if row.workload == SUMMARY], lost))
+    return found
+
+
+def _summary(rows: Sequence[Result], lost: dict[str, Loss]) -> tables.Table:
+    columns = [COLUMNS[0], COLUMNS[2], *COLUMNS[5:7]]
+    body = [
+        (row.contestant, *texts, f"{lost[row.contestant].sites_killed:,} / {lost[row.contestant].server_killed:,}")
+        for row, texts in zip(rows, _cells(columns, rows, "{}"), strict=True)
+    ]
+    titles = (
+        "messages",
+        "bytes",
+        "worst error, 2nd half",
+        "oldest answer",
+        "lost if all sites / the server are killed",
+    )
+    return tables.Table("race-summary", ("", *titles), body)

@@ -1,15 +1,15 @@
-"""Waiting for another process: ask again and again, and give up some day."""
+"""Waiting for another process."""
 
 from collections.abc import Callable
 from time import monotonic, sleep
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Return once the condition is true."""
-    deadline = monotonic() + PATIENCE
+    """Poll until the condition is true; TimeoutError after a minute."""
+    deadline = monotonic() + TIMEOUT_S
     while not condition():
         if monotonic() > deadline:
-            raise TimeoutError(f"waited {PATIENCE:.0f} seconds for {what}")
+            raise TimeoutError(f"waited {TIMEOUT_S:.0f} seconds for {what}")
         sleep(0.005)

@@ -1,4 +1,4 @@
-"""Bytes on the wire, as the kernel counted them for a TCP connection (Linux: TCP_INFO), and other small things."""
+"""Bytes of a TCP connection as the kernel counts them (Linux: TCP_INFO), CPU time to subtract, free ports."""
 
 import socket
 import struct
@@ -11,9 +11,9 @@ _SIZE = 208
 
 
 def bytes_of(connection: socket.socket) -> int:
-    """Payload in both directions since the connection was made, with what TLS, HTTP or WebSocket put around it.
+    """Payload in both directions since the connection was made, including TLS, HTTP and WebSocket.
 
-    Headers of TCP and IP are not in it: 40 bytes or more a packet, for everybody.
+    Headers of TCP and IP, 40 bytes or more for each packet, are not included for any contestant.
     """
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _SIZE)
     received, sent = struct.unpack_from("Q", info, _RECEIVED)[0], struct.unpack_from("Q", info, _SENT)[0]
@@ -21,14 +21,14 @@ def bytes_of(connection: socket.socket) -> int:
 
 
 class Stopwatch:
-    """CPU time of this process that was spent on looking on, and not on counting."""
+    """CPU time of this process that was spent on measuring, and not on counting."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What happens in here is the race's own work. Only this thread's: others may be counting meanwhile."""
+        """The block is the race's own work. Only this thread's time: other threads may count meanwhile."""
         begin = time.thread_time()
         try:
             yield
@@ -40,7 +40,7 @@ ASIDE = Stopwatch()
 
 
 def free_port() -> int:
-    """A port on loopback that nobody uses."""
+    """An unused port on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,7 +1,7 @@
-"""What happens in a race: events at sites, at virtual seconds, drawn from a seed or read from a file.
+"""The events of a race: at sites, at virtual seconds, drawn from a seed or read from a file.
 
-An event may raise several counters at once, as a request does that is counted by route, by code and in all. Nothing
-here knows who counts. Under a quota the events are offers: each contestant's own answer decides which are let in.
+An event may increment several counters, like a request that is counted by route, by code and in all. Under a quota
+events are offers: each contestant's own answer decides which are admitted.
 """
 
 from array import array
@@ -17,12 +17,12 @@ from countless.lab.simulation.traces import read_trace
 
 ONE = (0,)
 COUNTERS = 50  # of the workload of that name
-AT_ONCE = 5  # of them, raised by one event
+AT_ONCE = 5  # of them, incremented by one event
 BURSTS = 20
 
 
 class Event(NamedTuple):
-    """At this virtual second, at this site, each of these counters goes up by one."""
+    """One increment of each of these counters, at this site and virtual second."""
 
     time: float
     site: int
@@ -30,62 +30,62 @@ class Event(NamedTuple):
 
 
 class Workload:
-    """A list of events, small in memory: traces have millions."""
+    """A list of events in compact form: traces have millions."""
 
     def __init__(self, name: str, sites: int, seconds: float, events: Iterable[Event], *, quota: float = 0.0) -> None:
         self.name = name
         self.sites = sites
         self.seconds = seconds
-        self.quota = quota  # events a second that may be let in; 0: all are
+        self.quota = quota  # events a second that may be admitted; 0: all
         self._times, self._owners = array("d"), array("q")
-        self._raised: dict[int, tuple[int, ...]] = {}  # by number of the event, where it is not only the first counter
+        self._counters: dict[int, tuple[int, ...]] = {}  # of events with others than the first counter
         for number, event in enumerate(events):
             self._times.append(event.time)
             self._owners.append(event.site)
             if event.counters != ONE:
-                self._raised[number] = event.counters
-        self.counters = 1 + max((max(raised) for raised in self._raised.values()), default=0)
+                self._counters[number] = event.counters
+        self.counters = 1 + max((max(incremented) for incremented in self._counters.values()), default=0)
 
     def __len__(self) -> int:
         return len(self._times)
 
     def __iter__(self) -> Iterator[Event]:
-        raised = self._raised
+        incremented = self._counters
         for number, (time, site) in enumerate(zip(self._times, self._owners, strict=True)):
-            yield Event(time, site, raised.get(number, ONE) if raised else ONE)
+            yield Event(time, site, incremented.get(number, ONE) if incremented else ONE)
 
 
 def steady(sites: int, events: int, seconds: float, seed: int) -> Workload:
-    """Every site as busy as every other, at every time."""
+    """The same rate at every site and at every time."""
     return Workload("steady", sites, seconds, _uniform(Random(seed), sites, events, seconds))  # noqa: S311
 
 
 def bursty(sites: int, events: int, seconds: float, seed: int) -> Workload:
     """Nine events of ten come in bursts of a second, each at a tenth of the sites."""
     rng = Random(seed)  # noqa: S311
-    quiet = list(_uniform(rng, sites, events // 10, seconds))
-    loud = []
+    background = list(_uniform(rng, sites, events // 10, seconds))
+    burst_events = []
     for _ in range(BURSTS):
         begin = rng.uniform(0, seconds - 1)
         busy = [rng.randrange(sites) for _ in range(max(1, sites // 10))]
-        size = (events - len(quiet)) // BURSTS
-        loud += [Event(begin + rng.random(), rng.choice(busy), ONE) for _ in range(size)]
-    return Workload("bursty", sites, seconds, sorted(quiet + loud))
+        size = (events - len(background)) // BURSTS
+        burst_events += [Event(begin + rng.random(), rng.choice(busy), ONE) for _ in range(size)]
+    return Workload("bursty", sites, seconds, sorted(background + burst_events))
 
 
 def idle(sites: int, events: int, seconds: float, seed: int) -> Workload:
-    """Next to nothing: a hundredth of the events."""
+    """A hundredth of the events."""
     return Workload("idle", sites, seconds, _uniform(Random(seed), sites, max(1, events // 100), seconds))  # noqa: S311
 
 
 def feedback(sites: int, events: int, seconds: float, seed: int) -> Workload:
-    """Three times as much is offered as a quota allows; an offer is let in while the answer is below the quota."""
+    """Offers at three times the rate of a quota; an offer is admitted while the answer is below the quota."""
     offers = _uniform(Random(seed), sites, events, seconds)  # noqa: S311
     return Workload("feedback", sites, seconds, offers, quota=events / seconds / 3)
 
 
 def counters(sites: int, events: int, seconds: float, seed: int) -> Workload:
-    """Fifty counters at a fifth of the sites, five of them raised at once: little traffic for each."""
+    """Fifty counters at a fifth of the sites, five incremented at once: little traffic for each."""
     rng = Random(seed)  # noqa: S311
     few = max(1, sites // 5)
     spread = [event._replace(counters=_some(rng)) for event in _uniform(rng, few, max(1, events // 15), seconds)]
@@ -102,9 +102,9 @@ WORKLOADS: dict[str, Callable[[int, int, float, int], Workload]] = {
 
 
 def recorded(path: Path, most_events: int | None = None, faster: float = 1.0) -> Workload:
-    """A trace (CSV with `t,site`), on its own clock or on one that goes `faster` times as fast.
+    """A trace (CSV with `t,site`), with its clock `faster` times as fast.
 
-    Many clocks tick in whole seconds only: then the events of one second are spread evenly over it.
+    If all its times are whole seconds, the events of each second are spread evenly over it.
     """
     if not 0 < faster < float("inf"):
         raise InvalidParameter("faster", faster, "a positive number")
@@ -134,5 +134,5 @@ def _uniform(rng: Random, sites: int, events: int, seconds: float) -> Iterator[E
 
 
 def _some(rng: Random) -> tuple[int, ...]:
-    # The last counter is always among them: then every workload of this kind has all fifty.
+    # The last counter is always among them, so that every workload has all fifty.
     return (*sorted(rng.sample(range(COUNTERS - 1), AT_ONCE - 1)), COUNTERS - 1)

@@ -1,8 +1,8 @@
-"""What a contestant is: a *fleet* of sites that count, and a *backend* that is asked for totals.
+"""A contestant: a *fleet* of sites that count, and a *backend* that knows totals.
 
-They are two objects because they die separately: in a trial one of them is killed. Time is virtual. The player calls
-`tick` at multiples of the contestant's period; whatever the real system would do by a timer happens then, through the
-real component and real sockets.
+They are two objects because in a trial one of them is killed. Time is virtual. The player calls `tick` at multiples of
+the contestant's period: then everything happens that the real system would do by a timer, through the real component
+and real sockets.
 """
 
 from abc import ABC, abstractmethod
@@ -15,36 +15,36 @@ from race.workloads import Event
 
 
 class Case(NamedTuple):
-    """What all contestants are told before they start."""
+    """The parameters of a run, the same for all contestants."""
 
     sites: int
     counters: int
     alpha: float = 0.05
     delta: float = 0.05
-    folder: str = ""  # where sites may keep files
-    silent_after: float = 10.0  # the service's default: an idle site gives a sign of life every three times that
+    folder: str = ""  # for the files of sites
+    silent_after: float = 10.0  # the service's default: an idle site sends a heartbeat every three times that
 
 
-class Bill(NamedTuple):
-    """What a run has cost. A message is one that carries counts; replies that only acknowledge it are in the bytes."""
+class Traffic(NamedTuple):
+    """The cost of a run. A message carries counts; a reply that only acknowledges adds to the bytes."""
 
     messages: int
     bytes: int
-    signs: int = 0  # messages without counts: a site is still there
+    heartbeats: int = 0  # messages without counts
     dropped: int = 0  # events that the network lost
 
 
-News = list[tuple[int, float]]  # (counter, what the system would now answer)
+Answers = list[tuple[int, float]]  # (counter, the system's answer)
 
 
 @cache
-def name_of(counter: int) -> str:
-    """The same for everybody, so that bytes can be compared."""
+def counter_name(counter: int) -> str:
+    """The same for all contestants, so that bytes can be compared."""
     return f"hits_{counter}"
 
 
-class Closing(ABC):
-    """Something with sockets or processes."""
+class Side:
+    """One side of a contestant."""
 
     def __enter__(self) -> Self:
         return self
@@ -54,52 +54,47 @@ class Closing(ABC):
     ) -> None:
         self.close()
 
-    @abstractmethod
     def close(self) -> None:
-        """Let go of everything."""
+        """Close sockets and stop processes."""
+
+    def traffic(self) -> Traffic:
+        """What was measured on this side; nothing if the other side measures it."""
+        return Traffic(0, 0)
 
 
-class Backend(Closing):
-    """The central side: a server process and what it knows."""
+class Backend(Side, ABC):
+    """The server process."""
 
-    address: str  # where fleets find it, also from another process
-    targets: tuple[int, ...] = ()  # ports of the fleet, for backends that ask
+    address: str  # for fleets, also in another process
+    targets: tuple[int, ...] = ()  # ports of the fleet, for backends that scrape
 
-    def tick(self, now: float) -> News:
-        """The server's own timers."""
+    def tick(self, now: float) -> Answers:
+        """The timers of the server; the answers afterwards."""
         return []
 
     @abstractmethod
     def total(self) -> int:
-        """Everything the server knows of, over all counters, exactly."""
+        """All events that the server knows, over all counters, exactly."""
 
     @abstractmethod
     def kill(self) -> None:
-        """SIGKILL, and another process in the same place."""
-
-    @abstractmethod
-    def bill(self) -> Bill:
-        """What was measured on this side."""
+        """SIGKILL, and start another process at the same address."""
 
 
-class Fleet(Closing):
+class Fleet(Side, ABC):
     """All sites, in this process, each with its own connection or socket."""
 
     targets: tuple[int, ...] = ()
 
     @abstractmethod
-    def count(self, event: Event) -> News:
-        """An event has happened at a site."""
+    def count(self, event: Event) -> Answers:
+        """Count an event at its site; answers that changed."""
 
     def tick(self, now: float) -> None:
-        """The sites' own timers."""
+        """The timers of the sites."""
 
-    def settle(self) -> None:
-        """A pause, in which everything arrives that is under way."""
-
-    @abstractmethod
-    def bill(self) -> Bill:
-        """What was measured on this side."""
+    def flush(self) -> None:
+        """Wait until everything in flight has arrived."""
 
 
 class Contestant(NamedTuple):
@@ -109,5 +104,5 @@ class Contestant(NamedTuple):
     backend: Callable[[Case], Backend]
     fleet: Callable[[str, Case], Fleet]
     period: float  # virtual seconds between ticks
-    stand_in: Callable[[str, Case], Fleet] | None = None  # the fleet when the server is killed
-    heir: Callable[[str, Case], Fleet] | None = None  # the next process, after the sites were killed
+    restart_fleet: Callable[[str, Case], Fleet] | None = None  # used when the server is killed
+    recovery_fleet: Callable[[str, Case], Fleet] | None = None  # the next process, after the sites were killed

@@ -1,14 +1,12 @@
-"""The whole client of Countless, thread and all, for trials in which somebody is killed and comes back."""
+"""The whole client of Countless with its thread, for trials in which a process is killed and restarted."""
 
 import logging
-from inspect import signature
 from typing import Any
 
 import countless
-from race.contestants.base import Bill, Case, Fleet, News, name_of
+from race.contestants.base import Answers, Case, Fleet, counter_name
 from race.workloads import Event
 
-CAN_KEEP = "state_dir" in signature(countless.connect).parameters  # whether clients can keep their counts in files
 _LOG = logging.getLogger("countless")
 
 
@@ -17,35 +15,28 @@ class ClientFleet(Fleet):
 
     def __init__(self, address: str, case: Case, **options: Any) -> None:
         self._level = _LOG.level
-        _LOG.setLevel(logging.ERROR)  # that there is no coordinator for a while is the point
+        _LOG.setLevel(logging.ERROR)  # the coordinator is killed on purpose
         self._clients = [countless.connect(address, site=f"site-{site}", **options) for site in range(case.sites)]
 
-    def count(self, event: Event) -> News:
-        """As programs do."""
+    def count(self, event: Event) -> Answers:
         client = self._clients[event.site]
         for counter in event.counters:
-            client.counter(name_of(counter)).add()
+            client.counter(counter_name(counter)).add()
         return []
 
-    def settle(self) -> None:
-        """Everything that is due arrives, and what follows from it too."""
+    def flush(self) -> None:
         for _ in range(2):
             for client in self._clients:
                 client.flush(60)
 
-    def bill(self) -> Bill:
-        """Not measured here."""
-        return Bill(0, 0)
-
     def close(self) -> None:
-        """As at the end of a program: the exact counts are delivered."""
         for client in self._clients:
             client.close(60)
         _LOG.setLevel(self._level)
 
 
-class KeptFleet(ClientFleet):
-    """The same with a `state_dir`: what a killed process could not deliver is delivered by the next one."""
+class DurableFleet(ClientFleet):
+    """The same with a `state_dir`: the next process delivers what a killed one could not."""
 
     def __init__(self, address: str, case: Case) -> None:
         super().__init__(address, case, state_dir=case.folder)

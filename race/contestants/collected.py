@@ -1,4 +1,4 @@
-"""What Prometheus, OpenTelemetry and statsd have in common here: the collector process at the centre."""
+"""What Prometheus, OpenTelemetry and statsd share: the collector process."""
 
 import json
 import socket
@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from race.contestants.base import Backend, Bill, Case, News, name_of
+from race.contestants.base import Answers, Backend, Case, Traffic, counter_name
 from race.waiting import until
 from race.wire import ASIDE, free_port
 
 
-class Questions:
+class Control:
     """A control connection to the collector."""
 
     def __init__(self, port: int) -> None:
@@ -26,10 +26,10 @@ class Questions:
         self._file = self._socket.makefile("rwb")
 
     def ask(self, verb: str, *arguments: object) -> Any:
-        """One question, one answer. The race's own work: not in anybody's CPU time."""
+        """One request; its CPU time is not part of the contestant's."""
         with ASIDE.aside():
             answer = self._exchange(verb, arguments)
-            if not answer:  # the collector was killed, and there is another one
+            if not answer:  # the collector was killed and restarted
                 self.close()
                 self._connect()
                 answer = self._exchange(verb, arguments)
@@ -44,7 +44,6 @@ class Questions:
             return b""
 
     def close(self) -> None:
-        """Hang up."""
         with suppress(ConnectionError):  # what could not be sent
             self._file.close()
         self._socket.close()
@@ -66,69 +65,60 @@ class CollectorBackend(Backend):
 
     def _connected(self) -> bool:
         try:
-            self._questions = Questions(self._ports[2])
+            self._control = Control(self._ports[2])
         except ConnectionError:
             return False
         return True
 
     def kill(self) -> None:
-        """Its memory is gone."""
         self.close()
         self._start()
 
     def close(self) -> None:
-        """Stop the process."""
-        self._questions.close()
+        self._control.close()
         self._process.kill()
         self._process.wait()
 
     def ask(self, verb: str, *arguments: object) -> Any:
-        """Of the collector."""
-        return self._questions.ask(verb, *arguments)
+        return self._control.ask(verb, *arguments)
 
-    def news(self, totals: dict[str, int]) -> News:
-        """Totals by name, as the judge wants them."""
-        return [(counter, float(totals.get(name_of(counter), 0))) for counter in range(self._case.counters)]
+    def news(self, totals: dict[str, int]) -> Answers:
+        """Totals by name, as answers by counter."""
+        return [(counter, float(totals.get(counter_name(counter), 0))) for counter in range(self._case.counters)]
 
     def total(self) -> int:
-        """The sum over instances and counters."""
         return sum(self.ask("totals").values())
 
-    def bill(self) -> Bill:
-        """As the collector's sockets saw it."""
-        return Bill(*self.ask("bill"))
+    def traffic(self) -> Traffic:
+        return Traffic(*self.ask("traffic"))
 
 
 class PushedBackend(CollectorBackend):
     """Sites push; between two pushes nothing is known."""
 
-    def tick(self, now: float) -> News:
-        """What has been pushed."""
+    def tick(self, now: float) -> Answers:
         return self.news(self.ask("totals"))
 
 
 class ScrapingBackend(CollectorBackend):
-    """The collector asks every site."""
+    """The collector scrapes every site."""
 
-    def tick(self, now: float) -> News:
-        """One scrape of each target."""
+    def tick(self, now: float) -> Answers:
         self.ask("scrape", self.targets)
         return self.news(self.ask("totals"))
 
 
 class FlushingBackend(CollectorBackend):
-    """statsd sums up, and at each flush hands the sums to a database, which this object stands for."""
+    """statsd adds up increments, and at each flush passes the sums to a database, which is this object."""
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._stored: Tally[str] = Tally()
 
-    def tick(self, now: float) -> News:
-        """A flush."""
+    def tick(self, now: float) -> Answers:
         self._stored.update(self.ask("take"))
         return self.news(self._stored)
 
     def total(self) -> int:
-        """What is in the database, after one more flush."""
         self._stored.update(self.ask("take"))
         return self._stored.total()

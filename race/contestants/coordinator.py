@@ -1,4 +1,4 @@
-"""The coordinator of Countless: a real `countless serve` in a process of its own, and what an operator asks it."""
+"""The coordinator of Countless: a real `countless serve` in its own process, and its operator view."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from countless.client.transport.endpoint import Endpoint
-from race.contestants.base import Backend, Bill, Case, name_of
+from race.contestants.base import Backend, Case, counter_name
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108  # virtual time does not wait for a disk
 
@@ -21,13 +21,13 @@ class CoordinatorBackend(Backend):
 
     def __init__(self, case: Case, scheme: str = "auto") -> None:
         self._folder = TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None)
-        self._names = [name_of(counter) for counter in range(case.counters)]
+        self._names = [counter_name(counter) for counter in range(case.counters)]
         self._settings = {
             "COUNTLESS_STATE_DIR": self._folder.name,
             "COUNTLESS_SCHEME": scheme,
             "COUNTLESS_ALPHA": str(case.alpha),
             "COUNTLESS_DELTA": str(case.delta),
-            "COUNTLESS_SILENT_AFTER": "23h",  # by the real clock; signs of life come at virtual times
+            "COUNTLESS_SILENT_AFTER": "23h",  # real time; heartbeats come at virtual times
         }
         self._port = "0"
         self._start()
@@ -44,18 +44,15 @@ class CoordinatorBackend(Backend):
 
     @property
     def pid(self) -> int:
-        """Of the coordinator's process."""
         return self._process.pid
 
     def total(self) -> int:
-        """What is known of all sites: never more than the truth, and not an estimate."""
-        questions = Questions(self.address)
-        total = sum(int(questions.ask(name)["known"]) for name in self._names)
-        questions.close()
+        view = OperatorView(self.address)
+        total = sum(int(view.get(name)["known"]) for name in self._names)
+        view.close()
         return total
 
     def kill(self) -> None:
-        """What was said before is on its disk."""
         self._stop()
         self._start()
 
@@ -65,29 +62,22 @@ class CoordinatorBackend(Backend):
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def bill(self) -> Bill:
-        """Measured by the sites."""
-        return Bill(0, 0)
-
     def close(self) -> None:
-        """Stop the process."""
         self._stop()
         self._folder.cleanup()
 
 
-class Questions:
-    """What an operator asks; not on any site's bill."""
+class OperatorView:
+    """The operator's view of a counter, over a connection that is not part of any site's traffic."""
 
     def __init__(self, url: str) -> None:
         place = Endpoint.parse(url)
         self._http = HTTPConnection(place.host, place.port)
 
-    def ask(self, counter: str) -> dict[str, Any]:
-        """The answer and what is behind it."""
+    def get(self, counter: str) -> dict[str, Any]:
         self._http.request("GET", f"/api/v1/operator/{counter}")
-        answer: dict[str, Any] = loads(self._http.getresponse().read())
-        return answer
+        found: dict[str, Any] = loads(self._http.getresponse().read())
+        return found
 
     def close(self) -> None:
-        """Hang up."""
         self._http.close()

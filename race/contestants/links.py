@@ -1,9 +1,8 @@
-"""Sites of Countless that speak to a real coordinator over WebSocket, at virtual times.
+"""Sites of Countless that are connected to a real coordinator over WebSocket, at virtual times.
 
-They are the client's own parts - meter, site, frames, link - without its thread, because the thread lives by the real
-clock: here the race says when time passes, and nothing goes on before every message has arrived, been saved and been
-answered. What is asked for that purpose, the *probes*, is taken off the bill. Signs of life, which a client gives when
-it has had nothing to say for as long as the coordinator allows, are really sent, at their virtual time.
+They consist of the client's parts (counter, site, frames, connection) without its thread, because the thread uses the
+real clock. Here the race advances the time, and waits until every message has arrived, was stored and was answered. It
+does so with *probes* (Sync frames), whose bytes are subtracted. Heartbeats are sent at their virtual times.
 """
 
 import select
@@ -29,8 +28,8 @@ from countless.wire.frames import (
     decode_down,
     encode_frames,
 )
-from race.contestants.base import Bill, Case, Fleet, News, name_of
-from race.contestants.coordinator import Questions
+from race.contestants.base import Answers, Case, Fleet, Traffic, counter_name
+from race.contestants.coordinator import OperatorView
 from race.wire import ASIDE, bytes_of
 from race.workloads import Event
 
@@ -38,44 +37,43 @@ _WS_HEADER = 2  # bytes around a short frame from the server
 
 
 class Connection:
-    """One site: its meters, its link, and what has travelled."""
+    """One site: its counters, its connection and its traffic."""
 
     def __init__(self, name: str, place: Endpoint) -> None:
-        self.frames = 0  # with counts in them, both ways
+        self.frames = 0  # with counts, in both directions
         self.probe_bytes = 0
-        self.spoke = 0.0  # virtual time
+        self.last_sent = 0.0  # virtual time
         self._address = SiteId(name, 1)
         self._lock = RLock()
-        self._meters: dict[str, LocalCounter] = {}
+        self._counters: dict[str, LocalCounter] = {}
         self._joined: set[str] = set()
         self.due: list[UpMessage] = []
-        self._awaited = 0  # questions on their way
+        self._awaited = 0  # SyncAcks
         self.link = WebSocketConnection(place, None)
         self.link.send(next(encode_frames([Hello(VERSION, name, 1)])))
-        welcome: list[DownItem] = []
-        while not welcome:
-            welcome = [item for frame in self.link.receive() for item in decode_down(frame)]
-        if not isinstance(welcome[0], HelloAck):
-            raise TypeError(f"not a welcome: {welcome}")
+        items: list[DownItem] = []
+        while not items:
+            items = [item for frame in self.link.receive() for item in decode_down(frame)]
+        if not isinstance(items[0], HelloAck):
+            raise TypeError(f"no HelloAck: {items}")
 
     def add(self, counter: str) -> None:
-        """One event: what every client does."""
-        meter = self._meters.get(counter)
-        if meter is None:
+        local = self._counters.get(counter)
+        if local is None:
             site = Site(counter, self._address, SystemRandom())
-            meter = self._meters[counter] = LocalCounter(
+            local = self._counters[counter] = LocalCounter(
                 site, self._lock, lambda _, messages: self.due.extend(messages)
             )
-        meter.add()
+        local.add()
 
-    def speak(self, sent: Tally[str]) -> None:
-        """All that is due in one frame, and a probe, whose answer says when it has been dealt with."""
+    def send_due(self, sent: Tally[str]) -> None:
+        """All that is due in one frame, and a probe, whose answer comes after its effects."""
         items: list[UpItem] = []
         for message in self.due:
             if message.counter in self._joined:
                 items.append(message)
             else:
-                hello, resume = self._meters[message.counter].rejoin_messages()
+                hello, resume = self._counters[message.counter].rejoin_messages()
                 items += [Join(*hello), *resume]
                 self._joined.add(message.counter)
         self.due.clear()
@@ -86,28 +84,27 @@ class Connection:
         for frame in encode_frames([*items, Sync(1)]):
             self.link.send(frame)
 
-    def give_sign(self) -> None:
-        """Still here."""
+    def send_heartbeat(self) -> None:
         self._awaited += 1
         self.link.send(next(encode_frames([Sync(0)])))
 
-    def hear(self, heard: Tally[str]) -> None:
-        """Wait for frames from the coordinator, and do as they say."""
+    def receive(self, received: Tally[str]) -> None:
+        """Wait for frames from the coordinator, and apply them."""
         for frame in self.link.receive():
             items = decode_down(frame)
-            orders = [item for item in items if isinstance(item, DownMessage)]
+            messages = [item for item in items if isinstance(item, DownMessage)]
             probes = sum(item == SyncAck(1) for item in items)
             self._awaited -= sum(isinstance(item, SyncAck) for item in items)
             self.probe_bytes += len(frame) + _WS_HEADER if probes == len(items) else probes * _size(SyncAck(1))
-            self.frames += bool(orders)
-            for order in orders:
-                heard[order.counter] += 1
-                self.due.extend(self._meters[order.counter].receive(order))
+            self.frames += bool(messages)
+            for message in messages:
+                received[message.counter] += 1
+                self.due.extend(self._counters[message.counter].receive(message))
 
-    def wait(self, heard: Tally[str]) -> None:
-        """Until every question has been answered."""
+    def receive_all(self, received: Tally[str]) -> None:
+        """Until every probe and heartbeat has been answered."""
         while self._awaited:
-            self.hear(heard)
+            self.receive(received)
 
 
 def _size(item: Sync | SyncAck) -> int:
@@ -118,72 +115,68 @@ def _size(item: Sync | SyncAck) -> int:
 class LinkFleet(Fleet):
     """All sites in this thread, one after the other."""
 
-    def __init__(self, site_id: str, case: Case) -> None:
-        place = Endpoint.parse(site_id)
+    def __init__(self, address: str, case: Case) -> None:
+        place = Endpoint.parse(address)
         self._sites = [Connection(f"site-{site}", place) for site in range(case.sites)]
         self._by_file = {site.link.socket.fileno(): site for site in self._sites}
         self._poll = select.poll()
         for file in self._by_file:
             self._poll.register(file, select.POLLIN)
-        self._quiet = dict.fromkeys(self._sites)  # in the order in which they last spoke
+        self._by_last_sent = dict.fromkeys(self._sites)  # in the order of their last frames
         self._heartbeat = HEARTBEAT_PER_TIMEOUT * case.silent_after
-        self._signs = 0
+        self._heartbeats = 0
         self._sent: Tally[str] = Tally()
-        self._heard: Tally[str] = Tally()
-        self._questions = Questions(site_id)
+        self._received: Tally[str] = Tally()
+        self._operator_view = OperatorView(address)
 
-    def count(self, event: Event) -> News:
-        """A site counts; if its pace says so it speaks, and everything that follows from it happens now."""
+    def count(self, event: Event) -> Answers:
         site = self._sites[event.site]
         for counter in event.counters:
-            site.add(name_of(counter))
+            site.add(counter_name(counter))
         if not site.due:
             return []
-        self._exchange(site, event.time)
-        return [(counter, self._settle(name_of(counter), event.time)) for counter in event.counters]
+        self._deliver_due(site, event.time)
+        return [(counter, self._answer(counter_name(counter), event.time)) for counter in event.counters]
 
-    def _exchange(self, site: Connection, now: float) -> None:
-        while site.due:  # what it hears may make it speak again
-            site.speak(self._sent)
-            self._has_spoken(site, now)
-            site.wait(self._heard)
+    def _deliver_due(self, site: Connection, now: float) -> None:
+        while site.due:  # what it receives may cause more
+            site.send_due(self._sent)
+            self._mark_sent(site, now)
+            site.receive_all(self._received)
 
-    def _settle(self, counter: str, now: float) -> float:
-        """What the public sees, once nothing of this counter is under way."""
+    def _answer(self, counter: str, now: float) -> float:
+        """The published estimate, once no message of this counter is in flight."""
         while True:
             with ASIDE.aside():
-                view = self._questions.ask(counter)
-            if view["messages"] == {"up": self._sent[counter], "down": self._heard[counter]}:
+                view = self._operator_view.get(counter)
+            if view["messages"] == {"up": self._sent[counter], "down": self._received[counter]}:
                 return float(view["estimate"])
             for file, _ in self._poll.poll(1000):
-                self._by_file[file].hear(self._heard)
-                self._exchange(self._by_file[file], now)
+                self._by_file[file].receive(self._received)
+                self._deliver_due(self._by_file[file], now)
 
-    def _has_spoken(self, site: Connection, now: float) -> None:
-        site.spoke = now
-        del self._quiet[site]
-        self._quiet[site] = None
+    def _mark_sent(self, site: Connection, now: float) -> None:
+        site.last_sent = now
+        del self._by_last_sent[site]
+        self._by_last_sent[site] = None
 
     def tick(self, now: float) -> None:
-        """Whoever has been quiet for long gives a sign of life. Called often enough to be on time."""
-        for site in list(self._quiet):
-            if site.spoke + self._heartbeat > now:
+        for site in list(self._by_last_sent):
+            if site.last_sent + self._heartbeat > now:
                 break
-            while site.spoke + self._heartbeat <= now:
-                site.give_sign()
-                site.wait(self._heard)  # one at a time: two questions may get one answer
-                self._signs += 1
-                self._has_spoken(site, site.spoke + self._heartbeat)
+            while site.last_sent + self._heartbeat <= now:
+                site.send_heartbeat()
+                site.receive_all(self._received)  # one at a time: two of them may get one answer
+                self._heartbeats += 1
+                self._mark_sent(site, site.last_sent + self._heartbeat)
 
-    def bill(self) -> Bill:
-        """Every connection, from its first byte on, without the probes."""
+    def traffic(self) -> Traffic:
         for site in self._sites:
-            site.wait(self._heard)
+            site.receive_all(self._received)
         wire = sum(bytes_of(site.link.socket) - site.probe_bytes for site in self._sites)
-        return Bill(sum(site.frames for site in self._sites), wire, self._signs)
+        return Traffic(sum(site.frames for site in self._sites), wire, self._heartbeats)
 
     def close(self) -> None:
-        """Hang up."""
-        self._questions.close()
+        self._operator_view.close()
         for site in self._sites:
             site.link.abandon()

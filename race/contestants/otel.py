@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from race.contestants.base import Bill, Case, Contestant, Fleet, News, name_of
+from race.contestants.base import Answers, Case, Contestant, Fleet, counter_name
 from race.contestants.collected import PushedBackend
 from race.workloads import Event
 
@@ -29,29 +29,22 @@ class OtelFleet(Fleet):
             MeterProvider([reader], Resource.create({"service.instance.id": str(site)}), shutdown_on_exit=False)
             for site, reader in enumerate(self._readers)
         ]
-        names = [name_of(counter) for counter in range(case.counters)]
+        names = [counter_name(counter) for counter in range(case.counters)]
         self._counters = [
             [provider.get_meter("race").create_counter(name) for name in names] for provider in self._providers
         ]
 
-    def count(self, event: Event) -> News:
-        """Local."""
+    def count(self, event: Event) -> Answers:
         counters = self._counters[event.site]
         for counter in event.counters:
             counters[counter].add(1)
         return []
 
     def tick(self, now: float) -> None:
-        """Every site pushes."""
         for reader in self._readers:
             reader.force_flush()
 
-    def bill(self) -> Bill:
-        """Measured by the collector."""
-        return Bill(0, 0)
-
     def close(self) -> None:
-        """Without a last push: the run is over."""
         for reader in self._readers:
             reader._exporter.shutdown()
 

@@ -6,7 +6,7 @@ exposes too, would multiply the bytes.
 
 from prometheus_client import CollectorRegistry, Counter, start_http_server
 
-from race.contestants.base import Bill, Case, Contestant, Fleet, News, name_of
+from race.contestants.base import Answers, Case, Contestant, Fleet, counter_name
 from race.contestants.collected import ScrapingBackend
 from race.workloads import Event
 
@@ -20,24 +20,18 @@ class PrometheusFleet(Fleet):
         for _ in range(case.sites):
             registry = CollectorRegistry()
             self._counters.append(
-                [Counter(name_of(counter), "Events.", registry=registry) for counter in range(case.counters)]
+                [Counter(counter_name(counter), "Events.", registry=registry) for counter in range(case.counters)]
             )
             self._servers.append(start_http_server(0, "127.0.0.1", registry))
         self.targets = tuple(server.server_port for server, _ in self._servers)
 
-    def count(self, event: Event) -> News:
-        """Local."""
+    def count(self, event: Event) -> Answers:
         counters = self._counters[event.site]
         for counter in event.counters:
             counters[counter].inc()
         return []
 
-    def bill(self) -> Bill:
-        """Measured by the collector."""
-        return Bill(0, 0)
-
     def close(self) -> None:
-        """Stop listening."""
         for server, thread in self._servers:
             server.shutdown()
             server.server_close()

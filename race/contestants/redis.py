@@ -15,7 +15,7 @@ from typing import Any
 import redis
 
 from countless.errors import InvalidParameter
-from race.contestants.base import Backend, Bill, Case, Contestant, Fleet, News, name_of
+from race.contestants.base import Answers, Backend, Case, Contestant, Fleet, Traffic, counter_name
 from race.waiting import until
 from race.wire import ASIDE, bytes_of, free_port
 from race.workloads import Event
@@ -31,7 +31,7 @@ class RedisServer(Backend):
         if program is None:
             raise InvalidParameter("redis-server", "not found", "on the PATH (requirements/system.sh installs it)")
         self._program = program
-        self._names = [name_of(counter) for counter in range(case.counters)]
+        self._names = [counter_name(counter) for counter in range(case.counters)]
         self._folder = TemporaryDirectory()
         self._port = free_port()
         self._saved = 0.0
@@ -51,8 +51,7 @@ class RedisServer(Backend):
         except redis.ConnectionError:
             return False
 
-    def tick(self, now: float) -> News:
-        """Save if it is time; and what GET says."""
+    def tick(self, now: float) -> Answers:
         with ASIDE.aside():
             info: dict[str, Any] = self._client.info("persistence")
             changes = int(info["rdb_changes_since_last_save"])
@@ -63,12 +62,10 @@ class RedisServer(Backend):
             return [(counter, float(value or 0)) for counter, value in enumerate(values)]
 
     def total(self) -> int:
-        """The sum of all GETs."""
         values: list[Any] = self._client.mget(self._names)
         return sum(int(value or 0) for value in values)
 
     def kill(self) -> None:
-        """What was not saved is gone."""
         self._stop()
         self._start()
 
@@ -77,12 +74,7 @@ class RedisServer(Backend):
         self._process.kill()
         self._process.wait()
 
-    def bill(self) -> Bill:
-        """Measured by the sites."""
-        return Bill(0, 0)
-
     def close(self) -> None:
-        """Stop the server."""
         self._stop()
         self._folder.cleanup()
 
@@ -94,12 +86,10 @@ class RedisFleet(Fleet):
         self._clients = [redis.Redis(port=int(address)) for _ in range(case.sites)]
         self._messages = 0
 
-    def bill(self) -> Bill:
-        """Every connection, from its first byte on."""
-        return Bill(self._messages, sum(map(bytes_of, _sockets(self._clients))))
+    def traffic(self) -> Traffic:
+        return Traffic(self._messages, sum(map(bytes_of, _sockets(self._clients))))
 
     def close(self) -> None:
-        """Hang up."""
         for client in self._clients:
             client.close()
 
@@ -107,11 +97,10 @@ class RedisFleet(Fleet):
 class IncrFleet(RedisFleet):
     """One round trip for each event and counter."""
 
-    def count(self, event: Event) -> News:
-        """The reply is the total."""
+    def count(self, event: Event) -> Answers:
         client = self._clients[event.site]
         self._messages += len(event.counters)
-        return [(counter, float(client.incr(name_of(counter)))) for counter in event.counters]
+        return [(counter, float(client.incr(counter_name(counter)))) for counter in event.counters]
 
 
 class DeltaFleet(RedisFleet):
@@ -121,8 +110,7 @@ class DeltaFleet(RedisFleet):
         super().__init__(address, case)
         self._deltas: dict[int, Tally[int]] = {}
 
-    def count(self, event: Event) -> News:
-        """Until the next flush only this process knows."""
+    def count(self, event: Event) -> Answers:
         delta = self._deltas.get(event.site)
         if delta is None:
             delta = self._deltas[event.site] = Tally()
@@ -131,11 +119,10 @@ class DeltaFleet(RedisFleet):
         return []
 
     def tick(self, now: float) -> None:
-        """One pipeline for each site that has counted anything."""
         for site, delta in self._deltas.items():
             pipeline = self._clients[site].pipeline(transaction=False)
             for counter, n in delta.items():
-                pipeline.incrby(name_of(counter), n)
+                pipeline.incrby(counter_name(counter), n)
             pipeline.execute()
             self._messages += 1
         self._deltas.clear()

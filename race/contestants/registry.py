@@ -1,9 +1,9 @@
-"""Who takes part."""
+"""The contestants by name."""
 
 from functools import partial
 
 from race.contestants.base import Contestant
-from race.contestants.client import CAN_KEEP, ClientFleet, KeptFleet
+from race.contestants.client import ClientFleet, DurableFleet
 from race.contestants.coordinator import CoordinatorBackend
 from race.contestants.links import LinkFleet
 from race.contestants.otel import OTEL
@@ -11,12 +11,12 @@ from race.contestants.prometheus import PROMETHEUS
 from race.contestants.redis import DELTAS, INCR
 from race.contestants.statsd import STATSD
 
-_TICK = 1.0  # virtual seconds: how often sites look whether a sign of life is due
+_TICK_S = 1.0  # virtual time between checks for due heartbeats
 
 DETERMINISTIC = Contestant(
-    "deterministic", partial(CoordinatorBackend, scheme="deterministic"), LinkFleet, _TICK, ClientFleet
+    "deterministic", partial(CoordinatorBackend, scheme="deterministic"), LinkFleet, _TICK_S, ClientFleet
 )
-COUNTLESS = Contestant("Countless (auto)", partial(CoordinatorBackend, scheme="auto"), LinkFleet, _TICK, ClientFleet)
+COUNTLESS = Contestant("Countless (auto)", partial(CoordinatorBackend, scheme="auto"), LinkFleet, _TICK_S, ClientFleet)
 
 CONTESTANTS: dict[str, Contestant] = {
     "redis-incr": INCR,
@@ -28,6 +28,13 @@ CONTESTANTS: dict[str, Contestant] = {
     "countless": COUNTLESS,
 }
 
-KEPT = Contestant("Countless, state_dir", CoordinatorBackend, KeptFleet, _TICK, stand_in=KeptFleet, heir=KeptFleet)
-# Who is killed: the same, and with a state_dir where the client has it.
-VICTIMS = CONTESTANTS | ({"countless-state-dir": KEPT} if CAN_KEEP else {})
+DURABLE = Contestant(
+    "Countless, state_dir",
+    CoordinatorBackend,
+    DurableFleet,
+    _TICK_S,
+    restart_fleet=DurableFleet,
+    recovery_fleet=DurableFleet,
+)
+# Processes of these are killed: the same, and Countless with a state_dir.
+KILLED = CONTESTANTS | {"countless-state-dir": DURABLE}

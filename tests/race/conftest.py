@@ -1,4 +1,4 @@
-"""The race stands beside the package, not in it: it is found from the root of the repository."""
+"""The race is not part of the package: it is imported from the root of the repository."""
 
 import sys
 from pathlib import Path

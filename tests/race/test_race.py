@@ -1,4 +1,4 @@
-"""A small race with all real components. Only facts that do not depend on speed are asserted."""
+"""A small race with all real components. Nothing that depends on speed is asserted."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from countless.core.answer import within
 from race.__main__ import main
 from race.contestants.base import Case
 from race.contestants.registry import CONTESTANTS
-from race.killed import MOMENT, losses
+from race.killed import KILL_AT, losses
 from race.play import Result, run
 from race.workloads import WORKLOADS, Event, Workload
 
@@ -33,19 +33,19 @@ def active(workload: Workload, seconds: float) -> int:
 
 
 @pytest.mark.parametrize("key", CONTESTANTS)
-def test_everybody_counts_the_same_events_and_nothing_is_dropped(key: str) -> None:
+def test_every_contestant_counts_all_events(key: str) -> None:
     result = raced(key)
     assert (result.events, result.dropped) == (len(STEADY), 0)
     assert result.bytes > 0
 
 
-def test_a_message_for_each_event_is_exact_at_once() -> None:
+def test_redis_incr_is_exact_at_every_event() -> None:
     result = raced("redis-incr")
     assert (result.messages, result.answer) == (600, 600)
     assert (result.worst_error, result.worst_age) == (0, 0)
 
 
-def test_messages_of_flushes_and_scrapes_are_determined() -> None:
+def test_messages_of_flushes_and_scrapes() -> None:
     assert raced("redis-deltas").messages == active(STEADY, 1.0)
     assert raced("prometheus").messages == SITES * 8  # at 15, 30, ... 120 seconds
     assert raced("otel").messages == SITES * 2  # at 60 and at 120
@@ -53,7 +53,7 @@ def test_messages_of_flushes_and_scrapes_are_determined() -> None:
 
 
 @pytest.mark.parametrize(("key", "period"), [("redis-deltas", 1), ("prometheus", 15), ("otel", 60), ("statsd", 10)])
-def test_a_flush_knows_what_happened_before_it_and_nothing_else(key: str, period: int) -> None:
+def test_flush_knows_exactly_the_events_before_it(key: str, period: int) -> None:
     result = raced(key)
     last = SECONDS // period * period
     assert result.answer == sum(event.time <= last for event in STEADY)
@@ -63,38 +63,38 @@ def test_a_flush_knows_what_happened_before_it_and_nothing_else(key: str, period
 
 
 @pytest.mark.parametrize("key", ["deterministic", "countless"])
-def test_ours_keep_their_bound_at_every_event(key: str) -> None:
+def test_countless_keeps_its_bound_at_every_event(key: str) -> None:
     result = raced(key)
     assert result.worst_error <= ALPHA
     assert within(result.answer, ALPHA, 600)
     assert SITES <= result.messages < 600 + 3 * SITES
 
 
-def test_messages_of_deterministic_are_determined() -> None:
-    """One site: it speaks at 1, 2, 3, ... and later whenever its count has grown by (1 + alpha)/(1 - alpha)."""
+def test_messages_of_deterministic() -> None:
+    """One site: it reports at 1, 2, 3, ... and later whenever its count has grown by (1 + alpha)/(1 - alpha)."""
     single = Workload("single", 1, 60.0, [Event(number / 10, 0, (0,)) for number in range(300)])
     result = raced("deterministic", single)
     count, reports = 0, 0
     while count <= 300:
         count = int(count * (1 + ALPHA) / (1 - ALPHA)) + 1
         reports += count <= 300
-    assert result.messages == reports + 1  # the first is answered with a pace
-    assert result.worst_error == pytest.approx(ALPHA)  # all of its allowance, by design
+    assert result.messages == reports + 1  # the first is answered with a trigger
+    assert result.worst_error == pytest.approx(ALPHA)  # its whole allowance, by design
 
 
-def test_counters_raised_together_travel_together() -> None:
+def test_counters_incremented_together_share_messages() -> None:
     events = [Event(float(second), second % 2, (0, 1, 2)) for second in range(20)]
     workload = Workload("together", 2, 61.0, events)
     assert raced("redis-incr", workload).messages == 60
     assert raced("redis-deltas", workload).messages == 20
     assert raced("otel", workload).messages == 2
     ours = raced("countless", workload)
-    assert ours.messages == 20 + 2  # every event is reported so far; each site is told its paces once, in one frame
-    assert ours.signs == 1 + 1  # from seconds 18 and 19 on they have nothing to say: a sign after 30 seconds
+    assert ours.messages == 20 + 2  # every event is reported so far; each site receives its triggers once, in one frame
+    assert ours.heartbeats == 1 + 1  # the last events are at seconds 18 and 19; a heartbeat follows 30 seconds later
     assert ours.worst_error <= ALPHA
 
 
-def test_a_quota_on_a_stale_answer_lets_too_much_in() -> None:
+def test_quota_on_a_stale_answer_admits_too_much() -> None:
     feedback = WORKLOADS["feedback"](SITES, 900, SECONDS, 3)
     exact, ours, stale = (raced(key, feedback).over_quota for key in ("redis-incr", "countless", "otel"))
     assert exact is not None
@@ -106,8 +106,8 @@ def test_a_quota_on_a_stale_answer_lets_too_much_in() -> None:
     assert stale > 0.5  # a minute at three times the rate, of a quota of two minutes
 
 
-def test_who_loses_what() -> None:
-    moment = MOMENT * SECONDS
+def test_losses_after_a_kill() -> None:
+    moment = KILL_AT * SECONDS
     counted = sum(event.time <= moment for event in STEADY)
     lost = {key: losses(key, STEADY, Case(SITES, 1, ALPHA)) for key in ("statsd", "countless")}
     assert all(loss.counted_until_then == counted and loss.counted_in_all == 600 for loss in lost.values())
@@ -128,7 +128,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | Non
     return end.value.code
 
 
-def test_the_command_writes_what_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_race_command_writes_json_and_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     trace = tmp_path / "small.csv"
     trace.write_text("t,site\n" + "".join(f"{n},{n % 2}\n" for n in range(61)), encoding="utf-8")
     numbers, chart = tmp_path / "out" / "race.json", tmp_path / "out" / "race.html"
@@ -149,7 +149,7 @@ def test_the_command_writes_what_it_prints(tmp_path: Path, monkeypatch: pytest.M
         ("--trace", "no-such-file", "readable"),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(
+def test_invalid_input_is_refused_before_the_run(
     option: str, value: str, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert command(monkeypatch, option, value) == 2

@@ -1,0 +1,39 @@
+"""The tournament and the attacks on the oblivious schemes, as on the page of the arena."""
+
+from collections.abc import Iterator
+from statistics import mean
+
+from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
+from countless.lab.arena.match import Match, Setting, run
+from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, settings
+from tools.tables import Table
+
+OBLIVIOUS = {"lattice": "half a step", "blocks": "a step", "hyz": "a step", "hyz-classical": "a step"}
+
+
+def main() -> Iterator[Table]:
+    """`countless attack --scheme all --adversary all --sites 256 --alpha 0.05 --events 2e4 --trials 5`."""
+    schemes = [name for name in SCHEME_NAMES if name != "exact"]
+    base = {"sites": 256, "alpha": 0.05, "delta": 0.05, "events": 20_000}
+    matches = run(settings(",".join(schemes), "all", base), 5, seed=1, jobs=None)
+    found = {(match.setting.adversary.name, match.setting.scheme): match for match in matches}
+    rows = [(f"`{name}`", *(_cell(found[name, scheme]) for scheme in schemes)) for name in ADVERSARY_NAMES]
+    messages = (f"{found[StopAfterJump.name, scheme].messages:,.0f}" for scheme in schemes)
+    rows.append(("messages (stop-after-jump)", *messages))
+    yield Table("arena-tournament", ("adversary", *(f"`{scheme}`" for scheme in schemes)), rows)
+
+
+def _cell(match: Match) -> str:
+    return f"**{match.worst:.2f}** ({match.failures})" if match.failures else f"{match.worst:.2f}"
+
+
+def oblivious() -> Iterator[Table]:
+    """`countless attack --scheme lattice,... --sites 1024 --alpha 0.01 --events 1e7 --trials 50`."""
+    attacked = [Setting(name, StopAfterJump(), 1024, 0.01, 0.05, 10**7) for name in OBLIVIOUS]
+    rows = []
+    for match in run(attacked, 50, seed=1, jobs=None):
+        name, worst = match.setting.scheme, [score.worst for score in match.scores]
+        figures = (f"{value:.2f}" for value in (min(worst), mean(worst), max(worst)))
+        rows.append((f"`{name}`", OBLIVIOUS[name], f"{match.failures}/{match.trials}", *figures))
+    columns = ("scheme", "a site is overestimated by at most", "games broken", "least game", "mean", "worst")
+    yield Table("arena-oblivious", columns, rows)
