@@ -118,9 +118,13 @@ def _chunks(response: Response) -> Iterator[ResponseChunk]:
 async def respond(app: ASGIApp, request: ForwardedRequest) -> Response:
     """The response of an application in this process."""
     status, headers, body = 0, [], bytearray()
+    unread = [request.body]
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": request.body, "more_body": False}
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+        await asyncio.Event().wait()  # the caller does not disconnect
+        return {"type": "http.disconnect"}
 
     async def send(event: MutableMapping[str, Any]) -> None:
         nonlocal status, headers

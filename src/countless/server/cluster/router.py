@@ -65,11 +65,15 @@ async def _forward_by_name(request: Request) -> Response:
     return await _forward(request, request.path_params["name"], await _forwarded(request))
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
 async def _forward_new_counter(request: Request) -> Response:
     forwarded = await _forwarded(request)
     try:
-        name = msgspec.json.decode(forwarded.body, type=dict[str, Any]).get("name") or ""
-    except msgspec.DecodeError:
+        name = msgspec.json.decode(forwarded.body, type=_Named).name
+    except (msgspec.DecodeError, ValueError, RecursionError):
         name = ""  # any shard rejects it
     return await _forward(request, name, forwarded)
 

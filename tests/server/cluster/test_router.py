@@ -1,0 +1,157 @@
+"""The API of a cluster member, with all shards in this process."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from countless.server.cluster.forwarding import ForwardedAuth, ForwardedRequest, respond
+from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
+from countless.server.http.application import member_app, shard_app
+from countless.server.http.auth import Grant
+from countless.server.sessions.site_server import SiteServer
+from countless.server.storage.base import Config
+from countless.wire.frames import Join
+from countless.wire.nats_subjects import shard_of
+from support.service import Bench, bench
+
+pytestmark = pytest.mark.slow
+
+SHARDS = 4
+
+
+class FakeMember:
+    """Owns all shards."""
+
+    def __init__(self, tables: list[Bench]) -> None:
+        self.tables = tables
+        self.leased = True
+        self.draining = False
+        self.asked_without_lease = asyncio.Event()
+        self.lease = SimpleNamespace(shards=SHARDS, valid=self._valid)
+        apps = [shard_app(table.host, ForwardedAuth(), SHARD_OPERATIONS) for table in tables]
+        self.shards = {number: SimpleNamespace(app=app) for number, app in enumerate(apps)}
+        self.app = member_app(MEMBER_OPERATIONS, None)  # type: ignore[arg-type]
+        self.app.state.member, self.app.state.access = self, ForwardedAuth()
+        self.app.state.server = tables[0].host
+
+    def _valid(self) -> bool:
+        if not self.leased:
+            self.asked_without_lease.set()
+        return self.leased
+
+    def owner(self, counter: str) -> SiteServer:
+        return self.tables[shard_of(counter, SHARDS)].host
+
+    async def request(self, method: str, path: str, body: bytes = b"", query: str = "") -> tuple[int, str]:
+        request = ForwardedRequest(method, path, query.encode(), [], body, ["operator", "read"], None)
+        response = await respond(self.app, request)
+        return response.status_code, bytes(response.body).decode()
+
+    async def get(self, path: str, query: str = "") -> Any:
+        status, body = await self.request("GET", path, query=query)
+        assert status == 200, body
+        return json.loads(body)
+
+
+@pytest.fixture
+async def member() -> AsyncIterator[FakeMember]:
+    async with AsyncExitStack() as stack:
+        yield FakeMember([await stack.enter_async_context(bench()) for _ in range(SHARDS)])
+
+
+async def test_list_of_counters_is_sorted_and_paged_over_all_shards(member: FakeMember) -> None:
+    names = [f"counter {number:04}" for number in range(1200)]
+    for name in names:
+        member.owner(name).create(name, Config())
+    first = await member.get("/api/v1/counters")
+    assert [view["counter"] for view in first["counters"]] == names[:1000]
+    rest = await member.get("/api/v1/counters", f"after={first['next']}")
+    assert [view["counter"] for view in rest["counters"]] == names[1000:]
+    assert rest["next"] is None
+
+
+async def test_sites_are_listed_and_forgotten_in_every_shard(member: FakeMember) -> None:
+    for table in (member.tables[1], member.tables[3]):
+        session, connection = await table.connect("web")
+        await table.say(session, connection, Join("hits", 0, 5))
+        table.host.on_disconnect(session, connection)
+    listed = await member.get("/api/v1/sites")
+    assert [(site["site"], site["shard"]) for site in listed["sites"]] == [("web", 1), ("web", 3)]
+    assert await member.request("DELETE", "/api/v1/sites/web") == (200, '{"forgotten":2}')
+
+
+async def test_counter_is_created_in_the_shard_of_its_name(member: FakeMember) -> None:
+    status, _ = await member.request("POST", "/api/v1/counters", b'{"name": "a/b?c"}')
+    assert (status, list(member.owner("a/b?c").counters)) == (201, ["a/b?c"])
+    assert (await member.get("/api/v1/counters/a/b?c"))["counter"] == "a/b?c"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"name": 5}', b"\xff", b"[" * 10_000])
+async def test_new_counter_without_a_name_is_rejected(member: FakeMember, body: bytes) -> None:
+    status, text = await member.request("POST", "/api/v1/counters", body)
+    assert status == 400, text
+
+
+async def test_member_without_a_lease_does_not_answer_for_its_shards(member: FakeMember) -> None:
+    member.owner("hits").create("hits", Config())
+    member.leased = False
+    for path in ("/api/v1/counters/hits", "/api/v1/counters", "/api/v1/watch/hits"):
+        status, text = await member.request("GET", path)
+        assert (status, "no coordinator owns" in text) == (503, True)
+
+
+class EventStream:
+    """The response of a watch, event by event."""
+
+    def __init__(self, member: FakeMember, path: str, query: bytes) -> None:
+        self._chunks: asyncio.Queue[str] = asyncio.Queue()
+        grant = Grant(frozenset({"read"}))
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []}
+        self._task = asyncio.create_task(member.app(scope | {"countless.grant": grant}, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, event: MutableMapping[str, Any]) -> None:
+        if event["type"] == "http.response.body":
+            await self._chunks.put(event["body"].decode())
+
+    async def next(self) -> tuple[str, int]:
+        """The kind and the estimate."""
+        kind, data = (await self._chunks.get()).splitlines()[:2]
+        return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))["estimate"]
+
+    async def ended(self) -> bool:
+        await self._task
+        return [self._chunks.get_nowait()] == [""] and self._chunks.empty()
+
+
+async def test_watch_continues_after_its_owner_was_unreachable_and_ends_with_the_counter(
+    member: FakeMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countless.server.cluster.router._RETRY_S", 0.0)
+    table = member.tables[shard_of("hits", SHARDS)]
+    table.host.create("hits", Config(alpha=0.1, scheme="exact"))
+    session, connection = await table.connect("web")
+    events = EventStream(member, "/api/v1/watch/hits", b"over=10")
+    assert await events.next() == ("answer", 0)
+    member.leased = False
+    await member.asked_without_lease.wait()
+    await table.say(session, connection, Join("hits", 0, 50))
+    member.leased = True
+    assert [await events.next() for _ in range(3)] == [("answer", 50), ("possibly", 50), ("certainly", 50)]
+    table.host.delete("hits")
+    assert await events.ended()
+
+
+async def test_watch_of_an_unknown_counter_is_not_found(member: FakeMember) -> None:
+    status, text = await member.request("GET", "/api/v1/watch/unknown")
+    assert (status, "no counter 'unknown'" in text) == (404, True)
+    status, text = await member.request("GET", "/api/v1/watch/unknown", query="over=many")
+    assert (status, "over" in text) == (400, True)
