@@ -17,7 +17,7 @@ from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join
 from countless.wire.nats_subjects import shard_of
-from support.service import Bench, bench
+from support.site_server import SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
 
@@ -27,17 +27,17 @@ SHARDS = 4
 class FakeMember:
     """Owns all shards."""
 
-    def __init__(self, tables: list[Bench]) -> None:
+    def __init__(self, tables: list[SiteServerHarness]) -> None:
         self.tables = tables
         self.leased = True
         self.draining = False
         self.asked_without_lease = asyncio.Event()
         self.lease = SimpleNamespace(shards=SHARDS, valid=self._valid)
-        apps = [shard_app(table.host, ForwardedAuth(), SHARD_OPERATIONS) for table in tables]
+        apps = [shard_app(table.server, ForwardedAuth(), SHARD_OPERATIONS) for table in tables]
         self.shards = {number: SimpleNamespace(app=app) for number, app in enumerate(apps)}
         self.app = member_app(MEMBER_OPERATIONS, None)  # type: ignore[arg-type]
         self.app.state.member, self.app.state.access = self, ForwardedAuth()
-        self.app.state.server = tables[0].host
+        self.app.state.server = tables[0].server
 
     def _valid(self) -> bool:
         if not self.leased:
@@ -45,7 +45,7 @@ class FakeMember:
         return self.leased
 
     def owner(self, counter: str) -> SiteServer:
-        return self.tables[shard_of(counter, SHARDS)].host
+        return self.tables[shard_of(counter, SHARDS)].server
 
     async def request(self, method: str, path: str, body: bytes = b"", query: str = "") -> tuple[int, str]:
         request = ForwardedRequest(method, path, query.encode(), [], body, ["operator", "read"], None)
@@ -61,7 +61,7 @@ class FakeMember:
 @pytest.fixture
 async def member() -> AsyncIterator[FakeMember]:
     async with AsyncExitStack() as stack:
-        yield FakeMember([await stack.enter_async_context(bench()) for _ in range(SHARDS)])
+        yield FakeMember([await stack.enter_async_context(site_server()) for _ in range(SHARDS)])
 
 
 async def test_list_of_counters_is_sorted_and_paged_over_all_shards(member: FakeMember) -> None:
@@ -78,8 +78,8 @@ async def test_list_of_counters_is_sorted_and_paged_over_all_shards(member: Fake
 async def test_sites_are_listed_and_forgotten_in_every_shard(member: FakeMember) -> None:
     for table in (member.tables[1], member.tables[3]):
         session, connection = await table.connect("web")
-        await table.say(session, connection, Join("hits", 0, 5))
-        table.host.on_disconnect(session, connection)
+        await table.send(session, connection, Join("hits", 0, 5))
+        table.server.on_disconnect(session, connection)
     listed = await member.get("/api/v1/sites")
     assert [(site["site"], site["shard"]) for site in listed["sites"]] == [("web", 1), ("web", 3)]
     assert await member.request("DELETE", "/api/v1/sites/web") == (200, '{"forgotten":2}')
@@ -137,16 +137,16 @@ async def test_watch_continues_after_its_owner_was_unreachable_and_ends_with_the
 ) -> None:
     monkeypatch.setattr("countless.server.cluster.router._RETRY_S", 0.0)
     table = member.tables[shard_of("hits", SHARDS)]
-    table.host.create("hits", Config(alpha=0.1, scheme="exact"))
+    table.server.create("hits", Config(alpha=0.1, scheme="exact"))
     session, connection = await table.connect("web")
     events = EventStream(member, "/api/v1/watch/hits", b"over=10")
     assert await events.next() == ("answer", 0)
     member.leased = False
     await member.asked_without_lease.wait()
-    await table.say(session, connection, Join("hits", 0, 50))
+    await table.send(session, connection, Join("hits", 0, 50))
     member.leased = True
     assert [await events.next() for _ in range(3)] == [("answer", 50), ("possibly", 50), ("certainly", 50)]
-    table.host.delete("hits")
+    table.server.delete("hits")
     assert await events.ended()
 
 
