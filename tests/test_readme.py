@@ -38,14 +38,29 @@ def test_serve_connect_curl(tmp_path: Path) -> None:
         assert set(fields.split(", ")) <= set(answer)
 
 
+PLAN_PAGE = (ROOT / "docs/how-to/choose-parameters.md").read_text(encoding="utf-8")
+
+
+def run_plan(*options: str) -> str:
+    (words,) = re.findall(r"^ {4}countless (plan --sites 1000.*)$", PLAN_PAGE, re.MULTILINE)
+    command = [sys.executable, "-m", "countless.cli.main", *words.split(), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment(COLUMNS="100")).stdout
+
+
 @pytest.mark.slow
-def test_the_plan_in_the_docs_is_the_plan_that_is_made() -> None:
-    page = (ROOT / "docs/how-to/choose-parameters.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```text\n(1,000 sites.*?)```", page, re.DOTALL)
-    (words,) = re.findall(r"^ {4}countless (plan --sites 1000.*)$", page, re.MULTILINE)
-    command = [sys.executable, "-m", "countless.cli.main", *words.split()]
-    made = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(COLUMNS="100")).stdout
-    assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in made.strip().splitlines()]
+def test_plan_table_in_the_docs_is_what_the_command_computes() -> None:
+    """The JSON output leaves out the crossovers, for which the command makes a dozen plans."""
+    for name, plan in json.loads(run_plan("--json"))["candidates"].items():
+        cells = [plan["messages_per_efold"], plan["messages_first_day"], plan["messages_day_30"]]
+        efold, first, later = (f"{cell:,.0f}" for cell in cells)
+        assert re.search(rf"^ {name} +{efold} +{plan['ratio']:.3f} +{first} +{later} ", PLAN_PAGE, re.MULTILINE), name
+
+
+@pytest.mark.soak
+def test_plan_output_in_the_docs_is_what_the_command_prints() -> None:
+    (shown,) = re.findall(r"```text\n(1,000 sites.*?)```", PLAN_PAGE, re.DOTALL)
+    made = run_plan().strip()
+    assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in made.splitlines()]
 
 
 def test_every_link_leads_somewhere() -> None:
