@@ -1,4 +1,4 @@
-"""A real coordinator for the tests that kill things."""
+"""A real coordinator for tests that kill processes."""
 
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -16,7 +16,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def server(shared: Server) -> Iterator[Server]:
-    """One for all, because a start takes a while; every test finds it without counters."""
+    """One for all tests, because a start takes a while. It has no counters when a test begins."""
     yield shared
     if shared.process.poll() is not None:
         shared.start()

@@ -1,4 +1,4 @@
-"""Real processes on loopback, killed and started again: nothing is lost, nothing doubled, no total ever falls."""
+"""Real processes on loopback, killed and restarted: no event is lost or counted twice, and no published total falls."""
 
 import signal
 from pathlib import Path
@@ -23,7 +23,7 @@ client.close(20)
 """
 
 
-def test_two_clients_and_a_label(server: Server) -> None:
+def test_counts_of_two_clients_and_a_labelled_series_are_published(server: Server) -> None:
     with countless.connect(server.url, site="a") as a, countless.connect(server.url, site="b") as b:
         a.counter("hits").add(30)
         b.counter("hits").inc()
@@ -41,7 +41,7 @@ def test_two_clients_and_a_label(server: Server) -> None:
     assert server.sites() == []
 
 
-def test_the_coordinator_is_killed_and_comes_back(server: Server) -> None:
+def test_killed_coordinator_restarts_with_all_counts(server: Server) -> None:
     with countless.connect(server.url, site="a") as a, countless.connect(server.url, site="b") as b:
         a.counter("hits").add(1_000)
         b.counter("hits").add(500)
@@ -51,7 +51,7 @@ def test_the_coordinator_is_killed_and_comes_back(server: Server) -> None:
         until(lambda: watcher.seen, "the first answer")
         total = 1_500
         for round_ in range(2):
-            a.counter("hits").add(100)  # some of it may be under way when the coordinator dies
+            a.counter("hits").add(100)  # some of it may be under way when the coordinator is killed
             server.kill()
             for _ in range(1_000):
                 b.counter("hits").add()
@@ -68,7 +68,7 @@ def test_the_coordinator_is_killed_and_comes_back(server: Server) -> None:
     assert server.inspect("hits")["known"] == total
 
 
-def test_learning_until_everybody_has_answered(server: Server) -> None:
+def test_restarted_coordinator_is_learning_until_all_sites_answer_or_time_out(server: Server) -> None:
     with countless.connect(server.url, site="a") as a:
         a.counter("hits").add(10)
         child = python(COUNTING, server.url)
@@ -77,7 +77,7 @@ def test_learning_until_everybody_has_answered(server: Server) -> None:
         print(7, file=child.stdin, flush=True)
         assert child.stdout.readline() == "True\n"
         assert a.flush()
-        child.send_signal(signal.SIGSTOP)  # it lives, and cannot answer
+        child.send_signal(signal.SIGSTOP)  # it cannot answer
         server.kill()
         server.start()
         assert server.answer("hits")["state"] == "learning"
@@ -85,8 +85,8 @@ def test_learning_until_everybody_has_answered(server: Server) -> None:
         assert server.inspect("hits")["known"] >= 17
         with pytest.raises(countless.CountlessError, match="503"):
             server.reader.request("GET", "/readyz")
-        until(lambda: server.answer("hits")["state"] == "degraded", "degraded")  # it has been waited for long enough
-        until(lambda: server.inspect("hits")["silent"] == ["child"], "only the child silent")
+        until(lambda: server.answer("hits")["state"] == "degraded", "degraded")  # the child has timed out
+        until(lambda: server.inspect("hits")["silent"] == ["child"], "only the child is silent")
         assert server.reader.request("GET", "/readyz")["ready"]
         child.send_signal(signal.SIGCONT)
         until(lambda: server.answer("hits")["state"] in ("holding", "exact"), "holding")
@@ -95,7 +95,7 @@ def test_learning_until_everybody_has_answered(server: Server) -> None:
     assert server.inspect("hits")["known"] == 20
 
 
-def test_a_client_that_is_killed_is_named_and_its_count_kept(server: Server) -> None:
+def test_killed_client_is_listed_as_silent_and_its_count_stays(server: Server) -> None:
     child = python(COUNTING, server.url)
     assert child.stdin is not None
     assert child.stdout is not None
@@ -106,15 +106,15 @@ def test_a_client_that_is_killed_is_named_and_its_count_kept(server: Server) -> 
     until(lambda: server.answer("hits")["state"] == "degraded", "degraded")
     assert server.inspect("hits")["silent"] == ["child"]
     assert server.inspect("hits")["known"] == 41
-    with countless.connect(server.url, site="child") as again:  # the same name: the life before is over
+    with countless.connect(server.url, site="child") as again:  # retires the incarnation before
         again.counter("hits").add(1)
         assert again.flush()
-        until(lambda: server.inspect("hits")["silent"] == [], "nobody silent")
+        until(lambda: server.inspect("hits")["silent"] == [], "no site is silent")
     assert server.inspect("hits")["known"] == 42
     assert server.sites() == []
 
 
-def test_a_site_that_will_not_come_back_is_forgotten_by_a_command(server: Server) -> None:
+def test_dropped_site_that_was_only_stopped_delivers_the_rest(server: Server) -> None:
     child = python(COUNTING, server.url)
     assert child.stdin is not None
     assert child.stdout is not None
@@ -124,7 +124,7 @@ def test_a_site_that_will_not_come_back_is_forgotten_by_a_command(server: Server
     until(lambda: server.answer("hits")["state"] == "degraded", "degraded")
     assert server.reader.request("DELETE", "/api/v1/sites/child") == {"forgotten": 1}
     assert server.inspect("hits")["silent"] == []
-    child.send_signal(signal.SIGCONT)  # a mistake: it was only asleep, and counts on
+    child.send_signal(signal.SIGCONT)  # it was not dead
     child.communicate("9\n", 20)
     assert server.inspect("hits")["known"] == 50
 
@@ -155,8 +155,10 @@ hits.add(1)
 """
 
 
-@pytest.mark.parametrize(("when", "state_dir"), [("flushed", ""), ("at once", ""), ("at once", "kept")])
-def test_children_count_for_themselves(server: Server, tmp_path: Path, when: str, state_dir: str) -> None:
+@pytest.mark.parametrize(("when", "state_dir"), [("flushed", ""), ("not flushed", ""), ("not flushed", "kept")])
+def test_forked_children_count_as_incarnations_of_their_own(
+    server: Server, tmp_path: Path, when: str, state_dir: str
+) -> None:
     place = str(tmp_path / state_dir) if state_dir else ""
     parent = python(FORKING, server.url, WHEN=when, COUNTLESS_CLIENT_STATE_DIR=place)
     parent.communicate(timeout=60)
@@ -164,12 +166,12 @@ def test_children_count_for_themselves(server: Server, tmp_path: Path, when: str
     assert server.inspect("hits")["known"] == 1_312
     assert server.answer('hits{worker="w"}')["estimate"] == 2
     assert server.sites() == []
-    assert list(tmp_path.glob("*/*")) == []  # everybody has tidied up
+    assert list(tmp_path.glob("*/*")) == []  # every process has removed its file
 
 
-STORM = """
+FORKING_WHILE_COUNTING = """
 import countless, os, sys, threading
-client = countless.connect(site="storm")
+client = countless.connect(site="forking")
 hits = client.counter("hits")
 done = threading.Event()
 counted = [0, 0]
@@ -200,17 +202,19 @@ print(client.close(30), sum(counted) + 7 * len(results), results)
 
 
 @pytest.mark.parametrize("state_dir", ["", "kept"])
-def test_forks_in_the_middle_of_counting(server: Server, tmp_path: Path, state_dir: str) -> None:
-    storm = python(STORM, server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path / state_dir) if state_dir else "")
-    output, _ = storm.communicate(timeout=100)
+def test_forks_while_threads_count_lose_nothing(server: Server, tmp_path: Path, state_dir: str) -> None:
+    program = python(
+        FORKING_WHILE_COUNTING, server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path / state_dir) if state_dir else ""
+    )
+    output, _ = program.communicate(timeout=100)
     delivered, total, codes = output.split(maxsplit=2)
     assert (delivered, codes) == ("True", f"{[0] * 10}\n")
     assert server.inspect("hits")["known"] == int(total)
     assert list(tmp_path.glob("*/*")) == []
 
 
-def test_the_coordinator_is_killed_again_and_again_while_everybody_counts(server: Server) -> None:
-    """The dice choose the moment: after so many answers to a reader who asks without pause."""
+def test_repeated_kills_of_the_coordinator_under_load_lose_nothing(server: Server) -> None:
+    """A seed chooses when: after a number of answers to a reader that polls without pause."""
     rng, done, counted = SeededRandom(6), Event(), [0, 0, 0]
     clients = [countless.connect(server.url, site=f"site-{number}") for number in range(3)]
 
@@ -242,33 +246,33 @@ def test_the_coordinator_is_killed_again_and_again_while_everybody_counts(server
     assert answer["lower"] <= sum(counted) <= answer["upper"]
 
 
-def test_a_coordinator_that_comes_late_gets_everything(server: Server) -> None:
+def test_coordinator_started_after_the_client_gets_all_counts(server: Server) -> None:
     server.kill()
     with countless.connect(server.url) as client:
         for _ in range(1_000):
             client.counter("hits").add()
         assert not client.flush(0.05)
-        until(lambda: "no coordinator" in str(client.last_error), "trouble")
+        until(lambda: "no coordinator" in str(client.last_error), "an error")
         server.start()
         assert client.flush(20)
     assert server.inspect("hits")["known"] == 1_000
 
 
-def test_a_coordinator_that_lost_its_state_is_told_everything_again(tmp_path: Path) -> None:
+def test_coordinator_with_an_empty_state_directory_gets_all_counts_again(tmp_path: Path) -> None:
     with Server(tmp_path / "one") as server, countless.connect(server.url) as client:
         client.counter("hits").add(30)
         assert client.flush()
-        server.reader.request("PATCH", "/api/v1/counters/hits", {"delta": 0.01})  # sites are in a later round now
+        server.reader.request("PATCH", "/api/v1/counters/hits", {"delta": 0.01})  # starts round 1
         until(lambda: server.inspect("hits")["state"] == "holding" or server.inspect("hits")["state"] == "exact")
         server.kill()
         server.directory = tmp_path / "two"
         server.start()
         client.counter("hits").add(1)
         assert client.flush(20)
-        until(lambda: server.inspect("hits")["known"] == 31, "all that was ever counted")
+        until(lambda: server.inspect("hits")["known"] == 31, "all counts")
 
 
-def test_a_deleted_counter_begins_again(server: Server) -> None:
+def test_deleted_counter_starts_again_at_zero(server: Server) -> None:
     with countless.connect(server.url) as client:
         client.counter("hits").add(30)
         assert client.flush()
@@ -280,7 +284,7 @@ def test_a_deleted_counter_begins_again(server: Server) -> None:
     assert server.inspect("hits")["known"] == 2
 
 
-def test_sigterm_lets_go_of_watchers_and_keeps_everything(server: Server) -> None:
+def test_sigterm_ends_watches_and_keeps_all_counts(server: Server) -> None:
     with countless.connect(server.url) as client:
         client.counter("hits").add(30)
         assert client.flush()

@@ -1,6 +1,6 @@
-"""A bad network between real processes that are killed, stopped and started again: after it heals, all totals agree.
+"""A faulty network between real processes that are killed, stopped and started: once it is healthy, all totals agree.
 
-Every client counts without pause in a process of its own; the proxy is their only way to the coordinator. The published
+Each site counts without pause in a process of its own; the proxy is its only way to the coordinator. The published
 total is watched all the time, past the proxy: it never falls.
 """
 
@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from countless.client.api import ServiceError
-from support.proxy import CALM, Proxy, Weather
+from countless.client.transport.base import ConnectionLost
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketConnection
+from support.proxy import HEALTHY, FaultProfile, Proxy
 from support.service import TIMEOUT_S, Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
@@ -38,7 +41,8 @@ thread.join()
 print(client.close(30), counted[0])
 """
 
-STORM = Weather(drop=0.01, cut=0.01, duplicate=0.3, delay=0.02)
+FAULTY = FaultProfile(drop=0.01, cut=0.01, duplicate=0.3, max_delay_s=0.02)
+PARTITIONED, STALLED = FaultProfile(partitioned=True), FaultProfile(stalled=True)
 
 
 class Site:
@@ -53,48 +57,55 @@ class Site:
         print(file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
-    def count_on(self, n: int) -> None:
+    def wait_for_more(self, n: int) -> None:
         goal = self.counted() + n
-        until(lambda: self.counted() >= goal, "counting goes on")
+        until(lambda: self.counted() >= goal, "the site has counted more")
 
     def close(self) -> int:
-        """What it has counted in all, and the coordinator has confirmed."""
+        """Its final count, which the coordinator has acknowledged."""
         output, _ = self.process.communicate(timeout=2 * TIMEOUT_S)
         delivered, counted = output.split()
         assert delivered == "True"
         return int(counted)
 
 
-class Field:
+class Deployment:
     """A coordinator, a proxy and three sites."""
 
     def __init__(self, server: Server, proxy: Proxy) -> None:
         self.server, self.proxy = server, proxy
         server.reader.request("POST", "/api/v1/counters", {"name": "hits", "scheme": "exact"})  # many frames
         self.sites = [Site(proxy.url, f"site-{number}") for number in range(3)]
-        until(lambda: self.healthy(), "everybody counts")
+        until(lambda: self.is_healthy(), "all sites count")
         self.watcher = Watcher(server, "hits")
 
-    def wait_for(self, weather: Tally[str]) -> None:
-        until(lambda: self.server.sites() and self.proxy.happened >= weather, "enough weather")
+    def wait_for_faults(self, faults: Tally[str]) -> None:
+        until(lambda: self.server.sites() and self.proxy.faults >= faults, "enough faults")
 
-    def healthy(self) -> bool:
+    def is_healthy(self) -> bool:
         states = [site["state"] for site in self.server.sites()]
         return states == ["connected"] * 3 and self.server.answer("hits")["state"] in ("holding", "exact")
 
+    def is_missing_a_site(self) -> bool:
+        return self.server.answer("hits")["state"] in ("degraded", "learning")
+
+    def processes(self) -> list["subprocess.Popen[str]"]:
+        return [self.server.process, *(site.process for site in self.sites)]
+
     def heal(self) -> None:
-        """Calm weather, everybody awake: the answer covers the truth, and goes on doing so."""
-        self.proxy.become(CALM)
+        """End all faults; the answer then covers the total again."""
+        self.proxy.set_profile(HEALTHY)
         if self.server.process.poll() is not None:
             self.server.start()
-        for process in (self.server.process, *(site.process for site in self.sites)):
+        for process in self.processes():
             process.send_signal(signal.SIGCONT)
         before = sum(site.counted() for site in self.sites)
-        until(lambda: self.healthy() and self.server.answer("hits")["upper"] >= before, "the answer has caught up")
+        until(lambda: self.is_healthy() and self.server.answer("hits")["upper"] >= before, "the answer has caught up")
         answer = self.server.answer("hits")
         assert answer["lower"] <= sum(site.counted() for site in self.sites)
 
-    def end(self) -> None:
+    def close(self) -> None:
+        """Every event was counted exactly once, and the published total never fell."""
         counted = [site.close() for site in self.sites]
         assert self.server.inspect("hits")["known"] == sum(counted)
         answer = self.server.answer("hits")
@@ -104,77 +115,73 @@ class Field:
 
 
 @pytest.fixture
-def field(server: Server) -> Iterator[Field]:
+def deployment(server: Server) -> Iterator[Deployment]:
     with Proxy(server.url, seed=4) as proxy:
-        field = Field(server, proxy)
-        yield field
-        for process in (server.process, *(site.process for site in field.sites)):
+        deployment = Deployment(server, proxy)
+        yield deployment
+        for process in deployment.processes():
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
-        for site in field.sites:
+        for site in deployment.sites:
             site.process.kill()
             site.process.communicate()
 
 
-def test_frames_that_come_late_twice_half_or_not_at_all(field: Field) -> None:
+def test_delayed_duplicated_cut_and_dropped_frames_lose_nothing(deployment: Deployment) -> None:
     for times in (1, 2):
-        field.proxy.become(STORM)
-        field.wait_for(Tally(drop=3 * times, cut=3 * times, duplicate=50 * times))
-        field.server.kill()
-        field.heal()
-    field.end()
+        deployment.proxy.set_profile(FAULTY)
+        deployment.wait_for_faults(Tally(drop=3 * times, cut=3 * times, duplicate=50 * times))
+        deployment.server.kill()
+        deployment.heal()
+    deployment.close()
 
 
-def silent(field: Field) -> bool:
-    return field.server.answer("hits")["state"] in ("degraded", "learning")
+def sites_count_on(deployment: Deployment) -> None:
+    for site in deployment.sites[1:]:
+        site.wait_for_more(200)
 
 
-def count_on(sites: list[Site]) -> None:
-    for site in sites:
-        site.count_on(200)
-
-
-FAULTS: dict[str, Callable[[Field], object]] = {
-    "the network parts": lambda field: field.proxy.become(Weather(parted=True)),
-    "the network stalls": lambda field: field.proxy.become(Weather(stalled=True)),
-    "it storms": lambda field: field.proxy.become(STORM),
-    "a site stops": lambda field: field.sites[0].process.send_signal(signal.SIGSTOP),
-    "a site is missed": lambda field: until(lambda: silent(field), "somebody is missed"),
-    "the coordinator is killed": lambda field: field.server.kill(),
-    "the coordinator comes back": lambda field: field.server.start(),
-    "the coordinator stops": lambda field: field.server.process.send_signal(signal.SIGSTOP),
-    "the sites count on": lambda field: count_on(field.sites[1:]),
+FAULTS: dict[str, Callable[[Deployment], object]] = {
+    "partition": lambda d: d.proxy.set_profile(PARTITIONED),
+    "stall": lambda d: d.proxy.set_profile(STALLED),
+    "faulty network": lambda d: d.proxy.set_profile(FAULTY),
+    "stop a site": lambda d: d.sites[0].process.send_signal(signal.SIGSTOP),
+    "site times out": lambda d: until(d.is_missing_a_site, "a site has timed out"),
+    "kill the coordinator": lambda d: d.server.kill(),
+    "start the coordinator": lambda d: d.server.start(),
+    "stop the coordinator": lambda d: d.server.process.send_signal(signal.SIGSTOP),
+    "sites count on": sites_count_on,
 }
 
 
 @pytest.mark.parametrize(
-    "stories",
+    "scenarios",
     [
         [
-            ["the network parts", "a site is missed", "the sites count on"],
-            ["the network stalls", "a site is missed", "the coordinator is killed", "the coordinator comes back"],
-            ["the coordinator is killed", "the network parts", "the sites count on", "the coordinator comes back"],
+            ["partition", "site times out", "sites count on"],
+            ["stall", "site times out", "kill the coordinator", "start the coordinator"],
+            ["kill the coordinator", "partition", "sites count on", "start the coordinator"],
         ],
         [
-            ["a site stops", "the coordinator is killed", "the sites count on"],
-            ["a site stops", "a site is missed", "it storms", "the coordinator is killed"],
-            ["the coordinator stops", "the sites count on", "the network parts"],
-            ["it storms", "the coordinator stops", "the sites count on"],
+            ["stop a site", "kill the coordinator", "sites count on"],
+            ["stop a site", "site times out", "faulty network", "kill the coordinator"],
+            ["stop the coordinator", "sites count on", "partition"],
+            ["faulty network", "stop the coordinator", "sites count on"],
         ],
     ],
     ids=["network first", "processes first"],
 )
-def test_faults_that_meet(field: Field, stories: list[list[str]]) -> None:
-    for story in stories:
-        for fault in story:
-            FAULTS[fault](field)
-        field.heal()
-    field.end()
+def test_combined_faults_lose_nothing(deployment: Deployment, scenarios: list[list[str]]) -> None:
+    for scenario in scenarios:
+        for fault in scenario:
+            FAULTS[fault](deployment)
+        deployment.heal()
+    deployment.close()
 
 
-KEPT = """
+DURABLE = """
 import countless
-hits = countless.connect(site="kept").counter("hits")
+hits = countless.connect(site="durable").counter("hits")
 for number in range(int(input())):
     hits.add()
 print("done", flush=True)
@@ -182,11 +189,11 @@ input()
 """
 
 
-def test_a_site_is_killed_behind_a_bad_network_and_its_heir_works_through_it(server: Server, tmp_path: Path) -> None:
+def test_counts_of_killed_sites_are_recovered_through_a_faulty_network(server: Server, tmp_path: Path) -> None:
     with Proxy(server.url, seed=5) as proxy:
-        for number, weather in enumerate((STORM, Weather(parted=True), STORM)):
-            proxy.become(weather)
-            child = python(KEPT, proxy.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))
+        for number, profile in enumerate((FAULTY, PARTITIONED, FAULTY)):
+            proxy.set_profile(profile)
+            child = python(DURABLE, proxy.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))
             assert child.stdin is not None
             assert child.stdout is not None
             print(1_000, file=child.stdin, flush=True)
@@ -195,24 +202,20 @@ def test_a_site_is_killed_behind_a_bad_network_and_its_heir_works_through_it(ser
                 server.kill()
             child.kill()
             child.communicate()
-        proxy.become(STORM)
+        proxy.set_profile(FAULTY)
         server.start()
-        last = python("import countless; countless.connect(site='kept'); input()", proxy.url,
+        last = python("import countless; countless.connect(site='durable'); input()", proxy.url,
                       COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))  # fmt: skip
-        until(lambda: len(list(tmp_path.iterdir())) == 1, "everything delivered")
+        until(lambda: len(list(tmp_path.iterdir())) == 1, "all counts are delivered")
         last.communicate("\n", TIMEOUT_S)
     assert list(tmp_path.iterdir()) == []
     assert server.inspect("hits")["known"] == 3_000
 
 
-def test_the_proxy_lets_nobody_through_when_parted(server: Server) -> None:
-    from countless.client.transport.base import ConnectionLost
-    from countless.client.transport.endpoint import Endpoint
-    from countless.client.transport.websocket import WebSocketConnection
-
+def test_partitioned_proxy_refuses_connections(server: Server) -> None:
     with Proxy(server.url, seed=6) as proxy:
         WebSocketConnection(Endpoint.parse(proxy.url), None).close()
-        proxy.become(Weather(parted=True))
+        proxy.set_profile(PARTITIONED)
         with pytest.raises(ConnectionLost):
             WebSocketConnection(Endpoint.parse(proxy.url), None)
         with pytest.raises(ServiceError, match="no counter"):

@@ -1,7 +1,7 @@
-"""A bad network on loopback: a proxy in front of a real coordinator that delays, repeats, cuts, drops and stalls.
+"""A faulty network on loopback: a proxy in front of a real coordinator that delays, repeats, cuts, drops and stalls.
 
-It knows where a WebSocket frame begins and ends, so that it can say one twice, or stop in the middle of one. What it
-does is drawn from a seed, one source for each connection and direction; when connections come is up to the processes.
+It knows where a WebSocket frame begins and ends, so that it can send one twice, or stop in the middle of one. Faults
+are drawn from a seed, with one random source for each connection and direction; when clients connect is not.
 """
 
 import asyncio
@@ -17,33 +17,33 @@ _BINARY = 2
 
 
 @dataclass(frozen=True)
-class Weather:
-    """What may happen to a frame, each with its probability; and to everybody."""
+class FaultProfile:
+    """Probabilities of what may happen to a frame, and states of the whole network."""
 
-    drop: float = 0.0  # the connection is cut before it
-    cut: float = 0.0  # ... and in the middle of it
-    duplicate: float = 0.0  # it arrives twice (not the first of a connection: nobody introduces himself twice)
-    delay: float = 0.0  # it waits up to so many seconds, and all behind it too
-    stalled: bool = False  # connections are taken, and nothing moves until this is over
-    parted: bool = False  # nobody comes through
+    drop: float = 0.0  # the connection is closed before the frame
+    cut: float = 0.0  # the connection is closed in the middle of the frame
+    duplicate: float = 0.0  # the frame arrives twice; not the first of a connection, the Hello
+    max_delay_s: float = 0.0  # of the frame, and of all frames behind it
+    stalled: bool = False  # connections are accepted and no frame passes
+    partitioned: bool = False  # connections are closed
 
 
-CALM = Weather()
+HEALTHY = FaultProfile()
 
 
 class Proxy:
-    """Listens on a port of its own; `url` is what clients are given."""
+    """Listens on a port of its own; clients connect to `url`."""
 
     def __init__(self, target: str, seed: int) -> None:
-        self.weather = CALM
-        self.happened: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self._profile = HEALTHY
         self._target = urlsplit(target)
         self._rng = SeededRandom(seed)
-        self._number = 0
+        self._connections = 0
         self._loop = asyncio.new_event_loop()
         self._open: set[asyncio.StreamWriter] = set()
-        self._calm = asyncio.Event()
-        self._calm.set()
+        self._not_stalled = asyncio.Event()
+        self._not_stalled.set()
         ready = Event()
         self._thread = Thread(target=self._run, args=(ready,), daemon=True)
         self._thread.start()
@@ -58,25 +58,24 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._stop)
         self._thread.join()
 
-    def become(self, weather: Weather) -> None:
-        """From now on, and known to the proxy when this returns."""
+    def set_profile(self, profile: FaultProfile) -> None:
+        """Takes effect before this returns."""
         done = Event()
-        self._loop.call_soon_threadsafe(self._change, weather, done)
+        self._loop.call_soon_threadsafe(self._set_profile, profile, done)
         done.wait()
 
-    def _change(self, weather: Weather, done: Event) -> None:
-        self.weather = weather
-        (self._calm.clear if weather.stalled else self._calm.set)()
-        if weather.parted:
-            for writer in self._open:
-                writer.transport.abort()
+    def _set_profile(self, profile: FaultProfile, done: Event) -> None:
+        self._profile = profile
+        (self._not_stalled.clear if profile.stalled else self._not_stalled.set)()
+        if profile.partitioned:
+            self._abort_connections()
         done.set()
 
-    # In the loop
+    # In the loop's thread
 
     def _run(self, ready: Event) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._connected, "127.0.0.1", 0))
+        server = self._loop.run_until_complete(asyncio.start_server(self._on_connection, "127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
         self._loop.run_forever()
@@ -88,65 +87,68 @@ class Proxy:
         self._loop.close()
 
     def _stop(self) -> None:
-        for writer in self._open:
-            writer.transport.abort()
+        self._abort_connections()
         self._loop.stop()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._number += 1
-        rng = self._rng.spawn(self._number)
+    def _abort_connections(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        rng = self._rng.spawn(self._connections)
         self._open.add(writer)
         try:
-            if not self.weather.parted:
+            if not self._profile.partitioned:
                 await self._relay(reader, writer, rng)
-        except (OSError, EOFError):  # whoever it was has gone, as the weather wanted or because a process died
+        except (OSError, EOFError):  # a fault closed the connection, or a process was killed
             pass
         finally:
             self._open.discard(writer)
             writer.transport.abort()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rng: SeededRandom) -> None:
-        there, back = await asyncio.open_connection(self._target.hostname, self._target.port)
-        self._open.add(back)
+        server_reader, server_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
+        self._open.add(server_writer)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, back, rng.spawn("up")))
-                both.create_task(self._pump(there, writer, rng.spawn("down")))
+                both.create_task(self._pump(reader, server_writer, rng.spawn("up")))
+                both.create_task(self._pump(server_reader, writer, rng.spawn("down")))
         except* (OSError, EOFError):
             pass
         finally:
-            self._open.discard(back)
-            back.transport.abort()
+            self._open.discard(server_writer)
+            server_writer.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rng: SeededRandom) -> None:
-        """The handshake as it is, then frame by frame."""
+        """The handshake unchanged, then frame by frame."""
         writer.write(await reader.readuntil(b"\r\n\r\n"))
         first = True
         while True:
-            frame = await _frame(reader)
-            await self._calm.wait()
-            weather = self.weather
-            await asyncio.sleep(weather.delay * rng.random())
-            if self._chance("drop", weather.drop, rng):
+            frame = await _read_frame(reader)
+            await self._not_stalled.wait()
+            profile = self._profile
+            await asyncio.sleep(profile.max_delay_s * rng.random())
+            if self._draw("drop", profile.drop, rng):
                 raise ConnectionAbortedError
-            if self._chance("cut", weather.cut, rng):
+            if self._draw("cut", profile.cut, rng):
                 writer.write(frame[: len(frame) // 2])
                 await writer.drain()
                 raise ConnectionAbortedError
             writer.write(frame)
-            if not first and frame[0] & 15 == _BINARY and self._chance("duplicate", weather.duplicate, rng):
+            if not first and frame[0] & 15 == _BINARY and self._draw("duplicate", profile.duplicate, rng):
                 writer.write(frame)
             await writer.drain()
             first = False
 
-    def _chance(self, what: str, probability: float, rng: SeededRandom) -> bool:
+    def _draw(self, fault: str, probability: float, rng: SeededRandom) -> bool:
         happens = rng.random() < probability
-        self.happened[what] += happens
+        self.faults[fault] += happens
         return happens
 
 
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    """One whole frame, as it travels (RFC 6455, section 5.2)."""
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+    """One whole frame with its header (RFC 6455, section 5.2)."""
     frame = await reader.readexactly(2)
     length = frame[1] & 127
     if length >= 126:

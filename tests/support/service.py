@@ -1,4 +1,4 @@
-"""A real coordinator in a process of its own, that tests may kill; and a host without sockets, disk or clock."""
+"""A real coordinator, and programs with a client, in processes of their own that tests may kill."""
 
 import os
 import signal
@@ -14,16 +14,16 @@ from typing import Any, Self
 
 from countless.client.api import AnswerStream, ApiClient, ServiceError
 
-TIMEOUT_S = 20.0  # seconds until a test gives up; nothing here takes a tenth of it on an idle machine
+TIMEOUT_S = 20.0  # ten times what anything here takes on an idle machine
 
 
 def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
-    """Ask again and again, until the answer is true."""
+    """Poll until the condition is true, and return its value."""
     deadline = monotonic() + TIMEOUT_S
     while True:
         try:
             result = condition()
-        except ServiceError:  # not there yet
+        except ServiceError:  # the coordinator, or the counter, is not there yet
             result = None
         if result:
             return result
@@ -32,14 +32,14 @@ def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Of the processes that tests start. They start often: what was compiled once is kept, outside of the sources."""
-    kept = Path(tempfile.gettempdir()) / f"countless-tests-{os.getuid()}"
+    """For processes that tests start. They start often, so compiled files are kept, outside of the sources."""
+    cache = Path(tempfile.gettempdir()) / f"countless-tests-{os.getuid()}"
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**inherited, "PYTHONPYCACHEPREFIX": str(kept), **variables}
+    return {**inherited, "PYTHONPYCACHEPREFIX": str(cache), **variables}
 
 
 class Server:
-    """`countless serve` on loopback; `kill` and `start` again at will, on the same port and the same state."""
+    """`countless serve` on loopback. After `kill` or `stop`, `start` uses the same port and the same state."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
@@ -93,7 +93,7 @@ class Server:
 
 
 class Watcher:
-    """Follows the published total, across restarts too, and remembers whether it ever fell."""
+    """Follows the published total, across restarts too; `stop` checks that it never fell."""
 
     def __init__(self, server: Server, counter: str) -> None:
         self.seen: list[float] = []
@@ -122,6 +122,6 @@ class Watcher:
 
 
 def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":
-    """A program with a client, in a process of its own. It can be spoken to, line by line."""
+    """A program with a client, in a process of its own, with pipes to its standard input and output."""
     command, variables = [sys.executable, "-c", code], environment(COUNTLESS_URL=url, **variables)
     return subprocess.Popen(command, text=True, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -30,7 +30,7 @@ from countless.wire.frames import (
     UpItem,
     encode_frames,
 )
-from support.hostile import drain, fate
+from support.raw_connection import close_reason, receive_until
 from support.service import until
 
 OTHER_VERSIONS = {"uvicorn": "0.53", "websockets": "17.4"}
@@ -82,24 +82,24 @@ def converse(url: str) -> list[list[DownItem] | str]:
     for number in range(1, 51):  # a frame for each, as a busy site sends them
         send(link, Report("hits", 0, number, number))
     send(link, Sync(1))
-    heard: list[list[DownItem] | str] = [drain(link, SyncAck(1))]
+    heard: list[list[DownItem] | str] = [receive_until(link, SyncAck(1))]
     many: list[UpItem] = [Join(f"counter-{number:0100}", 0, number) for number in range(300)]
     assert len(next(encode_frames(many))) > CONNECTION_BYTES  # the ordinary path, between two fast frames
     send(link, *many)
     send(link, Sync(2))
-    heard.append(drain(link, SyncAck(2)))
+    heard.append(receive_until(link, SyncAck(2)))
     send(link, *(Report("hits", 0, 50 + number, 50 + number) for number in range(1, 5001)))  # more than the rate
     send(link, Leave("hits", 0, 5050), Sync(3))
-    heard.append(drain(link, SyncAck(3)))
+    heard.append(receive_until(link, SyncAck(3)))
     send(link, Report("never joined", 0, 1, 1))
-    heard.append(fate(link))
+    heard.append(close_reason(link))
     for frame in (b"\xc1", b"\x91" + b"\x00" * MAX_FRAME_BYTES):
         link = WebSocketConnection(place, None)
         send(link, Hello(1, "other", 1), Sync(1))
-        heard.append(drain(link, SyncAck(1)))
+        heard.append(receive_until(link, SyncAck(1)))
         try:
             link.send(frame)
-            assert fate(link) != "not cut off"
+            assert close_reason(link) != "not closed"
         except ConnectionLost:  # while the frame was being sent
             link.abandon()
     return heard

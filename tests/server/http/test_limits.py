@@ -24,7 +24,7 @@ from countless.wire.frames import (
     UpItem,
     encode_frames,
 )
-from support.hostile import drain, fate
+from support.raw_connection import close_reason, receive_until
 from support.service import Server, until
 from support.site_server import FakeConnection, site_server
 
@@ -120,7 +120,7 @@ def dropped(server: Server, reason: str) -> int:
 def test_one_connection_too_many_is_told_so_and_the_others_go_on(server: Server) -> None:
     links = [WebSocketConnection(Endpoint.parse(server.url), None) for _ in range(3)]
     before = dropped(server, "too many connections")
-    assert "max_connections" in fate(WebSocketConnection(Endpoint.parse(server.url), None))
+    assert "max_connections" in close_reason(WebSocketConnection(Endpoint.parse(server.url), None))
     assert dropped(server, "too many connections") == before + 1
     for link in links:
         link.close()
@@ -145,8 +145,8 @@ def test_a_site_that_sends_too_much_is_held_back_and_loses_nothing(server: Serve
     with countless.connect(server.url, site="honest") as client:
         client.counter("honest").add(5)
         assert client.flush(20)
-        assert not drain(link, SyncAck(7), 0)  # while the flood is still being let in, drop by drop
-    assert drain(link, SyncAck(7))
+        assert not receive_until(link, SyncAck(7), 0)  # while the flood is still being let in, drop by drop
+    assert receive_until(link, SyncAck(7))
     assert server.inspect("flood")["known"] == 14_000
     link.close()
 
@@ -155,7 +155,7 @@ def test_a_site_that_sends_too_much_is_held_back_and_loses_nothing(server: Serve
 def test_the_sixth_counter_is_refused_with_a_reason(server: Server) -> None:
     link = WebSocketConnection(Endpoint.parse(server.url), None)
     link.send(next(encode_frames([Hello(1, "greedy", 1), *(Join(f"g{n}", 0, 1) for n in range(9)), Sync(1)])))
-    items = drain(link, SyncAck(1))
+    items = receive_until(link, SyncAck(1))
     refused = [item for item in items if isinstance(item, CounterRejected)]
     assert refused
     assert "max_counters" in refused[0].reason
