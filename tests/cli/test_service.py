@@ -1,4 +1,4 @@
-"""The verbs of the service, as a person would try them: serve, add, get, watch, counters, sites, token, validate."""
+"""The verbs of the service in a shell: serve, add, get, watch, counters, sites, token, validate."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def run(*arguments: str, url: str = "", **variables: str) -> subprocess.Complete
     )
 
 
-def test_add_then_get_from_two_shells(server: Server) -> None:
+def test_add_then_get_from_two_processes(server: Server) -> None:
     assert run("add", "shell", "5", url=server.url).returncode == 0
     assert run("add", "shell", url=server.url).returncode == 0
     assert run("get", "shell", url=server.url).stdout == "shell: 6 (from 6 to 6; exact)\n"
@@ -51,7 +51,7 @@ def test_add_then_get_from_two_shells(server: Server) -> None:
     assert run("get", "nothing", url=server.url).stderr == "countless: there is no counter 'nothing'\n"
 
 
-def test_watch_says_possibly_then_certainly_then_ends(server: Server) -> None:
+def test_watch_prints_possibly_then_certainly_then_ends(server: Server) -> None:
     with countless.connect(server.url, site="web-1") as client:
         client.counter("marked").add(900)
         assert client.flush()
@@ -73,17 +73,17 @@ def test_watch_says_possibly_then_certainly_then_ends(server: Server) -> None:
     assert watch.returncode == 0
 
 
-def test_watchers_see_answers_that_moved_and_nothing_else(server: Server) -> None:
+def test_watch_receives_changed_answers_only(server: Server) -> None:
     link = WebSocketConnection(Endpoint.parse(server.url), None)
     server.reader.request("POST", "/api/v1/counters", {"name": "quiet"})
     watch = server.reader.watch("quiet")
     assert next(watch)["estimate"] == 0
-    words: list[list[UpItem]] = [
-        [Hello(1, "x", 1), Join("quiet", 0, 0)],  # somebody has come, with nothing
-        [Report("quiet", 0, 0, 1)],  # and speaks, without news
+    frames: list[list[UpItem]] = [
+        [Hello(1, "x", 1), Join("quiet", 0, 0)],  # a site joins with zero events
+        [Report("quiet", 0, 0, 1)],  # and reports nothing new
         [Report("quiet", 0, 3, 2)],
     ]
-    for items in words:
+    for items in frames:
         link.send(next(encode_frames(items)))
     seen = next(watch)
     assert (seen["estimate"], set(seen)) == (3, {"counter", "estimate", "lower", "upper", "state", "as_of"})
@@ -91,7 +91,7 @@ def test_watchers_see_answers_that_moved_and_nothing_else(server: Server) -> Non
     link.close()
 
 
-def test_nobody_there_is_one_line_and_a_code() -> None:
+def test_unreachable_coordinator_is_one_line_and_an_exit_code() -> None:
     nowhere = "http://127.0.0.1:9"
     added = run("add", "x", "--timeout", "0.1", url=nowhere)
     assert (added.returncode, added.stdout) == (1, "")
@@ -103,7 +103,7 @@ def test_nobody_there_is_one_line_and_a_code() -> None:
     assert (mark.returncode, "over = -1 is not allowed" in mark.stderr) == (2, True)
 
 
-def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
+def test_tokens_are_created_listed_and_revoked(tmp_path: Path) -> None:
     state = ("--state-dir", str(tmp_path))
     token = run("token", "site", "--label", "fleet", "--site", "web", *state).stdout.strip()
     assert token.startswith("countless-site-")
@@ -115,7 +115,7 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert "scope = 'everything'" in run("token", "everything", *state).stderr
 
 
-def test_serve_refuses_before_it_listens(tmp_path: Path) -> None:
+def test_serve_rejects_bad_settings_before_it_listens(tmp_path: Path) -> None:
     state = ("--state-dir", str(tmp_path), "--port", "0")
     beyond = run("serve", "--host", "192.0.2.1", *state)
     assert (beyond.returncode, "--allow-plaintext" in beyond.stderr) == (2, True)
@@ -129,7 +129,7 @@ def test_serve_refuses_before_it_listens(tmp_path: Path) -> None:
     assert (newer.returncode, "newer Countless" in newer.stderr) == (2, True)
 
 
-def test_validate_names_the_first_mistake(tmp_path: Path) -> None:
+def test_validate_names_the_first_error(tmp_path: Path) -> None:
     file = tmp_path / "countless.toml"
     file.write_text('alpha = 0.02\nsilent_after = "5s"\n')
     assert "silent_after = 5.0\n" in run("validate", str(file)).stdout

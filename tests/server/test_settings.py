@@ -1,4 +1,4 @@
-"""Flag over environment over file over default; and every mistake is named."""
+"""Settings: flag over environment over file over default; errors name the setting."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from countless.errors import InvalidParameter
 from countless.server.settings import PORT, Settings, load_settings, seconds
 
 
-def test_the_order_of_sources(tmp_path: Path) -> None:
+def test_flag_overrides_environment_overrides_file(tmp_path: Path) -> None:
     file = tmp_path / "countless.toml"
     file.write_text('port = 1\nhost = "::1"\nalpha = 0.1\nsilent_after = "500ms"\n')
     environment = {"COUNTLESS_PORT": "2", "COUNTLESS_ALPHA": "0.2", "COUNTLESS_ALLOW_PLAINTEXT": "true"}
@@ -21,7 +21,7 @@ def test_the_order_of_sources(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "value"), [("500ms", 0.5), ("10s", 10), ("2m", 120), ("1.5h", 5400), (7, 7)])
-def test_durations(text: object, value: float) -> None:
+def test_duration_is_parsed_to_seconds(text: object, value: float) -> None:
     assert seconds(text) == value
 
 
@@ -40,13 +40,13 @@ def test_durations(text: object, value: float) -> None:
         ("MAX_COUNTERS", "0"),
     ],
 )
-def test_mistakes_are_named(name: str, value: str) -> None:
+def test_invalid_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidParameter, match=name.lower()):
         load_settings({}, {f"COUNTLESS_{name}": value})
 
 
 @pytest.mark.parametrize("text", ["prot = 1", "port = [", 'port = "x"', "port = true", "alpha = []"])
-def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str) -> None:
+def test_invalid_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "countless.toml"
     file.write_text(text)
     with pytest.raises(InvalidParameter):
@@ -54,12 +54,12 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "::", "192.168.1.5", "example.org"])
-def test_nobody_listens_beyond_loopback_by_accident(host: str) -> None:
+def test_plaintext_beyond_loopback_must_be_allowed(host: str) -> None:
     with pytest.raises(InvalidParameter, match="--allow-plaintext"):
         Settings(host=host).require_safe()
     Settings(host=host, allow_plaintext=True).require_safe()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_loopback_is_fine(host: str) -> None:
+def test_plaintext_on_loopback_is_allowed(host: str) -> None:
     Settings(host=host).require_safe()

@@ -1,4 +1,4 @@
-"""Two coordinators with the same answers and very different traffic behind them look the same to the public."""
+"""Two coordinators with the same answers and different traffic behind them give readers the same responses."""
 
 import re
 from collections.abc import Callable
@@ -38,8 +38,8 @@ READS = [
 WEB = "ws://127.0.0.1:2686/api/v1/site"
 
 
-def seen_by_the_public(directory: Path, traffic: Callable[[Callable[..., None]], None]) -> list[tuple[Any, ...]]:
-    """Status, headers and body of everything that a read token can ask for; only the time of reading is masked."""
+def seen_by_readers(directory: Path, traffic: Callable[[Callable[..., None]], None]) -> list[tuple[Any, ...]]:
+    """Status, headers and body of every request with a read token; the time of reading is masked."""
     store = SqliteStore(directory / STATE_FILE)
     reading, counting = ({"authorization": f"Bearer {new_token(store, scope, scope)}"} for scope in ("read", "site"))
     store.close()
@@ -47,12 +47,12 @@ def seen_by_the_public(directory: Path, traffic: Callable[[Callable[..., None]],
     with TestClient(app, "http://127.0.0.1:2686", headers=reading) as public:
         with public.websocket_connect(WEB, headers=counting) as site:
 
-            def say(*items: UpItem) -> None:
+            def send(*items: UpItem) -> None:
                 site.send_bytes(next(encode_frames([*items, Sync(1)])))
                 while SyncAck(1) not in decode_down(site.receive_bytes()):
                     pass
 
-            traffic(say)
+            traffic(send)
             answers = [public.request(method, path) for method, path in READS]
         return [
             (path, answer.status_code, dict(answer.headers), re.sub(r'"(as_of|time)":"[^"]*"', "", answer.text))
@@ -60,25 +60,25 @@ def seen_by_the_public(directory: Path, traffic: Callable[[Callable[..., None]],
         ]
 
 
-def quiet(say: Callable[..., None]) -> None:
-    say(Hello(1, "web", 1), Join("hits", 0, 40), Join("misses", 0, 2))
+def one_join(send: Callable[..., None]) -> None:
+    send(Hello(1, "web", 1), Join("hits", 0, 40), Join("misses", 0, 2))
 
 
-def busy(say: Callable[..., None]) -> None:
-    say(Hello(1, "another-name", 7), Join("misses", 0, 0), Join("hits", 0, 0))
+def many_reports(send: Callable[..., None]) -> None:
+    send(Hello(1, "another-name", 7), Join("misses", 0, 0), Join("hits", 0, 0))
     for number in range(1, 41):
-        say(Report("hits", 0, number, number))
+        send(Report("hits", 0, number, number))
     for number in range(41, 60):
-        say(Report("hits", 0, 40, number))
-    say(Report("misses", 0, 1, 1), Report("misses", 0, 2, 2), Leave("misses", 0, 2))
+        send(Report("hits", 0, 40, number))
+    send(Report("misses", 0, 1, 1), Report("misses", 0, 2, 2), Leave("misses", 0, 2))
 
 
-def test_what_the_public_sees_does_not_depend_on_who_reports_when_or_how_often(tmp_path: Path) -> None:
-    calm = seen_by_the_public(tmp_path / "calm", quiet)
-    lively = seen_by_the_public(tmp_path / "lively", busy)
-    assert calm == lively
-    assert '"estimate":40' in calm[2][3]
-    for _, status, headers, body in calm:
+def test_responses_to_readers_do_not_depend_on_who_reports_when_or_how_often(tmp_path: Path) -> None:
+    few = seen_by_readers(tmp_path / "few", one_join)
+    many = seen_by_readers(tmp_path / "many", many_reports)
+    assert few == many
+    assert '"estimate":40' in few[2][3]
+    for _, status, headers, body in few:
         assert status < 500
         assert set(headers) <= {"cache-control", "content-length", "content-type", "allow", "www-authenticate"}
         assert "web" not in body.replace("webs", "")

@@ -1,4 +1,4 @@
-"""The dashboard for Grafana names metrics and labels: every one of them must be in the real `/metrics`."""
+"""Every metric and label that the Grafana dashboard uses is in `/metrics`."""
 
 import json
 import re
@@ -19,7 +19,7 @@ FUNCTIONS = {"by", "count", "increase", "or", "rate", "sum", "time", "topk", "la
 
 
 def real_metrics(directory: Path) -> dict[str, set[str]]:
-    """Names of metrics, each with its labels, of a coordinator that a site counts at and that has refused somebody."""
+    """Names of metrics with their labels, of a coordinator with one site and one rejected request."""
     app = build_app(Settings(state_dir=str(directory)))
     with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
         assert client.get("/metrics", headers={"x-forwarded-for": "192.0.2.1"}).status_code == 401
@@ -41,7 +41,7 @@ def targets(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield variable["query"]["query"], ""
 
 
-def test_every_metric_and_every_label_of_the_dashboard_exists(tmp_path: Path) -> None:
+def test_dashboard_uses_existing_metrics_and_labels(tmp_path: Path) -> None:
     real, seen = real_metrics(tmp_path), set()
     for expression, legend in targets(json.loads(DASHBOARD.read_text())):
         metrics = set(re.findall(r"countless_\w+", expression))
@@ -60,7 +60,7 @@ def test_every_metric_and_every_label_of_the_dashboard_exists(tmp_path: Path) ->
     assert {"countless_count_total", "countless_count_lower", "countless_count_upper", "countless_answer_state"} <= seen
 
 
-def test_panels_do_not_lie_on_each_other() -> None:
+def test_dashboard_panels_do_not_overlap() -> None:
     dashboard = json.loads(DASHBOARD.read_text())
     taken: set[tuple[int, int]] = set()
     for panel in dashboard["panels"]:

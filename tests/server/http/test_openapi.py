@@ -1,4 +1,4 @@
-"""The OpenAPI document and the application say the same: every path, every method, every shape of every answer."""
+"""The OpenAPI document describes the application: every path, method, status and response."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 BASE = "http://127.0.0.1:2686"
 DOCUMENT = build_app(Settings()).state.openapi
 CALLS = [(path, method.upper()) for path, methods in DOCUMENT["paths"].items() for method in methods]
-# A stream of events never ends: it has tests of its own, in test_watch.py.
+# A stream of events never ends: it has tests of its own, in test_answers.py.
 FINITE = [(path, method) for path, method in CALLS if "/watch/" not in path]
 MODES = [
     (path, method, mode)
@@ -56,14 +56,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.mark.slow
-def test_it_is_served_to_anybody_and_is_openapi(client: TestClient) -> None:
-    served = client.get("/api/v1/openapi.json", headers={"authorization": "Bearer nobody"})
+def test_document_is_served_without_a_token_and_is_valid(client: TestClient) -> None:
+    served = client.get("/api/v1/openapi.json", headers={"authorization": "Bearer unknown"})
     assert (served.status_code, served.json()) == (200, DOCUMENT)
     assert DOCUMENT["openapi"] == "3.1.0"
     schemathesis.openapi.from_dict(DOCUMENT).validate()
 
 
-def test_every_route_is_documented_and_everything_documented_is_routed() -> None:
+def test_routes_and_document_have_the_same_operations() -> None:
     routed = {
         (re.sub(":path}", "}", route.path), method)
         for route in build_app(Settings()).routes
@@ -74,13 +74,13 @@ def test_every_route_is_documented_and_everything_documented_is_routed() -> None
     assert routed == set(CALLS)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_schema_reference_resolves() -> None:
     referred = set(re.findall(r"#/components/schemas/(\w+)", str(DOCUMENT)))
     assert referred <= set(DOCUMENT["components"]["schemas"])
 
 
 @pytest.mark.parametrize("path", DOCUMENT["paths"])
-def test_other_methods_are_refused_with_all_that_there_are(client: TestClient, path: str) -> None:
+def test_other_method_is_a_405_with_the_allowed_methods(client: TestClient, path: str) -> None:
     refused = client.request("PUT", path.format(name="x", site="x"))
     assert refused.status_code == 405
     documented = {method.upper() for method in DOCUMENT["paths"][path]}
@@ -90,13 +90,13 @@ def test_other_methods_are_refused_with_all_that_there_are(client: TestClient, p
     assert refused.json() == {"error": "Method Not Allowed"}
 
 
-def test_other_paths_are_refused_in_the_same_shape(client: TestClient) -> None:
+def test_unknown_path_is_a_404_in_json(client: TestClient) -> None:
     assert client.get("/api/v1/nothing").json() == {"error": "Not Found"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "method", "mode"), MODES)
-def test_whatever_is_asked_the_answer_is_as_documented(
+def test_response_to_any_request_is_as_documented(
     client: TestClient, path: str, method: str, mode: GenerationMode
 ) -> None:
     operation = schemathesis.openapi.from_dict(DOCUMENT)[path][method]

@@ -1,4 +1,4 @@
-"""The API and its two audiences: what the public may know, and everything else (SPEC section 8)."""
+"""The JSON API: what each scope may see and do, and responses to bad requests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def local(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-def test_a_counter_from_creation_to_deletion(local: TestClient) -> None:
+def test_counter_is_created_configured_read_and_deleted(local: TestClient) -> None:
     made = local.post("/api/v1/counters", json={"name": "hits/a", "alpha": 0.05, "adversary": "sees-everything"})
     assert made.status_code == 201
     assert made.json()["alpha"] == 0.05
@@ -63,7 +63,7 @@ def test_a_counter_from_creation_to_deletion(local: TestClient) -> None:
         *(b'{"name": "' + b"a" * 501 + b'"}', b" " * 70_000, b"[" * 60_000, b'{"name": "\xff"}'),
     ],
 )
-def test_bad_bodies_are_answered_with_400(local: TestClient, body: bytes) -> None:
+def test_bad_body_is_a_400(local: TestClient, body: bytes) -> None:
     response = local.post("/api/v1/counters", content=body)
     assert response.status_code == 400, response.text
     assert response.json()["error"]
@@ -71,10 +71,10 @@ def test_bad_bodies_are_answered_with_400(local: TestClient, body: bytes) -> Non
 
 
 def test_probes_need_no_token(tmp_path: Path) -> None:
-    with client_of(tmp_path, "192.0.2.1") as stranger:
-        assert stranger.get("/livez").status_code == 200
-        assert stranger.get("/readyz").json() == {"ready": True, "problems": []}
-        assert stranger.get("/healthz").status_code == 200
+    with client_of(tmp_path, "192.0.2.1") as other:
+        assert other.get("/livez").status_code == 200
+        assert other.get("/readyz").json() == {"ready": True, "problems": []}
+        assert other.get("/healthz").status_code == 200
 
 
 def status(client: TestClient, method: str, path: str, **headers: str) -> int:
@@ -82,7 +82,7 @@ def status(client: TestClient, method: str, path: str, **headers: str) -> int:
         return response.status_code
 
 
-def test_each_scope_may_do_what_it_is_for(tmp_path: Path) -> None:
+def test_each_scope_allows_its_operations_only(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / STATE_FILE)
     tokens = {scope: new_token(store, scope, scope) for scope in SCOPES}
     with client_of(tmp_path) as client:
@@ -91,11 +91,11 @@ def test_each_scope_may_do_what_it_is_for(tmp_path: Path) -> None:
                 allowed = scope == "operator" or ((method, path) in READ and scope == "read")
                 code = status(client, method, path, authorization=f"Bearer {token}")
                 assert (code != 401) is allowed, (method, path, scope)
-            assert status(client, method, path) == 401  # there are tokens: coming from this machine is not enough
+            assert status(client, method, path) == 401  # with tokens, the machine's own programs need one too
     store.close()
 
 
-def test_tokens_are_kept_as_hashes_and_can_be_revoked(tmp_path: Path) -> None:
+def test_token_is_stored_as_a_hash_and_can_be_revoked(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / STATE_FILE)
     token = new_token(store, "read", "dashboards")
     assert token.encode() not in (tmp_path / STATE_FILE).read_bytes() + (tmp_path / f"{STATE_FILE}-wal").read_bytes()
@@ -113,22 +113,22 @@ def test_tokens_are_kept_as_hashes_and_can_be_revoked(tmp_path: Path) -> None:
     [
         {"origin": "https://evil.example"},  # a web page that a browser here shows
         {"host": "evil.example"},  # a name that was bound to this machine
-        {"x-forwarded-for": "192.0.2.1"},  # somebody else, through a proxy here
+        {"x-forwarded-for": "192.0.2.1"},  # another machine, through a proxy on this one
     ],
 )
-def test_only_programs_of_this_machine_need_no_token(
+def test_web_pages_and_proxies_on_this_machine_need_a_token(
     local: TestClient, method: str, path: str, headers: dict[str, str]
 ) -> None:
     assert status(local, method, path, **headers) == 401
 
 
-def test_strangers_may_nothing_while_there_are_no_tokens(tmp_path: Path) -> None:
-    with client_of(tmp_path, "192.0.2.1") as stranger:
+def test_other_machines_are_rejected_while_there_are_no_tokens(tmp_path: Path) -> None:
+    with client_of(tmp_path, "192.0.2.1") as other:
         for method, path in OPERATOR_ONLY + READ:
-            assert status(stranger, method, path) == 401
+            assert status(other, method, path) == 401
 
 
-def test_the_public_learns_nothing_from_reports_that_do_not_move_the_answer(local: TestClient) -> None:
+def test_read_scope_sees_the_answer_and_no_more(local: TestClient) -> None:
     with local.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
         site.send_bytes(next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3)])))
         decode_down(site.receive_bytes())
@@ -141,7 +141,7 @@ def test_the_public_learns_nothing_from_reports_that_do_not_move_the_answer(loca
         assert {"round", "sites", "messages", "bytes", "messages_to_double"} < set(watched)
 
 
-def test_a_host_that_fails_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_background_task_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = Event()
 
     def fail(host: SiteServer) -> None:
@@ -154,7 +154,7 @@ def test_a_host_that_fails_ends_the_process(tmp_path: Path, monkeypatch: pytest.
         assert client.get("/readyz").status_code == 503
 
 
-def test_metrics_have_the_agreed_names(local: TestClient) -> None:
+def test_metrics_have_their_documented_names(local: TestClient) -> None:
     local.post("/api/v1/counters", json={"name": 'hits{route="/a"}'})
     page = local.get("/metrics")
     for name in ("count_total", "count_lower", "count_upper", "answer_state", "rounds_total", "messages_total"):

@@ -1,8 +1,7 @@
-"""What the charts of the page show: a short past of each counter, kept in memory, thinned as it grows.
+"""The history that the page's charts show: in memory, at most MAX_POINTS of each counter.
 
-The recent past is dense and the distant past is coarse, so that a chart of an hour and one of a month both fit into a
-few hundred points. What the public may see and what only operators may see are two series: if they shared their points,
-the moments that are kept would tell the public when rounds begin.
+Recent points are dense and old ones sparse, so an hour and a month both fit. Points for the read scope and round marks
+for operators are separate series: if they shared their points, the times that are kept would reveal when rounds begin.
 """
 
 import asyncio
@@ -19,26 +18,26 @@ from countless.server.sessions.counter import Counter
 
 log = logging.getLogger("countless.history")
 
-MOST_POINTS = 320  # more cannot be seen
-MOST_RECORDED = 2_000  # counters: together at most some 40 MB
-PERIOD = 1.0  # seconds between two looks at every counter
-STATE_TABLE = tuple(State)
+MAX_POINTS = 320  # a chart cannot show more
+MAX_RECORDED = 2_000  # counters; together at most about 40 MB
+RECORD_INTERVAL_S = 1.0
+STATES = tuple(State)
 
 
-class Series:
-    """Rows of numbers in the order of time; the first number of a row is its time.
+class TimeSeries:
+    """Rows of `width` numbers, oldest first; the first number of a row is its time.
 
-    >>> series = Series(2, most=50)
+    >>> series = TimeSeries(2, max_rows=50)
     >>> for second in range(5000): series.add(second, second * 10)
     >>> [int(time) for time, _ in series][:10]
     [0, 2048, 3072, 4096, 4608, 4736, 4864, 4928, 4960, 4965]
     """
 
-    __slots__ = ("_most", "_numbers", "_width")
+    __slots__ = ("_max_rows", "_numbers", "_width")
 
-    def __init__(self, width: int, most: int = MOST_POINTS) -> None:
+    def __init__(self, width: int, max_rows: int = MAX_POINTS) -> None:
         self._width = width
-        self._most = most
+        self._max_rows = max_rows
         self._numbers = array("d")
 
     def __len__(self) -> int:
@@ -50,107 +49,109 @@ class Series:
 
     @property
     def last(self) -> tuple[float, ...]:
-        """The last row, or nothing."""
+        """The last row; empty if there is none."""
         return tuple(self._numbers[-self._width :])
 
     def add(self, *row: float) -> None:
-        """One more, unless it says what the last one said."""
+        """Append a row, unless it differs from the last one in nothing but its time."""
         if row[1:] == self.last[1:]:
             return
         self._numbers.extend(row)
-        if len(self) > self._most:
-            self._thin()
+        if len(self) > self._max_rows:
+            self._downsample()
 
-    def _thin(self) -> None:
-        """The newest quarter stays; of the rest, the first row of each cell of time. Old rows have large cells.
+    def _downsample(self) -> None:
+        """Keep the newest quarter and, of the rest, the first row of each time cell. Cells of older rows are larger.
 
-        A cell is about 25/most of its age long, so that ten years of seconds fit. Cells are powers of two, one inside
-        the other: which row stays does not depend on when it is looked at.
+        A cell is as long as about 25/max_rows of its age, so ten years of seconds fit. Cells are nested powers of two,
+        so the rows that are kept do not depend on when this is called.
         """
         rows = list(self)
         newest, dense = rows[-1][0], len(rows) * 3 // 4
         kept = rows[:1]
         for before, row in pairwise(rows[:dense]):
-            cell = 2.0 ** ceil(log2(max(1.0, newest - row[0]) * 25 / self._most))
+            cell = 2.0 ** ceil(log2(max(1.0, newest - row[0]) * 25 / self._max_rows))
             if row[0] // cell != before[0] // cell:
                 kept.append(row)
-        if len(kept) > self._most * 0.65:  # ages beyond all measure
+        if len(kept) > self._max_rows * 0.65:  # older than ten years of seconds
             kept = kept[::2]
         self._numbers = array("d", (number for row in kept + rows[dense:] for number in row))
 
 
 class History:
-    """The past of one counter."""
+    """The history of one counter."""
 
-    __slots__ = ("_seen", "_then", "marks", "points", "site_seconds")
+    __slots__ = ("_last", "_recorded_at", "points", "round_marks", "site_seconds")
 
     def __init__(self, counter: Counter, now: float) -> None:
-        self.points = Series(4)  # time, estimate, alpha, index of the state: all of it public
-        self.marks = Series(3)  # time, round, phase (-1: none): for operators
-        self.site_seconds = heard_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
-        self._then = now
-        self._seen: tuple[Answer, int | None] | None = None
+        self.points = TimeSeries(4)  # time, estimate, alpha, index in STATES: for the read scope
+        self.round_marks = TimeSeries(3)  # time, round, phase (-1: none): for operators only
+        self.site_seconds = reachable_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
+        self._recorded_at = now
+        self._last: tuple[Answer, int | None] | None = None
 
-    def is_of(self, counter: Counter) -> bool:
-        """Whether it is still the same counter: a total that has fallen is another one of the same name."""
-        return self._seen is None or counter.published_answer.estimate >= self._seen[0].estimate
+    def matches(self, counter: Counter) -> bool:
+        """False if the total fell: the counter was deleted, and created again under its name."""
+        return self._last is None or counter.published_answer.estimate >= self._last[0].estimate
 
     def record(self, counter: Counter, now: float) -> None:
-        """Look at the counter."""
         answer, phase = counter.published_answer, counter.coordinator.phase
-        self.site_seconds += heard_sites(answer) * max(0.0, now - self._then)
-        self._then = now
-        if self._seen == (answer, phase):
+        self.site_seconds += reachable_sites(answer) * max(0.0, now - self._recorded_at)
+        self._recorded_at = now
+        if self._last == (answer, phase):
             return
-        self._seen = answer, phase
-        self.points.add(now, float(answer.estimate), answer.alpha, STATE_TABLE.index(answer.state))
-        self.marks.add(now, answer.round, -1 if phase is None else phase)
+        self._last = answer, phase
+        self.points.add(now, float(answer.estimate), answer.alpha, STATES.index(answer.state))
+        self.round_marks.add(now, answer.round, -1 if phase is None else phase)
 
 
 class Recorder:
-    """The pasts of the first two thousand counters, and of any other from the moment somebody looks at it."""
+    """Histories of the first MAX_RECORDED counters, and of any other from the time when a page first shows it."""
 
-    def __init__(self, host: ServerView, clock: Callable[[], float] = time) -> None:
-        self._host = host
+    def __init__(self, server: ServerView, clock: Callable[[], float] = time) -> None:
+        self._server = server
         self._clock = clock
-        self._histories: dict[str, History] = {}  # in the order in which they were last asked for
+        self._histories: dict[str, History] = {}  # the least recently requested first
 
     async def run(self) -> None:
-        """For ever."""
         while True:
             try:
                 self.tick()
-            except Exception:  # charts are not worth dying for
-                log.exception("the past of the counters could not be recorded: please report this")
-            await asyncio.sleep(PERIOD)
+            except Exception:  # without charts the coordinator still works
+                log.exception("recording of counter histories failed: please report this")
+            await asyncio.sleep(RECORD_INTERVAL_S)
 
     def tick(self) -> None:
-        """Look at every counter that is recorded, and take in new ones while there is room."""
-        now, counters = self._clock(), self._host.counters
+        """Record every counter that has a history, and start histories of others up to MAX_RECORDED."""
+        now, counters = self._clock(), self._server.counters
         for name in [name for name in self._histories if name not in counters]:
             del self._histories[name]
-        if len(self._histories) < min(MOST_RECORDED, len(counters)):
+        if len(self._histories) < min(MAX_RECORDED, len(counters)):
             for name, counter in counters.items():
-                if name not in self._histories and len(self._histories) < MOST_RECORDED:
+                if name not in self._histories and len(self._histories) < MAX_RECORDED:
                     self._histories[name] = History(counter, now)
         for name, history in self._histories.items():
-            if not history.is_of(counters[name]):
+            if not history.matches(counters[name]):
                 history = self._histories[name] = History(counters[name], now)
             history.record(counters[name], now)
 
-    def of(self, counter: Counter) -> History:
-        """The past of a counter that somebody looks at, up to now. The one nobody asked for the longest makes room."""
+    def for_counter(self, counter: Counter) -> History:
+        """The history of this counter up to now. It may replace the one that was not requested for the longest time."""
         now = self._clock()
         history = self._histories.pop(counter.name, None)
-        if history is None or not history.is_of(counter):
+        if history is None or not history.matches(counter):
             history = History(counter, now)
-        if len(self._histories) >= MOST_RECORDED:
+        if len(self._histories) >= MAX_RECORDED:
             del self._histories[next(iter(self._histories))]
         self._histories[counter.name] = history
         history.record(counter, now)
         return history
 
+    def debug_state(self) -> list[str]:
+        """The names of the counters that have a history, sorted."""
+        return sorted(self._histories)
 
-def heard_sites(answer: Answer) -> int:
-    """Sites that could have sent something lately."""
+
+def reachable_sites(answer: Answer) -> int:
+    """Sites that are not silent."""
     return answer.sites - len(answer.silent)

@@ -1,4 +1,4 @@
-"""What operators see behind an answer: what it has cost, why this plan runs, and who counts. Reads, never changes."""
+"""What operators see of a counter beside its answer: cost, plan, sites. Nothing here changes the counter."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,15 +13,15 @@ from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import MIN_SITES_TO_PLAN, Counter
 from countless.wire.frames import encode_frames
 
-TRAFFIC = {  # what an adversary of each kind knows, in words
+ADVERSARY_TEXT = {
     "oblivious": "traffic that does not react",
     "adaptive": "traffic that sees the answers",
     "sees-everything": "traffic that sees every message",
 }
 
 
-def facts(counter: Counter, history: History) -> dict[str, Any]:
-    """All but the sites, which have a table of their own."""
+def details(counter: Counter, history: History) -> dict[str, Any]:
+    """Everything except the sites, which have a table of their own."""
     answer = counter.published_answer
     return {
         "alpha": answer.alpha,
@@ -31,19 +31,18 @@ def facts(counter: Counter, history: History) -> dict[str, Any]:
         "phase": counter.coordinator.phase,
         "sites": answer.sites,
         "silent": len(answer.silent),
-        "cost": cost(counter, history),
-        "plan": plan(counter),
+        "cost": cost_summary(counter, history),
+        "plan": plan_summary(counter),
     }
 
 
-# What it has cost
+# Cost
 
 
-def cost(counter: Counter, history: History) -> dict[str, Any]:
-    """Messages and bytes so far, beside what the same events would have cost in other ways.
+def cost_summary(counter: Counter, history: History) -> dict[str, Any]:
+    """Messages and bytes so far, and what one message per event or regular flushes would have cost instead.
 
-    A flush is sent by every site that is there, once in each period, but never more often than there are events. Its
-    size, and that of a message for one event, is that of the smallest frame that names the counter and its count.
+    The size of such a message is that of the smallest frame with the counter's name and count.
     """
     traffic = counter.traffic
     known = counter.coordinator.known_total
@@ -64,35 +63,33 @@ def cost(counter: Counter, history: History) -> dict[str, Any]:
     }
 
 
-# Why this plan
+# Plan
 
 
-def plan(counter: Counter) -> dict[str, Any]:
-    """The plan in force, its rivals with their prices, and the reason in a sentence."""
+def plan_summary(counter: Counter) -> dict[str, Any]:
+    """The running plan, the costs of the candidates, and why this one runs."""
     answer, config = counter.published_answer, counter.config
-    in_force = counter.coordinator.plan or plan_deterministic(max(1, answer.sites), answer.alpha)
+    running = counter.coordinator.plan or plan_deterministic(max(1, answer.sites), answer.alpha)
     prices = _prices(counter)
     return {
         "configured": config.scheme,
-        "against": TRAFFIC[config.adversary],
+        "against": ADVERSARY_TEXT[config.adversary],
         "why": _why(counter, prices),
         "prices": [{"scheme": name, "messages_per_efold": price} for name, price in prices.items()],
-        "reasons": [reason(each) for each in getattr(in_force, "reasons", ())],
+        "reasons": [
+            {"number": each.number, "value": float(each.value), "because": each.because}
+            for each in getattr(running, "reasons", ())
+        ],
     }
 
 
-def reason(each: Any) -> dict[str, Any]:
-    """One number of a plan and the inequality behind it."""
-    return {"number": each.number, "value": float(each.value), "because": each.because}
-
-
 def _prices(counter: Counter) -> dict[str, float]:
-    """Messages while the total grows e-fold, for every scheme `auto` chooses from whose plan is worked out already."""
+    """Messages per e-fold of the total, by scheme: those that `auto` may choose and whose plan is computed already."""
     sites, alpha = max(1, counter.published_answer.sites), counter.config.alpha
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
-    ahead = counter.next_plan() if counter.config.scheme == Auto.name else None
-    for scheme in CANDIDATES[counter.config.adversary] if ahead else ():
-        plans: list[Plan] = scheme(may_block=False).plans(ahead[1], may_block=False) if ahead else []
+    following = counter.next_plan() if counter.config.scheme == Auto.name else None
+    for scheme in CANDIDATES[counter.config.adversary] if following else ():
+        plans: list[Plan] = scheme(may_block=False).plans(following[1], may_block=False) if following else []
         if plans:
             prices[scheme.name] = min(each.messages_per_efold for each in plans)
     running = counter.coordinator.plan
@@ -104,54 +101,54 @@ def _prices(counter: Counter) -> dict[str, float]:
 def _why(counter: Counter, prices: dict[str, float]) -> str:
     scheme, config = counter.published_answer.scheme, counter.config
     if config.scheme != Auto.name:
-        return f"This counter was configured to run {config.scheme}."
-    rivals = {name: price for name, price in prices.items() if name != scheme}
-    cheapest = min(rivals, key=rivals.__getitem__, default=None)
-    proof = f"with a proof against {TRAFFIC[config.adversary]}"
+        return f"This counter is configured to run {config.scheme}."
+    others = {name: price for name, price in prices.items() if name != scheme}
+    cheapest = min(others, key=others.__getitem__, default=None)
+    proof = f"with a proof against {ADVERSARY_TEXT[config.adversary]}"
     if scheme != "deterministic":
-        return f"The cheapest {proof}, for this many sites and this total."
+        return f"It is the cheapest scheme {proof} for this many sites and this total."
     if counter.published_answer.sites < MIN_SITES_TO_PLAN and config.adversary != "oblivious":
-        return f"For fewer than {MIN_SITES_TO_PLAN} sites nothing {proof} is cheaper."
+        return f"For fewer than {MIN_SITES_TO_PLAN} sites no scheme {proof} is cheaper."
     if cheapest is None:
-        return "Needs no plan. The plans of its rivals are being worked out."
-    if rivals[cheapest] < prices[scheme]:
-        return f"{cheapest} will be cheaper, and takes over with a later round, when that pays for the change."
-    return f"For this many sites and this total nothing {proof} is cheaper."
+        return "It needs no plan. Plans of other schemes are being computed."
+    if others[cheapest] < prices[scheme]:
+        return f"{cheapest} will be cheaper, and replaces it in a later round if that pays for the change."
+    return f"For this many sites and this total no scheme {proof} is cheaper."
 
 
-# Who counts
+# Sites
 
 
 class SiteRow(NamedTuple):
-    """One life of one site, as the table shows it."""
+    """One incarnation of a site."""
 
     site: str
     state: str
-    heard: float  # seconds since 1970
+    last_seen: float  # seconds since 1970
     known: int
 
 
 _WORST_FIRST = ("silent", "away", "connected")
 _KEYS = {
     "site": lambda row: row.site,
-    "state": lambda row: (_WORST_FIRST.index(row.state), 0 if row.state == "connected" else row.heard, -row.known),
-    "heard": lambda row: row.heard,
+    "state": lambda row: (_WORST_FIRST.index(row.state), 0 if row.state == "connected" else row.last_seen, -row.known),
+    "heard": lambda row: row.last_seen,
     "known": lambda row: row.known,
 }
 SITE_SORTS = tuple(_KEYS)
 
 
-def site_rows(host: ServerView, counter: Counter, now: float) -> Iterator[SiteRow]:
-    """Every life that counts this counter, in no order."""
-    offset = now - host.now()
-    for address, known in counter.coordinator.saved_state.known:
-        life = host.sessions.get(address)
-        if life is not None:
-            yield SiteRow(str(address.site), life.state, life.last_seen + offset, known)
+def site_rows(server: ServerView, counter: Counter, now: float) -> Iterator[SiteRow]:
+    """Every incarnation that is a member of this counter, unsorted."""
+    offset = now - server.now()
+    for site_id, known in counter.coordinator.saved_state.known:
+        session = server.sessions.get(site_id)
+        if session is not None:
+            yield SiteRow(str(site_id.site), session.state, session.last_seen + offset, known)
 
 
 def site_page(rows: list[SiteRow], find: str, sort: str, start: int, length: int) -> tuple[int, list[SiteRow]]:
-    """How many sites have `find` in their name, and a page of them. A minus before `sort` turns the order round."""
+    """The number of sites with `find` in their name, and a page of them. A minus in front of `sort` reverses it."""
     wanted = find.casefold()
     found = [row for row in rows if wanted in row.site.casefold()] if wanted else rows
     found.sort(key=_KEYS[sort.removeprefix("-")], reverse=sort.startswith("-"))

@@ -1,7 +1,6 @@
-"""`/page/feed`: what the page shows, as server-sent events. One stream for each open page, whatever it looks at.
+"""`/page/feed`: what the page shows, as server-sent events. One stream for each open page.
 
-Two faces (SPEC section 8). A reader's stream has answers: estimate, lower, upper, state, and when they changed in
-public. An operator's stream has more. The two are different classes, so that nothing has to be left out by care.
+The caller's role decides which view it gets (`views.py`): `public` with the read scope, `operator` with that scope.
 """
 
 import asyncio
@@ -16,34 +15,35 @@ from starlette.responses import Response, StreamingResponse
 
 from countless.errors import InvalidParameter
 from countless.server.http.auth import Authenticator
+from countless.server.http.openapi import error
 from countless.server.http.server_view import ServerView
 from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView, View
 
-MOST_FEEDS = 500  # open pages; each costs at most a twentieth of a core, and usually next to nothing
-BEAT = 4.0  # seconds: a page that hears nothing for three of these says that it is stale
-_GAP = 0.2  # seconds between two looks: faster than this a person sees only flicker
+MAX_STREAMS = 500
+KEEPALIVE_S = 4.0  # the page reports a lost connection after three of these without an event
+MIN_INTERVAL_S = 0.2  # people see faster changes only as flicker
+IDLE_SHARE = 20  # a view that takes a millisecond to update is updated every 20 ms at most: 5 % of a core
+MAX_QUERY_CHARS = 500
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "cross-origin-resource-policy": "same-origin"}
-_MOST_QUERY = 500  # characters
 
 
 async def feed(request: Request) -> Response:
-    """The stream of one page: all counters, or one of them."""
-    host: ServerView = request.app.state.server
-    face = face_of(request)
-    if face is None:
-        host.dropped["not allowed"] += 1
-        return _refusal("a token of scope read or operator is needed", 401)
-    if request.app.state.open_streams >= MOST_FEEDS:
-        return _refusal(f"{MOST_FEEDS} pages are open already", 503)
+    server: ServerView = request.app.state.server
+    role = role_of(request)
+    if role is None:
+        server.dropped["not allowed"] += 1
+        return error("a token of scope read or operator is needed", 401)
+    if request.app.state.open_streams >= MAX_STREAMS:
+        return error(f"{MAX_STREAMS} pages are open already", 503)
     try:
-        view = _view(request, face)
+        view = _view(request, role)
     except InvalidParameter as problem:
-        return _refusal(str(problem), 400)
-    return StreamingResponse(_stream(request, host, view, face), 200, _HEADERS, "text/event-stream")
+        return error(str(problem), 400)
+    return StreamingResponse(_stream(request, server, view, role), 200, _HEADERS, "text/event-stream")
 
 
-def face_of(request: Request) -> str | None:
-    """What this caller may see: `operator`, `public`, or nothing at all."""
+def role_of(request: Request) -> str | None:
+    """`operator`, `public`, or None if the caller may see nothing."""
     access: Authenticator = request.app.state.access
     grant = access.authenticate(request)
     if grant.allows("operator"):
@@ -51,59 +51,54 @@ def face_of(request: Request) -> str | None:
     return "public" if grant.allows("read") else None
 
 
-def _view(request: Request, face: str) -> View:
-    host, recorder, query = request.app.state.server, request.app.state.recorder, request.query_params
+def _view(request: Request, role: str) -> View:
+    server, recorder, query = request.app.state.server, request.app.state.recorder, request.query_params
     counter, find, sort = query.get("counter"), query.get("find", ""), query.get("sort", "")
     for name, value in (("find", find), ("counter", counter or "")):
-        if len(value) > _MOST_QUERY:
-            raise InvalidParameter(name, f"{len(value)} characters", f"at most {_MOST_QUERY} characters")
+        if len(value) > MAX_QUERY_CHARS:
+            raise InvalidParameter(name, f"{len(value)} characters", f"at most {MAX_QUERY_CHARS} characters")
     start = query.get("start", "0")
     if not (start.isascii() and start.isdigit() and len(start) < 10):
-        raise InvalidParameter("start", start, "a whole number below 10^9")
+        raise InvalidParameter("start", start, "an integer from 0 to 10^9 - 1")
     if counter is None:
-        kind = OperatorListView if face == "operator" else ListView
-        return kind(host, recorder, find, sort, int(start))
-    if face == "operator":
-        return OperatorCounterView(host, recorder, counter, find, sort, int(start))
-    return CounterView(host, recorder, counter)
+        kind = OperatorListView if role == "operator" else ListView
+        return kind(server, recorder, find, sort, int(start))
+    if role == "operator":
+        return OperatorCounterView(server, recorder, counter, find, sort, int(start))
+    return CounterView(server, recorder, counter)
 
 
-async def _stream(request: Request, host: ServerView, view: View, face: str) -> AsyncIterator[bytes]:
+async def _stream(request: Request, server: ServerView, view: View, role: str) -> AsyncIterator[bytes]:
     request.app.state.open_streams += 1
     try:
-        yield encode("hello", {"face": face, "now": time(), "beat": BEAT})
-        said = monotonic()
-        while not host.draining:
+        yield encode("hello", {"face": role, "now": time(), "beat": KEEPALIVE_S})
+        last_sent = monotonic()
+        while not server.draining:
             began = monotonic()
-            events = b"".join(encode(*event) for event in view.look())
+            events = b"".join(encode(*event) for event in view.changes())
             spent = monotonic() - began
             if events:
                 yield events
-                said = monotonic()
-            elif monotonic() - said >= BEAT:
-                if face_of(request) != face:  # the token was revoked
+                last_sent = monotonic()
+            elif monotonic() - last_sent >= KEEPALIVE_S:
+                if role_of(request) != role:  # the token was revoked
                     return
                 yield encode("beat", {"now": time()})
-                said = monotonic()
-            await _pause(host, view, 20 * spent)
+                last_sent = monotonic()
+            await _pause(server, view, max(MIN_INTERVAL_S, IDLE_SHARE * spent))
     finally:
         request.app.state.open_streams -= 1
 
 
-async def _pause(host: ServerView, view: View, least: float) -> None:
-    """Until there may be something new; and however much there is to look at, most of the time is left to others."""
-    end = monotonic() + max(_GAP, least)
-    while not host.draining and (left := end - monotonic()) > 0:
+async def _pause(server: ServerView, view: View, least: float) -> None:
+    """At least so many seconds; then until something may have changed, or for a second."""
+    end = monotonic() + least
+    while not server.draining and (left := end - monotonic()) > 0:
         await asyncio.sleep(min(left, 0.5))
     with suppress(TimeoutError):
-        await asyncio.wait_for(view.news(), timeout=1.0)
+        await asyncio.wait_for(view.wait(), timeout=1.0)
 
 
 def encode(event: str, data: dict[str, Any]) -> bytes:
-    """One event. JSON has no line breaks of its own."""
+    """One server-sent event; JSON as msgspec writes it has no line breaks."""
     return b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"
-
-
-def _refusal(message: str, status: int) -> Response:
-    body = msgspec.json.encode({"error": message})
-    return Response(body, status, {"cache-control": "no-store"}, "application/json")
