@@ -1,4 +1,4 @@
-"""docs/claims.md is complete: every claim has its parts, and what it points to exists. Both directions are checked."""
+"""docs/claims.md is complete: every claim has its parts, and every file, test and claim number named exists."""
 
 import re
 from itertools import pairwise
@@ -16,11 +16,11 @@ CLAIMS = {
 
 
 def part(body: str, name: str) -> str:
-    match = re.search(rf"^- \*\*{name}\.\*\* (.*?)(?=^- \*\*|\Z)", body, re.MULTILINE | re.DOTALL)
+    match = re.search(rf"^- \*\*{name}\.\*\*\s+(.*?)(?=^- \*\*|\Z)", body, re.MULTILINE | re.DOTALL)
     return match[1].strip() if match else ""
 
 
-def test_numbers_are_contiguous() -> None:
+def test_claim_numbers_are_contiguous() -> None:
     numbers = sorted(CLAIMS)
     assert numbers[0] == 1
     assert all(after == before + 1 for before, after in pairwise(numbers))
@@ -33,9 +33,9 @@ def test_every_claim_has_its_parts(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", sorted(CLAIMS))
-def test_code_and_tests_exist(number: int) -> None:
+def test_code_and_tests_of_every_claim_exist(number: int) -> None:
     for path in re.findall(r"`((?:src|tests|docs|bench|examples)/[^`:]+)", CLAIMS[number]):
-        assert (ROOT / path).exists(), f"C{number} points to {path}, which is not there"
+        assert (ROOT / path).exists(), f"C{number} names {path}, which does not exist"
     tests = re.findall(r"`(tests/[^`]+?)::(\w+)`", part(CLAIMS[number], "Test"))
     assert tests, f"C{number} names no test"
     for path, name in tests:
@@ -46,9 +46,9 @@ def test_claims_mentioned_in_code_and_tests_exist() -> None:
     for folder in ("src", "tests", "bench"):
         for path in (ROOT / folder).rglob("*.py"):
             for number in re.findall(r"\b[Cc]laim C(\d+)\b", path.read_text()):
-                assert int(number) in CLAIMS, f"{path} mentions claim C{number}, which docs/claims.md does not have"
+                assert int(number) in CLAIMS, f"{path} mentions claim C{number}, which is not in docs/claims.md"
 
 
-def test_links_to_theory_resolve() -> None:
+def test_links_of_the_claims_page_resolve() -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", TEXT):
-        assert (ROOT / "docs" / target).exists(), f"docs/claims.md links to {target}, which is not there"
+        assert (ROOT / "docs" / target).exists(), f"docs/claims.md links to {target}, which does not exist"
