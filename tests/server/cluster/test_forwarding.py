@@ -16,6 +16,7 @@ from countless.server.cluster.forwarding import (
     ForwardHandler,
     Unreachable,
     forward,
+    respond_as_owner,
 )
 from countless.server.http.auth import Grant
 from countless.wire.nats_subjects import forward_subject
@@ -33,6 +34,9 @@ async def echo(request: Request) -> Response:
     return PlainTextResponse(text, 201, {"x-header": request.headers["accept"]})
 
 
+ROUTES = [Route("/{path:path}", echo, methods=["GET", "POST"])]
+
+
 class LossyClient:
     """Drops the second message of every reply."""
 
@@ -48,7 +52,7 @@ class LossyClient:
 
 @pytest.fixture
 async def shards(client: Client) -> AsyncIterator[None]:
-    app = Starlette(routes=[Route("/{path:path}", echo, methods=["GET", "POST"])])
+    app = Starlette(routes=ROUTES)
     callbacks: dict[int, Callable[[Msg], object]] = {
         OWNED: ForwardHandler(client, app, lambda: True).on_message,
         UNLEASED: ForwardHandler(client, app, lambda: False).on_message,
@@ -90,6 +94,13 @@ async def test_response_with_a_lost_chunk_is_not_delivered(client: Client) -> No
 async def test_owner_without_a_lease_does_not_answer(client: Client) -> None:
     with pytest.raises(Unreachable, match="lease"):
         await forward(client, UNLEASED, post(b""))
+
+
+async def test_response_is_withheld_if_the_lease_expires_meanwhile() -> None:
+    leases = [True, False]
+    with pytest.raises(Unreachable, match="lease"):
+        await respond_as_owner(Starlette(routes=ROUTES), post(b""), lambda: leases.pop(0))
+    assert leases == []
 
 
 async def test_shard_without_an_owner_is_unreachable_at_once(client: Client) -> None:

@@ -99,7 +99,10 @@ class ForwardHandler:
 
     async def _answer(self, message: Msg) -> None:
         request = msgspec.msgpack.decode(message.data, type=ForwardedRequest)
-        response = await respond(self._app, request) if self._leased() else Response(status_code=_NOT_OWNER)
+        try:
+            response = await respond_as_owner(self._app, request, self._leased)
+        except Unreachable:
+            response = Response(status_code=_NOT_OWNER)
         try:
             for chunk in _chunks(response):
                 await self._client.publish(message.reply, msgspec.msgpack.encode(chunk))
@@ -113,6 +116,15 @@ def _chunks(response: Response) -> Iterator[ResponseChunk]:
         end = start + _CHUNK_BYTES
         yield ResponseChunk(body[start:end], end < len(body), status, headers)
         status, headers = 0, []
+
+
+async def respond_as_owner(app: ASGIApp, request: ForwardedRequest, leased: Callable[[], bool]) -> Response:
+    """Raises Unreachable if the lease is not valid, before or after: a poll may take longer than the lease lasts."""
+    if leased():
+        response = await respond(app, request)
+        if leased():
+            return response
+    raise Unreachable("lease expired")
 
 
 async def respond(app: ASGIApp, request: ForwardedRequest) -> Response:

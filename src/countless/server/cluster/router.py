@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.server.cluster.forwarding import ForwardedRequest, Unreachable, forward, respond
+from countless.server.cluster.forwarding import ForwardedRequest, Unreachable, forward, respond_as_owner
 from countless.server.cluster.member import Member
 from countless.server.http import routes
 from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
@@ -53,9 +53,7 @@ async def _ask(member: Member, shard: int, request: ForwardedRequest) -> Respons
     owned = member.shards.get(shard)
     if owned is None:
         return await forward(member.client, shard, request)
-    if not member.lease.valid():
-        raise Unreachable("lease expired")
-    return await respond(owned.app, request)
+    return await respond_as_owner(owned.app, request, member.lease.valid)
 
 
 # One counter
@@ -144,15 +142,18 @@ async def _answers(member: Member, name: str, answer: PublicAnswer) -> AsyncIter
     """This answer and those that follow it, until the counter is deleted or this member drains."""
     yield answer
     while not member.draining:
+        latest = answer
         with suppress(Unreachable):
             response = await _poll(member, name, answer)
             if response.status_code == 404:
                 return
-            if response.status_code == 200 and _version(_answer_in(response)) != _version(answer):
-                answer = _answer_in(response)
-                yield answer
-                continue
-        await asyncio.sleep(_RETRY_S)
+            if response.status_code == 200:
+                latest = _answer_in(response)
+        if _version(latest) == _version(answer):
+            await asyncio.sleep(_RETRY_S)
+        else:
+            answer = latest
+            yield answer
 
 
 async def _poll(member: Member, name: str, seen: PublicAnswer | None) -> Response:
