@@ -1,75 +1,63 @@
-"""`auto` against every single scheme in hindsight, from the first event to any total (the bar: 1.1)."""
+"""`auto` against every single scheme in hindsight: at the worst event, and at the end."""
 
-from math import ceil
-from time import process_time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from countless.lab.simulation.competitive import regret
-from countless.lab.simulation.registry import independent
-from countless.lab.simulation.world import World
+from countless.lab.simulation.competitive import CompetitiveRatio, competitive_ratio
+from countless.lab.simulation.registry import STREAMS, stream_named
+from countless.lab.simulation.stream import Stream
+from countless.lab.simulation.traces import read_trace
+from tools.tables import Table
 
-ALPHA = 0.01
-STREAMS = ("uniform", "zipf", "single", "hot_spots", "bursts", "joining")
-
-
-def main(
-    fleets: tuple[int, ...] = (1, 10, 100, 1_000),
-    alpha: float = ALPHA,
-    share: int = 10_000,
-    streams: tuple[str, ...] = STREAMS[:4],
-    seed: int = 1,
-) -> None:
-    print(f"alpha {alpha:.0%}: messages of auto / best of exact, deterministic, dithered, sampled in hindsight,")
-    print(f"at the worst moment, seed {seed}; and the most that auto ever had for each message of exact")
-    for sites in fleets:
-        for stream in streams:
-            start, events = process_time(), share * sites
-            found = regret(stream, sites, events, alpha=alpha, seed=seed)
-            at_end = ", ".join(f"{name} {count:,}" for name, count in found.messages.items())
-            print(
-                f"{sites:>7,} sites, {stream:9} worst {found.ratio:.3f} of {found.best} at {found.events:,}; "
-                f"of exact {found.of_exact:.3f}; after {events:,}: {at_end} [{process_time() - start:.0f} s]",
-                flush=True,
-            )
+ALPHAS = (0.01, 0.05)
+SEEDS = (1, 2, 3, 4, 5)
+FLEETS = ((10, 100_000), (100, 200_000), (1_000, 1_000_000))  # sites, events
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+COLUMNS = ("sites", "alpha", "messages of auto", "best at the end", "ratio at the end", "worst ratio")
 
 
-def large() -> None:
-    """Takes half an hour. The worst moments are early: 30 events for each site show them."""
-    for alpha in (0.01, 0.02, 0.05, 0.1):
-        main((10_000, 30_000, 100_000), alpha, share=30, streams=("uniform", "zipf"))
+def streams() -> Iterator[Table]:
+    """Every registered stream, the means and the worst of five seeds."""
+    rows = []
+    for name in STREAMS:
+        for sites, events in FLEETS:
+            for alpha in ALPHAS:
+                found = [_stream(name, sites, events, alpha, seed) for seed in SEEDS]
+                rows.append((name, *_row(sites, alpha, found)))
+                print(" ".join(rows[-1]), flush=True)
+    yield Table("auto-streams", ("stream", *COLUMNS), rows)
 
 
-def coarse() -> None:
-    """A coarse answer: sites fall silent after a few events, and a synchronisation is dear beside them."""
-    for alpha, share in ((0.01, 100), (0.02, 150), (0.05, 300), (0.1, 300)):
-        main((100, 300, 1_000, 3_000), alpha, share, STREAMS)
+def traces() -> Iterator[Table]:
+    """Recorded traffic, if the folder of traces is beside the project."""
+    if not TRACES.is_dir():
+        print(f"no traces in {TRACES.name}/ beside the project: this section needs them")
+        return
+    rows = []
+    for path in sorted(TRACES.glob("*/events.csv.gz")):
+        trace = read_trace(path)
+        for alpha in ALPHAS:
+            found = [competitive_ratio(_same(trace), len(trace), alpha=alpha, seed=seed) for seed in SEEDS]
+            rows.append((path.parent.name, *_row(len(trace.names), alpha, found)))
+            print(" ".join(rows[-1]), flush=True)
+    yield Table("auto-traces", ("trace", *COLUMNS), rows)
 
 
-def seeds() -> None:
-    """Seeds on which nothing was tuned."""
-    for seed in (2, 3):
-        for alpha, share in ((0.01, 100), (0.02, 150), (0.05, 300), (0.1, 300)):
-            main((100, 300, 1_000), alpha, share, STREAMS[:2] + STREAMS[3:5], seed)
+def main() -> Iterator[Table]:
+    yield from streams()
+    yield from traces()
 
 
-def possible() -> None:
-    """No counter can be nearer to the best scheme than this, whoever it tells and when (docs/theory/telling.md)."""
-    for alpha in (0.01, 0.02, 0.05, 0.1):
-        for sites in (1_000, 10_000, 100_000):
-            loud = ceil((1 - alpha) / (2 * alpha))
-            print(
-                f"alpha {alpha:.0%}, {sites:>7,} sites: {(1 - 0.5**loud) * sites / _best(sites, alpha):.3f}", flush=True
-            )
+def _stream(name: str, sites: int, events: int, alpha: float, seed: int) -> CompetitiveRatio:
+    return competitive_ratio(lambda: stream_named(name, sites, events, seed=seed), events, alpha=alpha, seed=seed)
 
 
-def _best(sites: int, alpha: float, share: int = 8) -> float:
-    """Messages of the best single scheme when the events stop, each with the same probability: `sites` are expected."""
-    rivals = ("deterministic", "dithered", "sampled")
-    worlds = [World(rival, range(sites), alpha=alpha, delta=0.05, seed=1) for rival in rivals]
-    mean, going_on, stop = 0.0, 1.0, 1 / (sites + 1)
-    for number, site in enumerate(independent(sites, share * sites, seed=1), 1):
-        going_on *= 1 - stop
-        for world in worlds:
-            world.add(site)
-        best = min(number, *(world.messages.total for world in worlds))
-        mean += stop * going_on * best
-    return mean + going_on * (1 - stop) * (best + sites + 1)  # from then on at most one message for each event
+def _same(stream: Stream) -> Callable[[], Stream]:
+    return lambda: stream
+
+
+def _row(sites: int, alpha: float, found: list[CompetitiveRatio]) -> tuple[str, ...]:
+    messages = sum(each.messages for each in found) / len(found)
+    at_end, worst = max(found, key=lambda each: each.at_end), max(found, key=lambda each: each.worst)
+    where = f"{worst.worst:.3f} of {worst.best_at_worst} at {worst.worst_at:,}"
+    return f"{sites:,}", f"{alpha:.0%}", f"{messages:,.0f}", at_end.best_at_end, f"{at_end.at_end:.3f}", where
