@@ -11,7 +11,7 @@ from tools.tables import Table
 
 ALPHAS = (0.01, 0.05)
 SEEDS = (1, 2, 3, 4, 5)
-FLEETS = ((10, 100_000), (100, 200_000), (1_000, 1_000_000))  # sites, events
+FLEETS = ((10, 100_000), (100, 200_000), (1_000, 500_000))  # sites, events
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 COLUMNS = ("sites", "alpha", "messages of auto", "best at the end", "ratio at the end", "worst ratio")
 
