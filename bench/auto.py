@@ -37,7 +37,7 @@ def traces() -> Iterator[Table]:
     for path in sorted(TRACES.glob("*/events.csv.gz")):
         trace = read_trace(path)
         for alpha in ALPHAS:
-            found = [competitive_ratio(_same(trace), len(trace), alpha=alpha, seed=seed) for seed in SEEDS]
+            found = [competitive_ratio(_same(trace), trace.length, alpha=alpha, seed=seed) for seed in SEEDS]
             rows.append((path.parent.name, *_row(len(trace.names), alpha, found)))
             print(" ".join(rows[-1]), flush=True)
     yield Table("auto-traces", ("trace", *COLUMNS), rows)
