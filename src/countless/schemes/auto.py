@@ -98,7 +98,9 @@ def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[A
     events = step * plan.steps_per_round
     exact = len(context.counts) - context.inexact
     active = min(exact, sum(sites * min(1, share * events) for _, sites, share in _shares(counts)))
-    return PricedRound(2 * context.inexact + active + plan.steps_per_round, events, scheme, plan, step)
+    # Two messages for each site that takes part. (One is enough for a site that is known exactly, but only this time:
+    # a scheme is chosen for what its rounds cost again and again.)
+    return PricedRound(2 * (context.inexact + active) + plan.steps_per_round, events, scheme, plan, step)
 
 
 def _shares(counts: Counter[int]) -> Iterable[tuple[int, int, float]]:
