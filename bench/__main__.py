@@ -24,7 +24,7 @@ SECTIONS = {
     "hot-path": Section("hot_path"),
     "plans": Section("plans", tables=("plans", "scale-plans")),
     "simulate": Section("simulate", tables=("simulation",)),
-    "auto": Section("auto"),
+    "auto": Section("auto", tables=("auto-streams", "auto-traces")),
     "agent": Section("agent", tables=("agent",)),
     "load": Section("load"),
     "scale": Section("scale", tables=("scale-memory",)),
@@ -32,10 +32,6 @@ SECTIONS = {
 }
 LONG = {
     "load-rounds": Section("load", "rounds"),
-    "auto-large": Section("auto", "large"),
-    "auto-coarse": Section("auto", "coarse"),
-    "auto-seeds": Section("auto", "seeds"),
-    "auto-possible": Section("auto", "possible"),
     "scaling": Section("scaling", tables=("arena-sites", "arena-alpha", "arena-total")),
     "tournament": Section("tournament", tables=("arena-tournament",)),
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
