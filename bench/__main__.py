@@ -22,7 +22,7 @@ class Section(NamedTuple):
 
 SECTIONS = {
     "hot-path": Section("hot_path"),
-    "plans": Section("plans", tables=("plans", "scale-plans")),
+    "plans": Section("plans", tables=("plans", "plans-oblivious", "plans-sampled", "scale-plans")),
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
     "agent": Section("agent", tables=("agent",)),

@@ -5,9 +5,11 @@ from functools import partial
 from time import perf_counter
 
 from countless.cli.plan import TYPICAL_ROUND
+from countless.planning.blocks import plan_blocks
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered import plan_dithered
 from countless.planning.failure_budget import round_eta
+from countless.planning.hyz import plan_hyz
 from countless.planning.lattice import plan_lattice
 from countless.planning.partial_dp import plan_partial_dp
 from countless.planning.sampled import plan_sampled
@@ -60,6 +62,29 @@ def times() -> None:
         print(f"{sites:>9,} sites: {', '.join(cells)}")
 
 
+def oblivious() -> Table:
+    rows = []
+    for sites, alpha in ((1, 0.01), (10, 0.01), *SIZES, (1_000_000, 0.01)):
+        reference = plan_deterministic(sites, alpha).messages_per_efold
+        costs = [plan(sites, alpha, ETA).messages_per_efold for plan in (plan_lattice, plan_blocks, plan_hyz)]
+        rows.append((*size(sites, alpha), *(f"{cost / reference:#.3g}" for cost in costs)))
+    return Table("plans-oblivious", ("sites", "alpha", "`lattice`", "`blocks`", "`hyz`"), rows)
+
+
+def sampled() -> Table:
+    rows = []
+    for sites, alpha in (*SIZES, (1_000_000, 0.01)):
+        plan = plan_sampled(sites, alpha, ETA)
+        ratio = plan.messages_per_efold / plan_deterministic(sites, alpha).messages_per_efold
+        numbers = (f"{plan.allowance:.3g}", f"{plan.reports:,}", f"{plan.shift}", f"{ratio:#.3g}")
+        rows.append((*size(sites, alpha), *numbers))
+    return Table("plans-sampled", ("sites", "alpha", "E", "m", "b", "ratio"), rows)
+
+
+def size(sites: int, alpha: float) -> tuple[str, str]:
+    return f"{sites:,}", f"{100 * alpha:g} %"
+
+
 def cheapest() -> Table:
     rows = []
     for sites in (1_000, 10_000, 100_000, 1_000_000):
@@ -71,7 +96,9 @@ def cheapest() -> Table:
 def main() -> Iterator[Table]:
     rows = []
     for sites, alpha in SIZES:
-        rows.append((f"{sites:,}", f"{100 * alpha:g} %", *(f"{ratio:#.3g}" for ratio in ratios(sites, alpha))))
+        rows.append((*size(sites, alpha), *(f"{ratio:#.3g}" for ratio in ratios(sites, alpha))))
     yield Table("plans", ("sites", "alpha", *COLUMNS), rows)
+    yield oblivious()
+    yield sampled()
     yield cheapest()
     times()
