@@ -41,7 +41,7 @@ HOSTILE = [
 
 
 def populate(directory: Path) -> None:
-    """As if two hundred counters had been counted, one of them by ten thousand sites, all of them away by now."""
+    """The state of two hundred counters, one of them with ten thousand sites, all of them disconnected."""
     store = SqliteStore(directory / STATE_FILE)
     fleet: SiteCounts = {"fleet": {SiteId(f"node-{n:05}", 1): n + 1 for n in range(FLEET)}}
     counters: dict[str, CounterFields] = {
@@ -72,7 +72,7 @@ def tab(chromium: Browser, server: Server) -> Iterator[Window]:
         yield opened
 
 
-def test_first_load_a_live_update_and_a_link_to_share(tab: Window, server: Server) -> None:
+def test_counter_is_found_updated_live_and_linkable(tab: Window, server: Server) -> None:
     page = tab.page
     with countless.connect(server.url, site="web-1") as client:
         client.counter("requests").add(30)
@@ -99,45 +99,46 @@ def test_first_load_a_live_update_and_a_link_to_share(tab: Window, server: Serve
         expect(page.get_by_role("region", name="Why this plan")).to_contain_text("deterministic")
         assert page.title() == f"{answer['estimate']:,.0f} requests – Countless"
         page.get_by_role("button", name="All", exact=True).click()
-        tab.picture("counter")
+        tab.screenshot("counter")
 
 
-def test_a_counter_that_comes_later_appears_by_itself(tab: Window, server: Server) -> None:
+def test_counter_created_later_appears_by_itself(tab: Window, server: Server) -> None:
     tab.page.goto(f"{server.url}/#/counter/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
     server.reader.request("POST", "/api/v1/counters", {"name": "tomorrow"})
     expect(tab.page.locator(".hero")).to_have_text("0")
+    expect(tab.page.get_by_role("heading", name="What it has cost")).to_be_visible()
     server.reader.request("DELETE", "/api/v1/counters/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
 
 
-def test_without_plotly_everything_but_charts_is_there(tab: Window, server: Server) -> None:
+def test_page_without_plotly_shows_everything_but_charts(tab: Window, server: Server) -> None:
     tab.page.route("**/page/charts", lambda route: route.fulfill(body="null"))
     tab.page.goto(f"{server.url}/#/counter/fleet")
     expect(tab.page.get_by_text("pip install plotly")).to_be_visible()
     expect(tab.page.locator(".hero")).to_have_text(re.compile("50,..."))
 
 
-def test_two_hundred_counters_can_be_searched_sorted_and_leafed_through(tab: Window, server: Server) -> None:
+def test_counters_are_searched_sorted_and_paged(tab: Window, server: Server) -> None:
     page = tab.page
     page.goto(server.url)
     rows = page.locator("table.counters tbody tr")
     expect(rows).to_have_count(50)
     page.get_by_role("button", name="Next").click()
     expect(page.get_by_text("51–100 of")).to_be_visible()
-    tab.picture("two-hundred-counters")
+    tab.screenshot("two-hundred-counters")
     page.get_by_label("Find").fill("COUNTER 19")
     expect(rows).to_have_count(10)
     page.get_by_label("Sort").select_option("Largest total")
     expect(rows.first).to_contain_text("counter 199")
     expect(rows.first).to_contain_text("1,199")
-    page.reload()  # the address says what was asked for
+    page.reload()  # the address has the query
     expect(rows.first).to_contain_text("counter 199")
     page.get_by_label("Find").fill("nowhere")
     expect(page.get_by_text("No counter has nowhere in its name.")).to_be_visible()
 
 
-def test_ten_thousand_sites_are_as_quick_as_ten(tab: Window, server: Server) -> None:
+def test_table_of_ten_thousand_sites_is_sorted_and_searched(tab: Window, server: Server) -> None:
     page = tab.page
     page.goto(f"{server.url}/#/counter/fleet")
     rows = page.locator("table.sites tbody tr")
@@ -150,15 +151,15 @@ def test_ten_thousand_sites_are_as_quick_as_ten(tab: Window, server: Server) -> 
     expect(page.get_by_role("columnheader", name="Known count")).to_have_attribute("aria-sort", "descending")
     page.get_by_label("Find").fill("node-0420")
     expect(rows).to_have_count(10)
-    tab.picture("ten-thousand-sites")
+    tab.screenshot("ten-thousand-sites")
     assert page.evaluate("document.querySelectorAll('*').length") < 1500
 
 
-def test_a_silent_site_is_named_and_since_when(tab: Window, server: Server) -> None:
+def test_silent_site_is_shown_with_the_time_of_its_last_frame(tab: Window, server: Server) -> None:
     page = tab.page
     link = WebSocketConnection(Endpoint.parse(server.url), None)
     link.send(next(encode_frames([Hello(1, "<b>sleeper</b>", 1), Join("naps", 0, 5)])))
-    until(lambda: server.answer("naps")["estimate"] == 5, "the site has come")
+    until(lambda: server.answer("naps")["estimate"] == 5, "the site has joined")
     page.goto(f"{server.url}/#/counter/naps")
     row = page.get_by_role("row", name="<b>sleeper</b>")
     expect(row).to_contain_text("connected")
@@ -167,10 +168,10 @@ def test_a_silent_site_is_named_and_since_when(tab: Window, server: Server) -> N
     expect(row).to_contain_text(re.compile(r"since \d\d:\d\d:\d\d \(\d+ s\)"))
     expect(page.locator(".badge")).to_have_text("▲Degraded")
     expect(page.get_by_text("1 site is silent")).to_be_visible()
-    tab.picture("silent-site")
+    tab.screenshot("silent-site")
 
 
-def test_a_restart_is_seen_said_and_survived(tab: Window, server: Server) -> None:
+def test_page_shows_a_restart_and_reconnects(tab: Window, server: Server) -> None:
     page = tab.page
     with countless.connect(server.url, site="web-2") as client:
         client.counter("steady").add(7)
@@ -180,19 +181,19 @@ def test_a_restart_is_seen_said_and_survived(tab: Window, server: Server) -> Non
         server.kill()
         expect(page.locator("#stale")).to_contain_text(re.compile(r"Not connected since \d\d:\d\d:\d\d"))
         expect(page.locator("#connection")).to_have_text("Not connected")
-        expect(page.locator(".hero")).to_have_text("7")  # what is known stays to be seen
-        tab.picture("stale")
+        expect(page.locator(".hero")).to_have_text("7")  # the last answer stays visible
+        tab.screenshot("stale")
         server.start()
         client.counter("steady").add(1)
         assert client.flush(20)
         expect(page.locator(".hero")).to_have_text("8")
         expect(page.locator("#stale")).to_be_hidden()
         expect(page.locator("#connection")).to_have_text("Live")
-    tab.forgive("net::ERR_")
+    tab.expect_errors("net::ERR_")
 
 
-def test_a_connection_that_goes_quiet_is_stale_too(tab: Window, server: Server) -> None:
-    """Nothing hangs up when a cable is cut: the page must notice by itself."""
+def test_connection_without_events_is_shown_as_stale(tab: Window, server: Server) -> None:
+    """A cut cable closes no connection: the page must notice by a time-out."""
     page = tab.page
     page.clock.install()
     page.goto(server.url)
@@ -208,13 +209,13 @@ def test_a_connection_that_goes_quiet_is_stale_too(tab: Window, server: Server) 
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_is_text_whatever_it_says(tab: Window, server: Server, name: str) -> None:
+def test_name_is_shown_as_text(tab: Window, server: Server, name: str) -> None:
     page = tab.page
     server.reader.request("POST", "/api/v1/counters", {"name": name})
     page.goto(f"{server.url}/#/?find={quote(name, safe='')}")
     link = page.locator("table.counters a")
     expect(link).to_have_text(name)
-    tab.picture(f"hostile-{HOSTILE.index(name)}")
+    tab.screenshot(f"hostile-{HOSTILE.index(name)}")
     link.click()
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
     expect(page.locator(".hero")).to_have_text("0")
@@ -225,7 +226,7 @@ def test_a_name_is_text_whatever_it_says(tab: Window, server: Server, name: str)
     server.reader.request("DELETE", f"/api/v1/counters/{quote(name, safe='')}")
 
 
-def test_every_view_fits_every_window_by_day_and_by_night(tab: Window, server: Server) -> None:
+def test_every_view_fits_every_window_in_light_and_dark(tab: Window, server: Server) -> None:
     page = tab.page
     for name, site_id, landmark in (
         ("list", "#/", "table.counters a"),
@@ -240,10 +241,10 @@ def test_every_view_fits_every_window_by_day_and_by_night(tab: Window, server: S
                 expect(page.locator(landmark).first).to_be_visible()
                 expect(page.locator("body")).to_have_css("background-color", paper)
                 assert tab.overflow() == 0
-                tab.picture(f"{name}-{size}-{theme}")
+                tab.screenshot(f"{name}-{size}-{theme}")
 
 
-def test_the_keyboard_is_enough(tab: Window, server: Server) -> None:
+def test_page_works_with_the_keyboard_alone(tab: Window, server: Server) -> None:
     page = tab.page
     page.goto(server.url)
     expect(page.locator("table.counters tbody tr")).to_have_count(50)
@@ -261,7 +262,7 @@ def test_the_keyboard_is_enough(tab: Window, server: Server) -> None:
     page.keyboard.press("Tab")
     expect(focused).to_have_text("fleet")
     page.keyboard.press("Enter")
-    expect(focused).to_have_text("fleet")  # the heading of the page it leads to
+    expect(focused).to_have_text("fleet")  # the heading of the counter's view
     assert focused.evaluate("node => node.tagName") == "H1"
     for _ in range(2):
         page.keyboard.press("Tab")
@@ -271,12 +272,12 @@ def test_the_keyboard_is_enough(tab: Window, server: Server) -> None:
     assert focused.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
 
 
-def test_what_a_screen_reader_hears(tab: Window, server: Server) -> None:
+def test_screen_reader_gets_roles_names_and_announcements(tab: Window, server: Server) -> None:
     page = tab.page
     page.set_viewport_size({"width": 390, "height": 844})
     page.emulate_media(reduced_motion="reduce")
     page.goto(f"{server.url}/#/counter/fleet")
-    expect(page.locator("#spoken")).to_have_text(re.compile("50,.*, degraded"))
+    expect(page.locator("#announcement")).to_have_text(re.compile("50,.*, degraded"))
     for role, name in (
         ("banner", ""),
         ("main", ""),
@@ -290,11 +291,11 @@ def test_what_a_screen_reader_hears(tab: Window, server: Server) -> None:
     expect(row.get_by_role("cell").first).to_contain_text("silent")
 
 
-def test_the_attack_is_played_stopped_and_searched(tab: Window, server: Server) -> None:
+def test_attack_is_played_paused_and_sought(tab: Window, server: Server) -> None:
     page = tab.page
     page.goto(f"{server.url}/#/attack")
     old, ours = (page.get_by_role("region", name=name) for name in ("the classical tracker", "Countless"))
-    expect(page.get_by_role("button", name="Pause")).to_be_visible()  # it plays by itself
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()  # it starts by itself
     page.get_by_role("button", name="Pause").click()
     slider = page.get_by_role("slider", name="Moment of the match")
     slider.fill("0")
@@ -308,10 +309,10 @@ def test_the_attack_is_played_stopped_and_searched(tab: Window, server: Server) 
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
 
-def test_a_chart_that_has_not_followed_a_narrower_window_does_not_push_it_wide(tab: Window, server: Server) -> None:
+def test_chart_does_not_widen_a_narrower_window(tab: Window, server: Server) -> None:
     page = tab.page
     page.goto(f"{server.url}/#/counter/fleet")
     expect(page.locator(".plot .main-svg").first).to_be_visible()
-    page.evaluate("window.setTimeout = () => 0")  # plotly never gets to it
+    page.evaluate("window.setTimeout = () => 0")  # plotly never resizes the chart
     page.set_viewport_size({"width": 390, "height": 844})
     assert tab.overflow() == 0

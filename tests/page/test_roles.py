@@ -1,4 +1,4 @@
-"""Two faces (SPEC section 8): what the page shows with each token, and what travels to a reader's browser at all."""
+"""Roles: what the page shows with each token, and what the feed sends to readers at all."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from support.service import Server
 
 pytestmark = pytest.mark.slow
 
-NOBODYS = "secret-site"
+SITE = "secret-site"
 ANSWER = {"estimate", "lower", "upper", "state"}
 PUBLIC = {  # every event a reader may get, with every field in it
     "hello": {"face", "now", "beat"},
@@ -40,7 +40,7 @@ class Guarded:
         store.close()
         self.server = Server(directory)
         self.url = self.server.url
-        self.site = countless.connect(self.url, site=NOBODYS, token=self.tokens["site"])
+        self.site = countless.connect(self.url, site=SITE, token=self.tokens["site"])
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 def stream(guarded: Guarded, path: str, scope: str) -> Iterator[tuple[str, dict[str, object], bytes]]:
-    """The events of a feed as they travel."""
+    """Name, data and bytes of each event of a feed."""
     connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=20)
     connection.request("GET", path, headers={"Authorization": f"Bearer {guarded.tokens[scope]}"})
     response = connection.getresponse()
@@ -72,17 +72,20 @@ def stream(guarded: Guarded, path: str, scope: str) -> Iterator[tuple[str, dict[
 
 @pytest.mark.parametrize(
     ("path", "last"),
-    [("/page/feed", "rows"), ("/page/feed?counter=hits&find=secret&sort=site", "beat")],  # beat: nothing more to tell
+    [
+        ("/page/feed", "rows"),
+        ("/page/feed?counter=hits&find=secret&sort=site", "beat"),
+    ],  # beat: keep-alive
 )
-def test_nothing_of_operators_travels_to_readers(guarded: Guarded, path: str, last: str) -> None:
+def test_feed_of_a_reader_has_no_operator_data(guarded: Guarded, path: str, last: str) -> None:
     seen, events = set(), stream(guarded, path, "read")
     for name, data, line in events:
         assert set(data) == PUBLIC[name], (name, data)
-        assert NOBODYS.encode() not in line
+        assert SITE.encode() not in line
         assert all(set(row) - {"spark"} == {"counter", *ANSWER} for row in data.get("rows", ()))  # type: ignore[attr-defined]
         assert all(len(point) == 5 for point in data.get("points", ()))  # type: ignore[attr-defined]
         if name not in seen and name in ("answer", "list"):
-            guarded.site.counter("hits").add(10_000)  # something happens behind the answer
+            guarded.site.counter("hits").add(10_000)  # reports arrive
             assert guarded.site.flush(20)
         seen.add(name)
         if name == last:
@@ -91,17 +94,17 @@ def test_nothing_of_operators_travels_to_readers(guarded: Guarded, path: str, la
     assert seen >= ({"answer", "history"} if "counter" in path else {"list"})
 
 
-def test_operators_get_the_rest(guarded: Guarded) -> None:
+def test_feed_of_an_operator_has_details_sites_and_rounds(guarded: Guarded) -> None:
     events = stream(guarded, "/page/feed?counter=hits", "operator")
     seen: dict[str, Any] = {}
     while not {"facts", "sites", "marks", "answer"} <= set(seen):
         name, data, _ = next(events)
         seen[name] = data
     events.close()  # type: ignore[attr-defined]
-    assert seen["sites"]["rows"][0][0] == NOBODYS
+    assert seen["sites"]["rows"][0][0] == SITE
 
 
-def test_a_revoked_token_ends_the_stream(guarded: Guarded, tmp_path: Path) -> None:
+def test_revoked_token_ends_the_feed(guarded: Guarded, tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         store = SqliteStore(tmp_path / STATE_FILE)
         guest = Guarded.__new__(Guarded)
@@ -110,7 +113,7 @@ def test_a_revoked_token_ends_the_stream(guarded: Guarded, tmp_path: Path) -> No
         events = stream(guest, "/page/feed", "read")
         assert next(events)[0] == "hello"
         assert store.revoke("guest") == 1
-        assert "beat" not in [name for name, _, _ in events]  # it ended by itself
+        assert "beat" not in [name for name, _, _ in events]  # the stream ended
         store.close()
 
 
@@ -118,7 +121,7 @@ def test_a_revoked_token_ends_the_stream(guarded: Guarded, tmp_path: Path) -> No
     ("query", "problem"),
     [("sort=magic", "sort"), ("start=-1", "start"), ("start=x", "start"), ("find=" + "a" * 501, "find")],
 )
-def test_bad_questions_are_answered_with_400(guarded: Guarded, query: str, problem: str) -> None:
+def test_bad_query_is_a_400(guarded: Guarded, query: str, problem: str) -> None:
     connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=20)
     headers = {"Authorization": f"Bearer {guarded.tokens['operator']}"}
     connection.request("GET", f"/page/feed?counter=hits&{query}", headers=headers)
@@ -127,13 +130,13 @@ def test_bad_questions_are_answered_with_400(guarded: Guarded, query: str, probl
     connection.close()
 
 
-def test_the_page_asks_for_a_token_once_and_shows_the_face_it_allows(guarded: Guarded) -> None:
+def test_page_asks_for_a_token_once_and_shows_its_role(guarded: Guarded) -> None:
     with browser() as chromium, window(chromium) as tab:
         page = tab.page
         page.goto(f"{guarded.url}/#/counter/hits")
         field = page.get_by_label("Token")
         expect(field).to_be_focused()
-        tab.picture("token")
+        tab.screenshot("token")
         field.fill(guarded.tokens["site"])
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("scope read or operator")
@@ -143,13 +146,13 @@ def test_the_page_asks_for_a_token_once_and_shows_the_face_it_allows(guarded: Gu
         expect(page.locator(".plot .main-svg").first).to_be_visible()
         for heading in ("Sites", "What it has cost", "Why this plan"):
             expect(page.get_by_role("heading", name=heading)).to_be_hidden()
-        tab.picture("public")
-        page.reload()  # asked once in a tab
+        tab.screenshot("public")
+        page.reload()  # the token is asked for once in a tab
         expect(page.get_by_text("Public view")).to_be_visible()
         assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
         page.get_by_role("button", name="Forget token").click()
         page.get_by_label("Token").fill(guarded.tokens["operator"])
         page.get_by_role("button", name="Show the totals").click()
         expect(page.get_by_text("Operator view")).to_be_visible()
-        expect(page.get_by_role("row", name=NOBODYS)).to_be_visible()
-        tab.forgive("401")
+        expect(page.get_by_role("row", name=SITE)).to_be_visible()
+        tab.expect_errors("401")

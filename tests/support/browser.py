@@ -1,4 +1,4 @@
-"""A real browser: chromium through playwright. Whatever it complains about (policy, console, errors) is a failure."""
+"""Chromium through playwright. A policy violation, a console error or an exception in the page fails the test."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,32 +13,32 @@ FLAGS = (
     *("--disable-sync", "--no-first-run"),
 )
 TIMEOUT_S = 60_000  # milliseconds until a test gives up: a browser on a busy machine is slow
-PICTURES = Path("build") / "screenshots"  # for a person to look at
+PICTURES = Path("build") / "screenshots"  # for people
 SIZES = {"phone": (390, 844), "tablet": (820, 1180), "wide": (1440, 900)}
-_LISTEN = "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
+_LOG_VIOLATIONS = "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
 
 
 class Window:
-    """A tab, with all it complained about."""
+    """A tab, with the errors that its page reported."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.complaints: list[str] = []
-        page.add_init_script(_LISTEN)
-        page.on("console", self._hear)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.errors: list[str] = []
+        page.add_init_script(_LOG_VIOLATIONS)
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
 
-    def _hear(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
+            self.errors.append(message.text)
 
-    def forgive(self, *parts: str) -> None:
-        """These complaints were provoked; and they did come."""
+    def expect_errors(self, *parts: str) -> None:
+        """These errors were provoked: they must have been reported, and do not fail the test."""
         for part in parts:
-            assert any(part in complaint for complaint in self.complaints), (part, self.complaints)
-        self.complaints = [text for text in self.complaints if not any(part in text for part in parts)]
+            assert any(part in error for error in self.errors), (part, self.errors)
+        self.errors = [text for text in self.errors if not any(part in text for part in parts)]
 
-    def picture(self, name: str) -> None:
+    def screenshot(self, name: str) -> None:
         PICTURES.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=PICTURES / f"{name}.png")
 
@@ -63,7 +63,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def window(launched: Browser, **options: Any) -> Iterator[Window]:
-    """A fresh tab that shares nothing with others. It must have nothing to complain about when it is closed."""
+    """A new tab with a storage of its own. Its page must have reported no errors when it is closed."""
     context = launched.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
     context.set_default_timeout(TIMEOUT_S)
     opened = Window(context.new_page())
@@ -71,4 +71,4 @@ def window(launched: Browser, **options: Any) -> Iterator[Window]:
         yield opened
     finally:
         context.close()
-    assert opened.complaints == []
+    assert opened.errors == []

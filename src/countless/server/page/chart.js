@@ -1,12 +1,12 @@
-// The chart of one counter: the answer over time as a step line, the range it may be wrong by as a band around it.
-// Rounds are faint lines from top to bottom, phases faint ticks at the foot. plotly is fetched when it is first needed.
+// The chart of one counter: the answer over time as a step line, its bounds as a band around it. Rounds are faint
+// vertical lines, phases faint ticks at the bottom. plotly is loaded when it is first needed.
 
-import { element, say } from "./dom.js";
-import { count, moment } from "./words.js";
+import { element, setText } from "./dom.js";
+import { count, moment } from "./format.js";
 
-// Close up shows so much of the past that the band can be seen: from when the total was ten bands smaller.
+// Close up starts where the total was five bands smaller, so that the band can be seen.
 const RANGES = { "Close up": null, "5 minutes": 300, "1 hour": 3600, All: Infinity };
-const EVERY = 1000; // milliseconds between two drawings
+const DRAW_INTERVAL_MS = 1000;
 const CONFIG = { displayModeBar: false, responsive: true };
 let library = null;
 
@@ -26,8 +26,8 @@ async function load() {
 }
 
 export function bandChart(app) {
-  const plot = element("div", { class: "plot" }), text = element("p", { class: "unseen" });
-  const note = element("p", { class: "plot-note" }, "Fetching the chart.");
+  const plot = element("div", { class: "plot" }), text = element("p", { class: "visually-hidden" });
+  const note = element("p", { class: "plot-note" }, "Loading the chart.");
   const choice = element("div", { class: "ranges", role: "group", "aria-label": "Time shown" });
   const node = element("figure", { class: "chart", "aria-label": "Total over time" }, choice, plot, note, text);
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -40,10 +40,10 @@ export function bandChart(app) {
   function choose(range) {
     chosen = range;
     for (const button of choice.children) button.setAttribute("aria-pressed", String(button.textContent === range));
-    plan(0);
+    schedule(0);
   }
 
-  function plan(wait = EVERY - (Date.now() - drawnAt)) {
+  function schedule(wait = DRAW_INTERVAL_MS - (Date.now() - drawnAt)) {
     if (busy || closed || (timer && wait > 0)) return;
     clearTimeout(timer);
     timer = setTimeout(draw, Math.max(0, wait));
@@ -51,28 +51,28 @@ export function bandChart(app) {
 
   async function draw() {
     timer = null;
-    busy = true; // the first time, until the library is here: meanwhile hundreds of answers may come
+    busy = true; // until plotly is loaded; hundreds of answers may arrive meanwhile
     const plotly = await charts();
     busy = false;
     if (closed || node.hidden || !rows.length) return;
-    if (!plotly) { say(note, "Charts need plotly where the coordinator runs: pip install plotly"); return; }
+    if (!plotly) { setText(note, "Charts need plotly where the coordinator runs: pip install plotly"); return; }
     drawnAt = Date.now();
     const now = frozen ?? app.now();
     const seen = visible(rows, RANGES[chosen] === null ? closeUp(rows) : now - RANGES[chosen], now);
     note.hidden = true;
     plotly.react(plot, traces(seen, marks, now), layout(seen, now), CONFIG);
     drawn = true;
-    say(text, `From ${moment(seen[0][0])} to ${moment(now)}: from ${count(seen[0][1])} to ${count(seen.at(-1)[1])}.`);
-    if (frozen === null && !document.hidden) plan(EVERY); // the line goes on to now, also while nothing happens
+    setText(text, `From ${moment(seen[0][0])} to ${moment(now)}: from ${count(seen[0][1])} to ${count(seen.at(-1)[1])}.`);
+    if (frozen === null && !document.hidden) schedule(DRAW_INTERVAL_MS); // the line continues to now while nothing changes
   }
 
-  const repaint = () => plan(0);
+  const repaint = () => schedule(0);
   dark.addEventListener("change", repaint);
   document.addEventListener("visibilitychange", repaint);
   return {
     node,
-    show(points, rounds) { rows = points; marks = rounds; plan(); },
-    freeze(is) { frozen = is ? (frozen ?? app.now()) : null; plan(); },
+    show(points, rounds) { rows = points; marks = rounds; schedule(); },
+    freeze(is) { frozen = is ? (frozen ?? app.now()) : null; schedule(); },
     close() {
       closed = true;
       clearTimeout(timer);
@@ -88,7 +88,7 @@ function closeUp(rows) {
   return (rows.findLast((row) => row[1] < estimate - 5 * (upper - lower)) ?? rows[0])[0];
 }
 
-// The points from a moment on; the level at that moment is the last one before it.
+// The points since a time; the level at that time is that of the last point before it.
 function visible(rows, from, now) {
   const first = Math.max(0, rows.findLastIndex((row) => row[0] <= from));
   const [time, ...level] = rows[first];
@@ -98,12 +98,12 @@ function visible(rows, from, now) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// plotly writes times as they are in Greenwich; people read the clock on their wall.
+// plotly shows times in UTC; the page shows local time.
 const local = (seconds) => (seconds - new Date(seconds * 1000).getTimezoneOffset() * 60) * 1000;
 
 const clock = (seconds) => (seconds < 1800 ? "%H:%M:%S" : seconds < 172800 ? "%H:%M" : "%e %b");
 
-// While every event is reported there is nothing to be wrong about.
+// An exact answer has no band.
 const edge = (row, bound) => (row[4] === "exact" ? row[1] : bound);
 
 function span(seen) {

@@ -1,14 +1,14 @@
-// Elements are made here and nowhere else. Text goes in as text: a name that somebody chose cannot become markup.
+// Creates elements. Text is inserted as text, so a counter's or site's name cannot become markup.
 
 export function element(tag, attributes = {}, ...children) {
-  return furnish(document.createElement(tag), attributes, children);
+  return build(document.createElement(tag), attributes, children);
 }
 
-export function drawing(tag, attributes = {}, ...children) {
-  return furnish(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+export function svgElement(tag, attributes = {}, ...children) {
+  return build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
-function furnish(node, attributes, children) {
+function build(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (value === true) node.setAttribute(name, "");
@@ -18,21 +18,21 @@ function furnish(node, attributes, children) {
   return node;
 }
 
-// Touch the page only where something is new: thousands of updates an hour, and a screen reader that listens.
-export function say(node, text) {
+// These two change the document only if the value is new: screen readers announce every change.
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-export function mark(node, name, value) {
+export function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-// Names come from anybody: kept apart, so that letters written from right to left do not turn what is around them.
-export function named(name) {
+// Isolated, so that a right-to-left name does not reorder the text around it.
+export function nameElement(name) {
   return element("bdi", { class: "name" }, name);
 }
 
-export function later(milliseconds, work) {
+export function debounce(milliseconds, work) {
   let timer = null;
   const call = (...values) => {
     clearTimeout(timer);

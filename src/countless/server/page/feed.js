@@ -1,51 +1,53 @@
-// The feed: server-sent events read with fetch, because an EventSource cannot carry a token. It comes back by itself.
+// The feed: server-sent events read with fetch, because an EventSource cannot send a token. Reconnects by itself.
 
-const FIRST_PAUSE = 500, LONGEST_PAUSE = 15000; // milliseconds between two tries
+const MIN_RETRY_MS = 500, MAX_RETRY_MS = 15000;
+const FIRST_TIMEOUT_MS = 15000, KEEPALIVES_PER_TIMEOUT = 3;
 
-class Refused extends Error {}
+class Unauthorized extends Error {}
 
-// `listener` has event(name, data), live(), stale(since, reason) and refused(). Returns a function that ends it.
+// `listener` has event(name, data), live(), stale(since, reason) and unauthorized(). Returns a function that stops the feed.
 export function follow(path, token, listener) {
-  const ending = new AbortController();
-  run(path, token, listener, ending.signal).catch((error) => console.error(error));
-  return () => ending.abort();
+  const stopping = new AbortController();
+  run(path, token, listener, stopping.signal).catch((error) => console.error(error));
+  return () => stopping.abort();
 }
 
-async function run(path, token, listener, ended) {
-  let heard = Date.now(), tries = 0;
-  while (!ended.aborted) {
+async function run(path, token, listener, stopped) {
+  let lastEventAt = Date.now(), failures = 0;
+  while (!stopped.aborted) {
     let reason = "";
     try {
-      await listen(path, token, ended, (name, data) => {
-        heard = Date.now();
-        if (name === "hello") { tries = 0; listener.live(); }
+      await readStream(path, token, stopped, (name, data) => {
+        lastEventAt = Date.now();
+        if (name === "hello") { failures = 0; listener.live(); }
         listener.event(name, data);
       });
     } catch (error) {
-      if (ended.aborted) return;
-      if (error instanceof Refused) return listener.refused(error.message);
+      if (stopped.aborted) return;
+      if (error instanceof Unauthorized) return listener.unauthorized();
       reason = error.message;
     }
-    if (ended.aborted) return;
-    listener.stale(heard, reason);
-    const pause = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** tries++);
-    await sleep(pause * (0.75 + Math.random() / 2), ended);
+    if (stopped.aborted) return;
+    listener.stale(lastEventAt, reason);
+    const pause = Math.min(MAX_RETRY_MS, MIN_RETRY_MS * 2 ** failures++);
+    await sleep(pause * (0.75 + Math.random() / 2), stopped);
   }
 }
 
-async function listen(path, token, ended, deliver) {
-  const silence = new AbortController();
-  const signal = AbortSignal.any([ended, silence.signal]);
-  let patience = 15000, timer = setTimeout(() => silence.abort(), patience);
+// Ends when the server closes the stream; throws when it cannot be read or nothing arrives in time.
+async function readStream(path, token, stopped, deliver) {
+  const timeout = new AbortController();
+  const signal = AbortSignal.any([stopped, timeout.signal]);
+  let timeoutMs = FIRST_TIMEOUT_MS, timer = setTimeout(() => timeout.abort(), timeoutMs);
   try {
     const headers = token ? { authorization: `Bearer ${token}` } : {};
     const response = await fetch(path, { headers, signal, cache: "no-store" });
-    if (response.status === 401) throw new Refused((await response.json()).error);
-    if (!response.ok) throw new Error(`the coordinator says ${response.status}`);
+    if (response.status === 401) throw new Unauthorized();
+    if (!response.ok) throw new Error(`the coordinator answered with status ${response.status}`);
     for await (const [name, data] of events(response.body)) {
-      if (name === "hello") patience = 3000 * data.beat;
+      if (name === "hello") timeoutMs = KEEPALIVES_PER_TIMEOUT * 1000 * data.beat;
       clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), patience);
+      timer = setTimeout(() => timeout.abort(), timeoutMs);
       deliver(name, data);
     }
   } finally {
@@ -72,10 +74,10 @@ async function* events(body) {
   }
 }
 
-function sleep(milliseconds, ended) {
-  return new Promise((done) => {
-    const finish = () => { clearTimeout(timer); ended.removeEventListener("abort", finish); done(); };
+function sleep(milliseconds, stopped) {
+  return new Promise((resolve) => {
+    const finish = () => { clearTimeout(timer); stopped.removeEventListener("abort", finish); resolve(); };
     const timer = setTimeout(finish, milliseconds);
-    ended.addEventListener("abort", finish);
+    stopped.addEventListener("abort", finish);
   });
 }

@@ -1,24 +1,24 @@
-// "51 to 100 of 10,000", and the way to the pages before and after.
+// "51–100 of 10,000", with buttons for the previous and the next page.
 
-import { element, say } from "./dom.js";
-import { count, plural } from "./words.js";
+import { element, setText } from "./dom.js";
+import { count, plural } from "./format.js";
 
-export const PAGE = 50; // rows, as the server sends them
+export const PAGE = 50; // rows; ROWS_PER_PAGE in server/http/views.py
 
-export function pager(what, turn) {
-  const back = element("button", { type: "button", onclick: () => turn(-PAGE) }, "Previous");
-  const on = element("button", { type: "button", onclick: () => turn(PAGE) }, "Next");
+export function pager(what, move) {
+  const previous = element("button", { type: "button", onclick: () => move(-PAGE) }, "Previous");
+  const next = element("button", { type: "button", onclick: () => move(PAGE) }, "Next");
   const where = element("span", { role: "status" });
-  const node = element("nav", { class: "pager", "aria-label": `Pages of ${what}s` }, back, where, on);
+  const node = element("nav", { class: "pager", "aria-label": `Pages of ${what}s` }, previous, where, next);
   return {
     node,
     set(start, shown, found, all) {
-      back.disabled = start === 0;
-      on.disabled = start + shown >= found;
-      back.hidden = on.hidden = found <= PAGE && start === 0;
+      previous.disabled = start === 0;
+      next.disabled = start + shown >= found;
+      previous.hidden = next.hidden = found <= PAGE && start === 0;
       const range = found > PAGE || start ? `${count(shown ? start + 1 : 0)}–${count(start + shown)} of ` : "";
       const filtered = found < all ? ` (${count(all)} in all)` : "";
-      say(where, `${range}${plural(found, what)}${filtered}`);
+      setText(where, `${range}${plural(found, what)}${filtered}`);
     },
   };
 }

@@ -1,11 +1,11 @@
-// What operators see behind an answer: the numbers in force, what it has cost beside its rivals, and why this plan.
+// What operators see of a counter: its parameters, its cost beside that of alternatives, and why this plan runs.
 
-import { element, mark, say } from "./dom.js";
-import { brief, bytes, count, moment, plural, share } from "./words.js";
+import { element, setAttribute, setText } from "./dom.js";
+import { brief, bytes, count, moment, plural, share } from "./format.js";
 
-export function behindView(app) {
-  const list = facts(), cost = costTable(app), plan = planText();
-  const node = element("div", { class: "behind-grid", hidden: true }, list.node, cost.node, plan.node);
+export function operatorView(app) {
+  const list = parameters(), cost = costTable(app), plan = planText();
+  const node = element("div", { class: "operator-grid", hidden: true }, list.node, cost.node, plan.node);
   return {
     node,
     show(data) {
@@ -16,18 +16,18 @@ export function behindView(app) {
   };
 }
 
-function facts() {
-  const names = ["Error allowed, alpha", "Ever wrong, delta", "Sites", "Scheme in force", "Round", "Phase"];
+function parameters() {
+  const names = ["Error allowed, alpha", "Probability of error, delta", "Sites", "Running scheme", "Round", "Phase"];
   const values = names.map(() => element("dd"));
   const list = element("dl", {}, ...names.map((name, index) => element("div", {}, element("dt", {}, name), values[index])));
-  const node = element("section", { class: "facts", "aria-label": "In force" }, list);
+  const node = element("section", { class: "facts", "aria-label": "Parameters" }, list);
   return {
     node,
     show(data) {
       const sites = data.silent ? `${count(data.sites)} (${count(data.silent)} silent)` : count(data.sites);
       const phase = data.phase === null ? "none" : count(data.phase + 1);
       const texts = [`± ${share(data.alpha)}`, `at most ${share(data.delta)}`, sites, data.scheme, count(data.round), phase];
-      texts.forEach((text, index) => say(values[index], text));
+      texts.forEach((text, index) => setText(values[index], text));
     },
   };
 }
@@ -37,33 +37,33 @@ function costTable(app) {
   const head = ["", "Messages", "", "Bytes"].map((text) => element(text ? "th" : "td", text ? { scope: "col" } : {}, text));
   const table = element("table", { class: "cost" }, element("thead", {}, element("tr", {}, ...head)), body);
   const heading = element("h2", { id: "cost" }, "What it has cost");
-  const fine = element("p", { class: "note" }, "The others are worked out: the same events, the sites that were there, the smallest message that " +
-    "could have carried them. A flush carries all counters of a process at once; where sites count many, it is cheaper than it looks here.");
-  const node = element("section", { "aria-labelledby": "cost" }, heading, since, table, next, fine);
+  const note = element("p", { class: "note" }, "The alternatives are computed from the same events and sites, with the smallest message that has a counter's name and count. " +
+    "A flush carries all counters of a process at once; where sites count many, it costs less than shown here.");
+  const node = element("section", { "aria-labelledby": "cost" }, heading, since, table, next, note);
 
-  function row(name, messages, size, most) {
+  function setRow(name, messages, size, most) {
     if (!rows.has(name)) {
       const cells = ["number", "bar", "number"].map((kind) => element("td", { class: kind }));
       cells[1].append(element("span"));
-      const line = element("tr", name === "Countless" ? { class: "ours" } : {}, element("th", { scope: "row" }, name), ...cells);
+      const row = element("tr", name === "Countless" ? { class: "ours" } : {}, element("th", { scope: "row" }, name), ...cells);
       rows.set(name, cells);
-      body.append(line);
+      body.append(row);
     }
     const [number, bar, space] = rows.get(name);
-    say(number, brief(messages));
-    // On a scale of tens: between one message per event and ours there may be many of them.
+    setText(number, brief(messages));
+    // Logarithmic: one message per event may cost thousands of times more than Countless.
     bar.firstChild.style.setProperty("--part", most > 1 ? Math.log10(1 + messages) / Math.log10(1 + most) : 0);
-    say(space, bytes(size));
+    setText(space, bytes(size));
   }
 
   return {
     node,
     show(cost) {
-      say(since, `${plural(cost.events, "event")} since ${moment(cost.since, app.now())}.`);
-      say(next, `Until the total has doubled, about ${plural(cost.to_double, "message")} more, however long that takes.`);
+      setText(since, `${plural(cost.events, "event")} since ${moment(cost.since, app.now())}.`);
+      setText(next, `Until the total doubles: about ${plural(cost.to_double, "message")} more, however long that takes.`);
       const most = Math.max(cost.messages, ...cost.others.map((other) => other.messages));
-      row("Countless", cost.messages, cost.bytes, most);
-      for (const other of cost.others) row(other.name[0].toUpperCase() + other.name.slice(1), other.messages, other.bytes, most);
+      setRow("Countless", cost.messages, cost.bytes, most);
+      for (const other of cost.others) setRow(other.name[0].toUpperCase() + other.name.slice(1), other.messages, other.bytes, most);
     },
   };
 }
@@ -73,26 +73,26 @@ function planText() {
   const table = element("table", { class: "prices" },
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Scheme"),
       element("th", { scope: "col", class: "number" }, "Messages per e-fold"))), prices);
-  const details = element("details", {}, element("summary", {}, "Every number of the plan"), reasons);
+  const details = element("details", {}, element("summary", {}, "All numbers of the plan"), reasons);
   const node = element("section", { "aria-labelledby": "plan" }, element("h2", { id: "plan" }, "Why this plan"), why, table, details);
-  let told = "";
+  let shown = "";
   return {
     node,
     show({ scheme, plan }) {
       const now = JSON.stringify([scheme, plan]);
-      if (now === told) return; // plans change once in a round: an open list is left alone
-      told = now;
-      say(why, `${scheme}: ${plan.why[0].toLowerCase()}${plan.why.slice(1)}`);
+      if (now === shown) return; // plans change once in a round; an open list must not be rebuilt
+      shown = now;
+      setText(why, `${scheme}: ${plan.why[0].toLowerCase()}${plan.why.slice(1)}`);
       prices.replaceChildren(...plan.prices.map((price) => priceRow(price, scheme)));
       details.hidden = !plan.reasons.length;
       reasons.replaceChildren(...plan.reasons.flatMap((reason) => [
         element("dt", {}, `${reason.number.replaceAll("_", " ")} = ${brief(reason.value)}`), element("dd", {}, reason.because)]));
-      mark(node, "data-scheme", scheme);
+      setAttribute(node, "data-scheme", scheme);
     },
   };
 }
 
 function priceRow({ scheme, messages_per_efold: price }, running) {
-  const name = scheme === running ? `${scheme} (in force)` : scheme;
+  const name = scheme === running ? `${scheme} (running)` : scheme;
   return element("tr", { class: scheme === running ? "ours" : "" }, element("th", { scope: "row" }, name), element("td", { class: "number" }, count(price)));
 }

@@ -1,4 +1,4 @@
-// Numbers, times and states in words.
+// Numbers, times and states as text.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -29,10 +29,10 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
-// Each state has a word, a sign and a colour: none of them is left to say it alone.
+// Each state has a word, a sign and a colour, so that none is needed to tell states apart.
 export const STATES = {
-  exact: { word: "Exact", sign: "●", means: "Every event is reported: this is the total, to the last one." },
+  exact: { word: "Exact", sign: "●", means: "Every event is reported: this is the exact total." },
   holding: { word: "Holding", sign: "◐", means: "The total is inside this range." },
-  learning: { word: "Learning", sign: "◌", means: "The sites are being asked how far they are. Until all have answered, this is what was known." },
-  degraded: { word: "Degraded", sign: "▲", means: "Some site is silent. What has not been delivered is missing here." },
+  learning: { word: "Learning", sign: "◌", means: "Not all sites have reported their counts yet. Until then this is the last known total." },
+  degraded: { word: "Degraded", sign: "▲", means: "At least one site is silent. Counts that it did not deliver are missing here." },
 };

@@ -1,17 +1,17 @@
-// The big number: it runs to its new value in half a second, unless the reader prefers that nothing moves.
+// An animated number: it reaches a new value in half a second, or at once if the user prefers reduced motion.
 
-import { say } from "./dom.js";
-import { count } from "./words.js";
+import { setText } from "./dom.js";
+import { count } from "./format.js";
 
-const DURATION = 500;
+const DURATION_MS = 500;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 export function ticker(node) {
   let shown = null, from = 0, goal = null, began = 0, frame = 0;
   const step = (now) => {
-    const part = Math.min(1, Math.max(0, (now - began) / DURATION));
+    const part = Math.min(1, Math.max(0, (now - began) / DURATION_MS));
     shown = from + (goal - from) * (1 - (1 - part) ** 3);
-    say(node, count(part < 1 ? Math.floor(shown) : goal));
+    setText(node, count(part < 1 ? Math.floor(shown) : goal));
     frame = part < 1 ? requestAnimationFrame(step) : 0;
   };
   return {
@@ -21,7 +21,7 @@ export function ticker(node) {
       cancelAnimationFrame(frame);
       if (shown === null || still.matches || document.hidden) {
         shown = value;
-        say(node, count(value));
+        setText(node, count(value));
         return;
       }
       from = shown;

@@ -1,13 +1,13 @@
-// A sparkline: how a total has grown, as a step line in a small drawing. For the eye only; the numbers stand beside it.
+// A sparkline: how a total has grown, as a small step line. Hidden from screen readers; the numbers stand beside it.
 
-import { drawing, mark } from "./dom.js";
+import { setAttribute, svgElement } from "./dom.js";
 
 const WIDTH = 120, HEIGHT = 28, EDGE = 2;
 
 export function sparkline() {
-  const line = drawing("path", { class: "spark-line" });
-  const node = drawing("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, line);
-  return { node, draw: (rows, now) => mark(line, "d", path(rows, now)) };
+  const line = svgElement("path", { class: "spark-line" });
+  const node = svgElement("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, line);
+  return { node, draw: (rows, now) => setAttribute(line, "d", path(rows, now)) };
 }
 
 function path(rows, now) {
