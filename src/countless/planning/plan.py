@@ -10,8 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 
-from countless.core.parameters import require_alpha, require_probability
-from countless.errors import InvalidParameter
+from countless.core.parameters import require_alpha, require_int, require_probability
 
 MAX_SITES = 10_000_000  # beyond, planning takes too long
 
@@ -96,7 +95,6 @@ def least_total(plan: RoundPlan, least_step: int) -> int:
 
 
 def check_request(sites: int, alpha: float, eta: float) -> None:
-    if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MAX_SITES:
-        raise InvalidParameter("sites", sites, f"an integer of at least 1 and at most {MAX_SITES:,}")
+    require_int("sites", sites, 1, MAX_SITES)
     require_alpha(alpha)
     require_probability("eta", eta)
