@@ -1,15 +1,15 @@
-"""An adaptive analyst overfits a holdout through a leaky service; which theorem bounds the error?
+"""An adaptive analyst overfits a holdout through a leaky service, and which theorem still bounds the damage.
 
 A service answers questions "what share of the holdout satisfies ...?" with noise, and lets the analyst open
 some records: a debugging view, a support ticket, a leaderboard that shows the worst cases. An opened record
-has no privacy, so no (epsilon, delta) of ordinary differential privacy describes the service, and a bound that
-ignores the opened records is false. Partial differential privacy describes it: epsilon for the noisy answers,
-kappa for the opened records, which the analyst chooses.
+has no privacy at all, so no (epsilon, delta) of ordinary differential privacy describes the service, and a
+bound that forgets the opened records is simply false. Partial differential privacy does describe it:
+epsilon for the noisy answers, kappa for the opened records, whichever the analyst chose to open.
 
-Labels are independent of features, so every predictor is right one time in ten. The analyst requests the correlation
-of each feature with a label, opens records, and then submits one predictor: look up the opened records, vote by the
-signs of the correlations elsewhere. Its reported accuracy minus one tenth is the generalisation error, which the
-theorem must cover.
+The data are pure chance: labels independent of features, so every predictor is right one time in ten. The
+analyst asks for the correlation of each feature with a label, opens records, and then submits one predictor:
+look up the opened records, vote by the signs of the correlations elsewhere. Its reported accuracy minus one
+tenth is the generalisation error, which the theorem must cover.
 
     python examples/adaptive_holdout.py --html holdout.html
 """
@@ -48,6 +48,7 @@ class Setting:
 
     @property
     def opened(self) -> int:
+        """kappa."""
         return int(self.opened_share * self.records)
 
     @property
@@ -57,7 +58,7 @@ class Setting:
 
 
 class Service:
-    """Answers counting questions with exact integer noise, and opens records."""
+    """Answers counting questions with exact integer noise, opens records, remembers which."""
 
     def __init__(self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, rng: SeededRandom) -> None:
         self._features, self._labels = features, labels
@@ -65,7 +66,7 @@ class Service:
         self.opened: set[int] = set()
 
     def share(self, satisfied: Bits) -> float:
-        """The noisy share of records that satisfy a fixed rule."""
+        """The noisy share of records for which a fixed rule says yes."""
         return (int(satisfied.sum()) + self._noise.laplace(self._scale)) / len(self._labels)
 
     def accuracy(self, predictor: "Predictor") -> float:
@@ -73,7 +74,7 @@ class Service:
         return self.share(predictor.predict(self._features) == self._labels)
 
     def agreement(self, feature: int, label: int) -> float:
-        """The noisy share of records where `feature` is true exactly if the label is `label`."""
+        """The noisy share of records where `feature` says yes exactly if the label is `label`."""
         return self.share(self._features[:, feature] == (self._labels == label))
 
     def open(self, record: int) -> tuple[bytes, int]:
@@ -84,12 +85,13 @@ class Service:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Look-up in the opened records; elsewhere the features vote, each for its own label."""
+    """Look-up in the opened records; elsewhere the features vote, each for the label it was asked about."""
 
     table: dict[bytes, int]
     signs: npt.NDArray[np.float64]
 
     def predict(self, features: Bits) -> npt.NDArray[np.int64]:
+        """A label for each record."""
         votes = np.zeros((len(features), CLASSES))
         for feature, sign in enumerate(self.signs):
             votes[:, feature % CLASSES] += sign * (features[:, feature] - 0.5)
@@ -114,7 +116,7 @@ class Outcome:
 
 
 def analyst(service: Service, setting: Setting) -> tuple[Predictor, float]:
-    """Query each feature, open records, submit the predictor that uses both."""
+    """Ask about each feature, open records, submit the predictor that exploits both."""
     chance = 1 / CLASSES * 0.5 + (1 - 1 / CLASSES) * 0.5
     signs = np.array([1.0 if service.agreement(j, j % CLASSES) > chance else -1.0 for j in range(setting.features)])
     table = dict(service.open(record) for record in range(setting.opened))
@@ -123,7 +125,7 @@ def analyst(service: Service, setting: Setting) -> tuple[Predictor, float]:
 
 
 def bounds(setting: Setting) -> tuple[GeneralisationBound, GeneralisationBound, GeneralisationBound]:
-    """The tight partial bound, the paper's pure theorem, and the tight bound that ignores what was opened."""
+    """The tight partial bound, the paper's pure theorem, and the tight bound that forgets what was opened."""
     sample, half = Sample(setting.records), setting.failure / 2
     # All answers are within this of the sample's, except with probability half: union over the questions.
     error = laplace_sum_quantile(float(setting.scale), 1, half / (setting.features + 1)) / setting.records
@@ -162,6 +164,7 @@ def sweep(shares: Sequence[float], repeats: int, setting: Setting, seed: int) ->
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
+    """The results as text."""
     head = f"{'opened':>8} {'reported':>9} {'measured':>9} {'partial':>9} {'paper':>9} {'ordinary':>9}  holds?"
     lines = [head]
     for one in outcomes:
@@ -185,7 +188,7 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
         ("measured (worst run)", [one.measured_error for one in outcomes], "solid"),
         ("bound: partial, tight", [one.partial_bound for one in outcomes], "dash"),
         ("bound: partial, as in the paper", [one.paper_bound for one in outcomes], "dot"),
-        ("bound that ignores the leak (false)", [one.ordinary_bound for one in outcomes], "dashdot"),
+        ("bound that forgets the leak (false)", [one.ordinary_bound for one in outcomes], "dashdot"),
     ):
         figure.add_scatter(x=x, y=values, name=name, mode="lines+markers", line={"dash": dash})
     figure.update_layout(
@@ -197,6 +200,7 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the sweep, print the table, write the plot if asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--features", type=int, default=40)

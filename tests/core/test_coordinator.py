@@ -89,7 +89,7 @@ class TestRounds:
             assert made.answer.state is State.LEARNING
         made.receive(C, snapshot(25, round=2))
         assert made.answer.state is State.HOLDING
-        assert made.known_total == made._estimator.estimate == 71 + 33 + 25
+        assert made.known_total == made.debug_state().estimator.estimate == 71 + 33 + 25
 
     def test_a_report_may_overtake_its_snapshot(self) -> None:
         made = in_round_two()
@@ -97,7 +97,7 @@ class TestRounds:
         made.receive(A, snapshot(71, round=2))
         made.receive(B, snapshot(33, round=2))
         made.receive(C, snapshot(25, round=2))
-        assert made._estimator.estimate == 71 + 33 + 25 + 10  # one block of ten
+        assert made.debug_state().estimator.estimate == 71 + 33 + 25 + 10  # one block of ten
         assert made.known_total == 80 + 33 + 25
 
     def test_reports_of_an_old_round_raise_the_count_but_no_crossing(self) -> None:
@@ -106,7 +106,7 @@ class TestRounds:
         assert made.known_total == 70 + 35 + 20
         for site_id, count in ((A, 70), (B, 36), (C, 20)):
             made.receive(site_id, snapshot(count, round=2))
-        assert made._estimator.estimate == 70 + 36 + 20
+        assert made.debug_state().estimator.estimate == 70 + 36 + 20
 
     def test_reports_while_others_still_answer_are_counted_when_the_round_begins(self) -> None:
         made = in_round_two()
@@ -115,7 +115,7 @@ class TestRounds:
         assert made.answer.state is State.LEARNING
         made.receive(B, snapshot(30, round=2))
         made.receive(C, snapshot(20, round=2))
-        assert made._estimator.estimate == 120 + 10
+        assert made.debug_state().estimator.estimate == 120 + 10
 
     def test_a_repeated_report_or_snapshot_brings_nothing(self) -> None:
         made = in_round_two()
@@ -162,7 +162,7 @@ class TestAnotherPace:
 
 FORBIDDEN: list[tuple[SiteId, UpMessage, str]] = [
     (SiteId("nobody"), report(1, 1), "has not joined"),
-    (SiteId("a", 1), report(1, 1), "life 1"),
+    (SiteId("a", 1), report(1, 1), "incarnation 1"),
     (A, report(90, 1, round=2), "round 2"),
     (A, snapshot(90, round=9), "round 9"),
     (A, report(49, 1, round=1), "more crossings than events"),

@@ -62,7 +62,7 @@ class FaultyWorld(RuleBasedStateMachine):
         )
 
     def _site(self, site_id: SiteId) -> Site:
-        in_fleet = site_id in self.coordinator._ledger
+        in_fleet = site_id in self.coordinator.debug_state().entries
         trigger = self.coordinator.trigger_of(site_id) if in_fleet else None
         return Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
 
@@ -163,14 +163,15 @@ class FaultyWorld(RuleBasedStateMachine):
     @invariant()
     def nothing_is_claimed_that_has_not_happened(self) -> None:
         assert self.coordinator.known_total <= self.total
+        entries = self.coordinator.debug_state().entries
         for site_id, site in self.sites.items():
-            entry = self.coordinator._ledger[site_id]
+            entry = entries[site_id]
             assert entry.round_start <= entry.reported <= site.count
             assert site.round <= self.coordinator.round
 
     @invariant()
     def what_is_known_is_never_forgotten(self) -> None:
-        known = {site_id: self.coordinator._ledger[site_id].reported for site_id in self.sites}
+        known = {site_id: self.coordinator.reported_by(site_id) for site_id in self.sites}
         assert all(count >= self.known.get(site_id, 0) for site_id, count in known.items())
         self.known = known
 
@@ -206,34 +207,35 @@ class FaultyWorld(RuleBasedStateMachine):
     @rule()
     def heal(self) -> None:
         self._heal()
-        assert self.coordinator._pending == 0
+        assert self.coordinator.debug_state().awaited == 0
         assert self.coordinator.answer.silent == ()
+        entries = self.coordinator.debug_state().entries
         for site_id, site in self.sites.items():
-            if self.coordinator._ledger[site_id].told:
+            if entries[site_id].trigger_sent:
                 assert (site.round, site.trigger) == (self.coordinator.round, self.coordinator.trigger_of(site_id))
         self._check_estimate()
 
     def _check_estimate(self) -> None:
-        estimator, total = self.coordinator._estimator, self.total
-        places = len(self.coordinator._ledger)
+        state, total = self.coordinator.debug_state(), self.total
+        estimator, slots = state.estimator, len(state.entries)
         if isinstance(self.scheme, Exact):
             assert self.coordinator.published == total
         elif isinstance(self.scheme, Deterministic):
             assert total <= self.coordinator.answer.upper
         elif isinstance(estimator, LatticeEstimator):
-            assert abs(estimator.estimate - total) <= places * (estimator._lattices.step - 1) / 2
+            assert abs(estimator.estimate - total) <= slots * (estimator._lattices.step - 1) / 2
         elif isinstance(estimator, DitheredEstimator):
             behind = total - estimator._total - estimator._lead
             assert 0 <= behind <= len(estimator._lattices) * (estimator._lattices.step - 1)
         elif isinstance(estimator, CrossingEstimator) and isinstance(estimator._trigger, OncePerBlock):
-            assert abs(estimator.estimate - total) < places * estimator._trigger.step
+            assert abs(estimator.estimate - total) < slots * estimator._trigger.step
 
     def teardown(self) -> None:
         """Whatever happened: heal, synchronise once more, and every event is accounted for."""
         self.heal()
         self.restart()
         self._deliver_everything()
-        assert self.coordinator._pending == 0
+        assert self.coordinator.debug_state().awaited == 0
         assert self.coordinator.known_total == self.total
 
 

@@ -50,7 +50,7 @@ class TestJoin:
         with pytest.raises(PlanError, match="4 sites"):
             made.join(D, snapshot(9))
         assert facts(made) == before
-        assert D not in made._ledger
+        assert D not in made.debug_state().entries
 
     def test_a_new_life_is_a_new_site(self) -> None:
         made = in_round_one()
@@ -94,7 +94,7 @@ class TestLeave:
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.leave(C, snapshot(28, round=1))
-        assert (made.answer.state, made._estimator.estimate) == (State.HOLDING, 128)
+        assert (made.answer.state, made.debug_state().estimator.estimate) == (State.HOLDING, 128)
 
     def test_the_next_round_has_it_exactly(self) -> None:
         made = in_round_one(reports=1, step=10)
@@ -102,7 +102,7 @@ class TestLeave:
         assert asked(made.receive(A, report(60, 1, round=1))) == ["a", "c"]
         made.receive(A, snapshot(60, round=2))
         made.receive(C, snapshot(21, round=2))
-        assert made._estimator.estimate == 60 + 21 + 44
+        assert made.debug_state().estimator.estimate == 60 + 21 + 44
 
     def test_while_others_are_asked(self) -> None:
         made = in_round_two()
@@ -114,9 +114,9 @@ class TestLeave:
 
     def test_lattice_reports_that_the_farewell_has_overtaken_are_in_it(self) -> None:
         made = in_round_one("lattice", step=10, reports=100)
-        points = made._estimator.estimate
+        points = made.debug_state().estimator.estimate
         made.leave(A, snapshot(50 + 40, round=1))
-        assert made._estimator.estimate == points + 40
+        assert made.debug_state().estimator.estimate == points + 40
 
 
 class TestSilence:
@@ -132,7 +132,7 @@ class TestSilence:
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         assert made.mark_unreachable(C) == []
-        assert (made.answer.state, made._estimator.estimate) == (State.DEGRADED, 120)
+        assert (made.answer.state, made.debug_state().estimator.estimate) == (State.DEGRADED, 120)
 
     def test_its_late_snapshot_corrects_what_was_assumed(self) -> None:
         made = in_round_two()
@@ -140,9 +140,9 @@ class TestSilence:
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.receive(C, report(60, 1, round=2))
-        assert made._estimator.estimate == 120 + 10
+        assert made.debug_state().estimator.estimate == 120 + 10
         made.receive(C, snapshot(55, round=2))
-        assert made._estimator.estimate == 70 + 30 + 55 + 10
+        assert made.debug_state().estimator.estimate == 70 + 30 + 55 + 10
         before = facts(made)
         made.receive(C, snapshot(55, round=2))
         assert facts(made) == before
@@ -154,7 +154,7 @@ class TestSilence:
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.receive(C, snapshot(55, round=2))
-        assert made._estimator.estimate == 160
+        assert made.debug_state().estimator.estimate == 160
 
     def test_who_was_silent_at_the_start_of_a_round_is_told_when_it_speaks(self) -> None:
         made = in_round_one(reports=1, step=10)
@@ -183,7 +183,7 @@ class TestSilence:
         made.mark_unreachable(C)
         assert down(made.join(C, snapshot(55, round=1)), SetTrigger) == ["c"]
         made.receive(C, snapshot(55, round=2))
-        assert made._estimator.estimate == 155
+        assert made.debug_state().estimator.estimate == 155
 
     def test_who_is_silent_still_at_the_next_round_is_assumed_again(self) -> None:
         made = in_round_two()
@@ -214,7 +214,7 @@ class TestRestart:
         assert after.round == before.round + 1
         after.receive(A, snapshot(61, round=2))
         after.receive(C, snapshot(27, round=2))
-        assert (after.answer.state, after._estimator.estimate) == (State.HOLDING, 61 + 27 + 44)
+        assert (after.answer.state, after.debug_state().estimator.estimate) == (State.HOLDING, 61 + 27 + 44)
 
     def test_it_may_die_again_before_all_have_answered(self) -> None:
         first = in_round_two()
@@ -241,7 +241,7 @@ class TestRestart:
         assert asked(made.mark_unreachable(B)) == ["a"]
         assert made.round == 5
         made.receive(A, snapshot(400, round=5))
-        assert (made.answer.state, made._planned_for, made.published) == (State.DEGRADED, 410, 1100)
+        assert (made.answer.state, made.debug_state().planned_total, made.published) == (State.DEGRADED, 410, 1100)
 
     def test_a_restart_with_nobody_left(self) -> None:
         made = coordinator(Exact(), saved_state=PersistentState(2, 9, 9, ()))

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from countless.core.estimator import Effect
 from countless.core.ledger import Entry
 from countless.lab.audit.exact_audit import audit_exactly
 from countless.lab.audit.mechanisms import Mechanism, correct
@@ -37,14 +38,14 @@ class Production:
         self._phases = shape.phases
         self.finished = False
         self.released: list[int] = []
-        self._estimator.open([], 0)
+        self._estimator.start([], 0)
         self._note(False)
 
     def crossing(self, count: int = 1) -> bool:
         before = self.ended
         entry = cast(Entry, SimpleNamespace(crossings=0))
         effect = self._estimator.on_report(entry, 0, count)
-        self._note(effect is not None and effect.over)
+        self._note(effect is Effect.END_ROUND)
         return self.ended > before
 
     def _note(self, over: bool) -> None:

@@ -24,8 +24,8 @@ class Watched(Auto):
         super().__init__(adversary)
         self.opened: list[tuple[RoundContext, RoundSetup]] = []
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
-        setup = super().open(context, rng)
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        setup = super().open_round(context, rng)
         if isinstance(setup, RoundSetup):
             self.opened.append((context, setup))
         return setup
@@ -115,12 +115,12 @@ def test_where_many_sites_are_busy_it_costs_less_than_deterministic() -> None:
 def test_while_it_stays_it_says_nothing() -> None:
     """More of the same is decided without a message: the publisher only learns when to ask again."""
     tracker = Tracker(sites=5, alpha=0.1, scheme=Auto(), seed=1)
-    estimator = tracker._coordinator._estimator
+    estimator = tracker.debug_state().estimator
     assert isinstance(estimator, DeterministicEstimator)
     reconsider_at = estimator.reconsider_at
     for event in range(20_000):
         tracker.site(event % 5).add()
-    assert tracker._coordinator._estimator is estimator
+    assert tracker.debug_state().estimator is estimator
     assert estimator.reconsider_at is not None
     assert reconsider_at is not None
     assert estimator.reconsider_at > reconsider_at

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.estimator import END_ROUND
+from countless.core.estimator import Effect
 from countless.core.ledger import Entry
 from countless.core.messages import SiteId
 from countless.core.site import Site
@@ -18,7 +18,7 @@ from countless.schemes.crossing_estimator import CrossingEstimator
 def opened(step: int, *bases: int, reports: int = 10**9) -> tuple[CrossingEstimator, list[Entry]]:
     estimator = CrossingEstimator(OncePerBlock(step), reports)
     sites = [Entry(SiteId(slot), base, slot) for slot, base in enumerate(bases)]
-    estimator.open(sites, departed=5)
+    estimator.start(sites, departed=5)
     return estimator, sites
 
 
@@ -68,7 +68,7 @@ def test_it_is_never_off_by_a_step_a_site(step: int, streams: list[list[int]], s
 def test_a_round_ends_after_its_reports() -> None:
     estimator, [site] = opened(10, 0, reports=3)
     assert estimator.on_report(site, 0, 2) is None
-    assert estimator.on_report(site, 0, 1) is END_ROUND
+    assert estimator.on_report(site, 0, 1) is Effect.END_ROUND
 
 
 def test_newcomers_and_latecomers_bring_what_is_known_exactly() -> None:
@@ -81,5 +81,5 @@ def test_newcomers_and_latecomers_bring_what_is_known_exactly() -> None:
 
 def test_a_shift_is_in_steps() -> None:
     estimator = CrossingEstimator(BernoulliSampling(10), 100, shift=3)
-    estimator.open([], departed=200)
+    estimator.start([], departed=200)
     assert estimator.estimate == 230

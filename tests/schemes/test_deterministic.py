@@ -71,14 +71,14 @@ def test_a_site_that_leaves_becomes_a_number() -> None:
     assert tracker.answer.state is State.HOLDING
     tracker.remove_site(0)
     assert tracker.messages.up == 2
-    assert tracker._coordinator._estimator.estimate == 1000
-    assert tracker._coordinator._estimator.exact
+    assert tracker.debug_state().estimator.estimate == 1000
+    assert tracker.debug_state().estimator.exact
 
 
 @given(st.lists(st.integers(0, 10**20), min_size=1, max_size=8), st.integers(0, 10**20))
 def test_there_is_always_a_number_for_all_that_the_reports_allow(counts: list[int], departed: int) -> None:
     made = DeterministicEstimator(0.1)
-    made.open([Entry(SiteId(slot), count, slot) for slot, count in enumerate(counts)], departed)
+    made.start([Entry(SiteId(slot), count, slot) for slot, count in enumerate(counts)], departed)
     least = departed + sum(counts)
     most = departed + sum(made._trigger.max_count_covered(count) for count in counts)
     for truth in (least, most):

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless import Tracker
+from countless.core.estimator import Effect
 from countless.core.ledger import Entry
 from countless.core.messages import Report, SetTrigger, SiteId
 from countless.core.site import Site
+from countless.core.site_states import Presence
 from countless.planning.dithered_plan import DitheredPlan
 from countless.randomness import SeededRandom
 from countless.schemes.dithered import DitheredEstimator, _fraction
@@ -94,12 +96,12 @@ class Round:
         self.entries: list[Entry] = []
         self.sites: list[Site] = []
         self.over = False
-        self.repaces = 0
+        self.changes = 0
         for slot, base in enumerate(bases):
             self.entries.append(Entry(SiteId(slot), base, slot))
             self.reference.bases[slot] = self.reference.counts[slot] = base
         self.reference.total = sum(bases)
-        self.estimator.open(self.entries, departed=0)
+        self.estimator.start(self.entries, departed=0)
         for entry in self.entries:
             self._place(entry)
 
@@ -120,7 +122,8 @@ class Round:
 
     def leave(self, slot: int) -> None:
         entry = self.entries[slot]
-        before, entry.reported, entry.present = entry.reported, self.sites[slot].count, False
+        before, entry.reported = entry.reported, self.sites[slot].count
+        entry.presence = Presence.DEPARTED
         assert self.estimator.leave(entry, before) is None
 
     def add(self, slot: int, n: int) -> None:
@@ -137,12 +140,12 @@ class Round:
         entry.crossings = report.crossings
         if effect is None:
             return ()
-        self.over = effect.over
-        if effect.repace is None:
+        self.over = effect is Effect.END_ROUND
+        if self.over:
             return ()
-        self.repaces += 1
-        repace = SetTrigger(HITS, 0, effect.repace, report.count)
-        return tuple(answer for answer in self.sites[entry.slot].receive(repace) if isinstance(answer, Report))
+        self.changes += 1
+        change = SetTrigger(HITS, 0, self.estimator.trigger(entry.slot), report.count)
+        return tuple(answer for answer in self.sites[entry.slot].receive(change) if isinstance(answer, Report))
 
     def check(self) -> None:
         reference = self.reference
@@ -183,7 +186,7 @@ def test_the_clever_way_is_the_slow_way(
     unit = max(1, step // 12)  # for batches as long, in steps, as with small ones
     played.check()
     for move, number, n in moves:
-        present = [slot for slot, entry in enumerate(played.entries) if entry.present]
+        present = [slot for slot, entry in enumerate(played.entries) if entry.presence is not Presence.DEPARTED]
         if move == "join" and len(played.entries) < SLOTS:
             played.join(number)
         elif move == "leave" and len(present) > 1:
@@ -218,7 +221,7 @@ def test_a_batch_is_its_events_and_costs_no_more(seed: int) -> None:
     plan = dithered_plan(SLOTS, phases=60)
     batched, unit = Round(plan, 6, seed, [0, 0, 0]), Round(plan, 6, seed, [0, 0, 0])
     for slot, n in batches(700, seed):
-        repaces = batched.repaces
+        changes = batched.changes
         batched.add(slot, n)
         for _ in range(n):
             unit.add(slot, 1)
@@ -229,7 +232,7 @@ def test_a_batch_is_its_events_and_costs_no_more(seed: int) -> None:
         assert batched.estimator.estimate == unit.estimator.estimate
         assert batched.B() == unit.B()
         # One for the report, and one more if the first look at the new lattice ends a phase too.
-        assert batched.repaces - repaces <= 2
+        assert batched.changes - changes <= 2
     assert batched.estimator._phase > 10
 
 
@@ -261,7 +264,7 @@ def test_each_lattice_that_the_public_learns_moves_at_once() -> None:
         assert (played.estimator.trigger(slot) != known[slot]) == moved
         assert played.sites[slot].trigger == played.estimator.trigger(slot)
         known[slot] = played.estimator.trigger(slot)
-    assert played.repaces > 5
+    assert played.changes > 5
 
 
 def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:

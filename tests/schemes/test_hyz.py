@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from countless.core.estimator import END_ROUND
+from countless.core.estimator import Effect
 from countless.core.ledger import Entry
 from countless.core.messages import SiteId
 from countless.schemes.hyz import LastReportEstimator
@@ -15,7 +15,7 @@ def estimate(step: int, base: int, coins: tuple[bool, ...], *, batched: bool) ->
     """After these coins, told one report at a time or in one batch."""
     site = Entry(SiteId(0), base, 0)
     estimator = LastReportEstimator(step, 10**9)
-    estimator.open([site], departed=100)
+    estimator.start([site], departed=100)
     heads = [base + number for number, head in enumerate(coins, start=1) if head]
     for points in [heads] if batched else [[head] for head in heads]:
         if points:
@@ -46,17 +46,17 @@ def test_a_site_counts_as_its_base_until_it_reports() -> None:
 def test_a_round_ends_after_its_reports() -> None:
     site = Entry(SiteId(0), 0, 0)
     estimator = LastReportEstimator(5, 3)
-    estimator.open([site], departed=0)
+    estimator.start([site], departed=0)
     site.reported, site.crossings = 8, 2
     assert estimator.on_report(site, 0, 2) is None
     site.reported, site.crossings = 11, 3
-    assert estimator.on_report(site, 8, 1) is END_ROUND
+    assert estimator.on_report(site, 8, 1) is Effect.END_ROUND
 
 
 def test_a_late_base_matters_only_before_the_first_report() -> None:
     site = Entry(SiteId(0), 10, 0)
     estimator = LastReportEstimator(5, 100)
-    estimator.open([site], departed=0)
+    estimator.start([site], departed=0)
     site.round_start = site.reported = 14
     estimator.on_late_start(site, 10, 4)
     assert estimator.estimate == 14

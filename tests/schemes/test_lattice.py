@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.estimator import END_ROUND
+from countless.core.estimator import Effect
 from countless.core.ledger import Entry
 from countless.core.messages import SiteId
 from countless.core.triggers import OffsetMultiple
@@ -30,7 +30,7 @@ def play(made: LatticeEstimator, site: Entry, count: int) -> bool:
     if point <= before:
         return False
     site.reported = point
-    return made.on_report(site, before, 1) is END_ROUND
+    return made.on_report(site, before, 1) is Effect.END_ROUND
 
 
 @given(st.integers(1, 60), st.integers(0, 10**40), st.integers(0, 200))
@@ -39,7 +39,7 @@ def test_a_sites_error_is_uniform_on_half_a_step_either_way(step: int, base: int
     errors = Counter[Fraction]()
     for offset in range(step):
         made, [site] = estimator(step, [offset]), entries(base)
-        made.open([site], departed=0)
+        made.start([site], departed=0)
         play(made, site, base + more)
         points = made._points  # the published number is a float: too coarse for 10^40
         errors[points + Fraction(step - 1, 2) - (base + more)] += 1
@@ -55,7 +55,7 @@ def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
 ) -> None:
     offsets = data.draw(st.lists(st.integers(0, step - 1), min_size=len(counts), max_size=len(counts)))
     made, sites = estimator(step, offsets), entries(*[base for base, _ in counts])
-    made.open(sites, departed=17)
+    made.start(sites, departed=17)
     for site, (base, more) in zip(sites, counts, strict=True):
         play(made, site, base + more)
     truth = 17 + sum(base + more for base, more in counts)
@@ -64,13 +64,13 @@ def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
 
 def test_points_below_zero_are_not_clipped() -> None:
     made, [site] = estimator(10, [7]), entries(2)
-    made.open([site], departed=0)
+    made.start([site], departed=0)
     assert made.estimate == -3 + 4.5
 
 
 def test_a_newcomer_stands_on_its_lattice_too() -> None:
     made, sites = estimator(10, [0, 3]), entries(20, 58)
-    made.open(sites[:1], departed=0)
+    made.start(sites[:1], departed=0)
     assert made.estimate == 20 + 4.5
     made.join(sites[1])
     assert made.estimate == 20 + 53 + 9
@@ -78,11 +78,11 @@ def test_a_newcomer_stands_on_its_lattice_too() -> None:
 
 def test_a_round_ends_after_its_reports_also_inside_a_batch() -> None:
     made, [site] = estimator(10, [0], reports=4), entries(0)
-    made.open([site], departed=0)
+    made.start([site], departed=0)
     assert not play(made, site, 30)
     assert play(made, site, 40)
     made, [site] = estimator(10, [0], reports=4), entries(0)
-    made.open([site], departed=0)
+    made.start([site], departed=0)
     assert play(made, site, 1000)
 
 

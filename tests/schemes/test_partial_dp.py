@@ -11,7 +11,7 @@ from math import ceil, exp, floor, log, log2, sqrt
 import pytest
 
 from countless import Tracker
-from countless.core.estimator import END_ROUND, RoundContext
+from countless.core.estimator import Effect, RoundContext
 from countless.core.ledger import Entry
 from countless.core.messages import SiteId
 from countless.core.site import Site
@@ -47,14 +47,14 @@ def opened(
     plan: PartialDPPlan, noise: ScriptedNoise, base: int = 1000, step: int = 10
 ) -> tuple[NoisyPhaseEstimator, Entry]:
     estimator, site = NoisyPhaseEstimator(plan, step, noise), Entry(SiteId(0), base, 0)
-    estimator.open([site], departed=0)
+    estimator.start([site], departed=0)
     return estimator, site
 
 
 def cross(estimator: NoisyPhaseEstimator, site: Entry, crossings: int) -> bool:
     """That many blocks report; True if the round is over."""
     site.crossings += crossings
-    return estimator.on_report(site, site.reported, crossings) is END_ROUND
+    return estimator.on_report(site, site.reported, crossings) is Effect.END_ROUND
 
 
 def test_row_base_of_the_logs() -> None:
@@ -193,7 +193,7 @@ def test_noise_off_reduces_to_blocks_at_phase_ends() -> None:
     rng = SeededRandom(3)
     private, mine = opened(QUIET, ScriptedNoise())
     blocks, theirs = CrossingEstimator(OncePerBlock(10), 10**9), Entry(SiteId(0), 1000, 0)
-    blocks.open([theirs], departed=0)
+    blocks.start([theirs], departed=0)
     crossings, said, over = 0, 1000, False
     while not over:
         batch = 1 + rng.randbelow(4)

@@ -25,7 +25,7 @@ def in_round_one(kind: str = "blocks", **numbers: int) -> Coordinator:
     made.receive(B, report(30, 30))
     assert made.receive(C, report(20, 20)) == []  # all counts are known to the last event: nobody is asked
     for site_id in (A, B, C):
-        count = made._ledger[site_id].reported
+        count = made.reported_by(site_id)
         assert down(made.receive(site_id, report(count + 1, 51)), SetTrigger) == [site_id.site]
     assert (made.round, made.known_total) == (1, 100)
     return made
@@ -43,20 +43,9 @@ def in_round_two(kind: str = "blocks", reports: int = 2) -> Coordinator:
 
 def facts(made: Coordinator) -> tuple[object, ...]:
     """Everything about a coordinator that an input could change."""
-    entries = tuple(
-        (
-            e.site_id,
-            e.reported,
-            e.round_start,
-            e.crossings,
-            e.slot,
-            e.asked,
-            e.assumed,
-            e.told,
-            e.trigger_changed,
-            e.silent,
-            e.present,
-        )
-        for e in made._ledger
-    )
-    return (made.round, made.published, made.answer, made.saved_state, entries, made._estimator.estimate, made._joined)
+    state = made.debug_state()
+    entries = [
+        (e.site_id, e.reported, e.round_start, e.crossings, e.slot, e.round_state, e.presence)
+        for e in state.entries.values()
+    ]
+    return (state._replace(entries={}), entries, state.estimator.estimate, made.saved_state)

@@ -17,9 +17,9 @@ answer, sites         what can be read
 
 from collections.abc import Callable
 
-from countless.core.coordinator import Coordinator, Outbox, PersistentState
+from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import Message, Report, SiteId, Snapshot, StartRound, UpMessage
+from countless.core.messages import Message, Outbox, Report, SiteId, Snapshot, StartRound, UpMessage
 from countless.core.site import Site
 from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Deterministic

@@ -18,7 +18,7 @@ class Redrawn(LatticeEstimator):
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         super().on_report(entry, before, crossings)
         self._lattices.place(entry.slot, entry.reported + 2)
-        return Effect(repace=self._lattices[entry.slot])
+        return Effect.CHANGE_TRIGGER
 
 
 class Plain(Scheme):
@@ -33,7 +33,7 @@ class Plain(Scheme):
         self.kind, self.start, self.step, self.reports, self.slots = kind, start, step, reports, slots
         self.most_sites: int | None = None
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         if self.most_sites is not None and len(context.counts) > self.most_sites:
             raise PlanError(f"no plan for {len(context.counts)} sites")
         if context.total < self.start:
@@ -59,7 +59,7 @@ class PlainDithered(Scheme):
     def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
         self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         if context.total < self.start:
             return RoundSetup(self.name, ExactSum(self.start))
         plan = dithered_plan(context.sites + self.reserve, self.phases)

@@ -2,9 +2,19 @@
 
 from collections import deque
 
-from countless.core.coordinator import Coordinator, Outbox, PersistentState
+from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import DownMessage, Message, Report, SiteId, SiteName, Snapshot, StartRound, UpMessage
+from countless.core.messages import (
+    DownMessage,
+    Message,
+    Outbox,
+    Report,
+    SiteId,
+    SiteName,
+    Snapshot,
+    StartRound,
+    UpMessage,
+)
 from countless.core.site import Site
 from countless.randomness import SeededRandom
 

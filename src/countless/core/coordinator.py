@@ -1,28 +1,29 @@
-"""The coordinator of one counter, sans-IO: every input returns the messages it causes (SPEC section 2).
+"""The coordinator of one counter, without I/O: every input returns the messages it causes.
 
-Inputs are `join`, `leave`, `receive` and `silence`; the output of each is a list of (address, message). There is no
-clock: whoever owns the sockets says when a site has fallen silent. There is no retry: everything is cumulative, so the
-owner may send again at will.
+The inputs are `join`, `leave`, `receive`, `mark_unreachable` and, after a restart, `recover`. The owner of the sockets
+delivers the messages and decides when a site has timed out: there is no clock here. There is no retry either: counts
+are cumulative, so the owner may send a message again at any time. A rejected input changes nothing.
 
-Here is how sites come, speak, fall silent and go. How one round follows the other is in `rounds.py`.
+This class decides which sites and messages are accepted. What follows from them in the present round is in `rounds.py`.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from typing import NamedTuple
 
 from countless.core.answer import STATE_TABLE, Answer
-from countless.core.estimator import ExactSum, RoundSetup, Scheme
+from countless.core.estimator import Estimator, RoundContext, Scheme
 from countless.core.ledger import Entry, Ledger
-from countless.core.messages import Report, SiteId, Snapshot, StartRound, UpMessage
+from countless.core.messages import Outbox, SiteId, Snapshot, UpMessage
 from countless.core.random_source import RandomSource
-from countless.core.rounds import Outbox, Rounds
-from countless.errors import PlanError, ProtocolError
-
-__all__ = ["Coordinator", "Outbox", "PersistentState"]
+from countless.core.rounds import Rounds
+from countless.core.site_states import AWAITING_SNAPSHOT, DEPARTED, LEFT, MESSAGE, TIMED_OUT, UNREACHABLE
+from countless.core.triggers import Trigger
+from countless.errors import ProtocolError
 
 
 class PersistentState(NamedTuple):
-    """All that must survive a restart: the owner saves it before it sends what an input returned."""
+    """All that must survive a restart. The owner saves it before it sends what an input returned."""
 
     round: int
     published: float
@@ -30,12 +31,22 @@ class PersistentState(NamedTuple):
     known: tuple[tuple[SiteId, int], ...]
 
 
-class Coordinator(Rounds):
+class DebugState(NamedTuple):
+    answer: Answer
+    awaited: int
+    joined: int
+    planned_total: int
+    departed: int
+    entries: dict[SiteId, Entry]
+    estimator: Estimator
+
+
+class Coordinator:
     """Tracks one total.
 
-    `fleet` are the sites deployed together with the coordinator, at count 0: they start with `pace_of(address)` as part
-    of their configuration and need no message. Everybody else joins. With a `memory` the coordinator goes on where
-    an earlier one stopped: call `wake()` once and deliver what it returns.
+    `fleet` are the sites deployed together with the coordinator. They start at count 0 with `trigger_of(site_id)` as
+    part of their configuration and need no message; all other sites join. With a `saved_state` the coordinator
+    continues where an earlier one stopped: call `recover()` once and deliver what it returns.
     """
 
     def __init__(
@@ -49,213 +60,162 @@ class Coordinator(Rounds):
         fleet: Iterable[SiteId] = (),
         saved_state: PersistentState | None = None,
     ) -> None:
-        ledger = Ledger(saved_state.departed if saved_state else 0)
-        for slot, site_id in enumerate(fleet):
-            ledger.enter(site_id, 0, slot)
-        for site_id, known in saved_state.known if saved_state else ():
-            ledger.enter(site_id, known, -1)
-        number, published = (saved_state.round, saved_state.published) if saved_state else (0, 0)
-        super().__init__(
-            counter, scheme, rng, alpha=alpha, delta=delta, ledger=ledger, number=number, published=published
+        self.counter = counter
+        saved = saved_state or PersistentState(0, 0, 0, ())
+        self._ledger = Ledger(saved.departed)
+        for site_id in fleet:
+            self._ledger.add(site_id, 0)
+        for site_id, known in saved.known:
+            self._ledger.add(site_id, known, AWAITING_SNAPSHOT)
+        self._rounds = Rounds(
+            counter,
+            scheme,
+            rng,
+            self._ledger,
+            alpha=alpha,
+            delta=delta,
+            number=saved.round,
+            published=saved.published,
         )
-        self._silent: dict[SiteId, None] = {}
-        self._set(RoundSetup(scheme.name, ExactSum()))
-        if saved_state:
-            for entry in self._ledger:  # nobody has answered yet
-                entry.asked = True
-                self._pending += 1
-        else:
-            self._set(self._fresh_opening())
-            self._begin()
+        if saved_state is None:
+            self._rounds.start_first()
 
     def __repr__(self) -> str:
         return f"<Coordinator of {self.counter!r}: {self.answer}>"
 
-    # What can be read
+    # Reading
 
     @property
     def answer(self) -> Answer:
-        """The total with its bounds and its state."""
-        exact = self._estimator.exact and self._estimator.estimate >= self.published
-        state = STATE_TABLE[self._pending == 0, not self._silent, exact]
-        silent = tuple(site_id.site for site_id in self._silent)
-        scheme, sites = self._setup.scheme, self._ledger.present
-        return Answer(self.published, self.alpha, self.delta, state, self.round, sites, scheme, silent)
+        """The published total with its bounds and its state."""
+        rounds, unreachable = self._rounds, self._ledger.unreachable
+        return Answer(
+            rounds.published,
+            rounds.alpha,
+            rounds.delta,
+            STATE_TABLE[rounds.awaited == 0, not unreachable, rounds.exact],
+            rounds.number,
+            self._ledger.present,
+            rounds.setup.scheme,
+            tuple(site_id.site for site_id in unreachable),
+        )
+
+    @property
+    def published(self) -> float:
+        return self._rounds.published
+
+    @property
+    def round(self) -> int:
+        return self._rounds.number
+
+    @property
+    def scheme(self) -> Scheme:
+        return self._rounds.scheme
+
+    @property
+    def plan(self) -> object:
+        """The numbers of the present round, for people."""
+        return self._rounds.setup.plan
+
+    @property
+    def phase(self) -> int | None:
+        """The phase of the round, where the answer moves in phases. Secret like the round: for operators."""
+        return self._rounds.setup.estimator.phase
 
     @property
     def sites(self) -> int:
-        """How many take part."""
+        """How many sites are present."""
         return self._ledger.present
 
     @property
     def known_total(self) -> int:
-        """The sum of all counts heard so far: never more than the truth."""
+        """The sum of all counts received: never more than the true total."""
         return self._ledger.known_total
 
     @property
     def saved_state(self) -> PersistentState:
-        """What to save."""
-        known = tuple((entry.site_id, entry.reported) for entry in self._ledger if entry.present)
-        gone = sum(entry.reported for entry in self._ledger if not entry.present)
-        return PersistentState(self.round, self.published, self._ledger.departed + gone, known)
+        present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
+        known = tuple((entry.site_id, entry.reported) for entry in present)
+        departed = self.known_total - sum(entry.reported for entry in present)
+        return PersistentState(self.round, self.published, departed, known)
 
     def reported_by(self, site_id: SiteId) -> int:
-        """The largest count heard of a site: what an owner saves who does not want to write down all of `memory`."""
+        """The largest count received from a site: for owners that save one site at a time, not all of `saved_state`."""
         return self._ledger[site_id].reported
+
+    def trigger_of(self, site_id: SiteId) -> Trigger:
+        """The trigger of a site in the present round."""
+        return self._rounds.setup.estimator.trigger(self._ledger[site_id].slot)
+
+    def debug_state(self) -> DebugState:
+        """A copy of everything that an input can change, for tests."""
+        rounds, ledger = self._rounds, self._ledger
+        entries = {entry.site_id: copy(entry) for entry in ledger.values()}
+        estimator = rounds.setup.estimator
+        return DebugState(
+            self.answer, rounds.awaited, rounds.joined, rounds.planned_total, ledger.departed, entries, estimator
+        )
+
+    # Planning ahead
+
+    @property
+    def next_context(self) -> RoundContext:
+        """What the scheme would be given if the round ended now, for an owner that plans ahead in another thread."""
+        return self._rounds.context(self._rounds.setup)
+
+    def prepare(self) -> None:
+        """Let the scheme plan the next round. It may take a second: call it when no message is waiting."""
+        self.scheme.prepare(self.next_context)
 
     # Inputs
 
     def recover(self) -> Outbox:
-        """After a restart: ask every known site. The answer is `learning` until all have answered."""
-        return self._start(self._fresh_opening())
+        """After a restart, request a snapshot of every site. The answer is `learning` until all have arrived."""
+        return self._rounds.start_next()
 
     def join(self, site_id: SiteId, hello: Snapshot) -> Outbox:
-        """A site has come, or its connection has come back, with the exact count it has now."""
+        """A site with its exact count: a new one, or one whose connection is back."""
         self._require_known_round(site_id, hello)
-        if site_id in self._ledger:
-            return self._come_back(self._ledger[site_id], hello)
-        self._joined += 1
-        slot = self._free_slot()
-        entry = self._ledger.enter(site_id, hello.count, slot)
-        entry.trigger_changed = hello.round == self.round  # in round 0 the pace it came with is of this round too
-        if slot < 0:
-            return self._start(self._opening_for(entry))
-        if not self._pending:  # else it is there when the round begins
-            self._estimator.join(entry)
-            self._publish()
-        return self._tell(entry)
+        if site_id not in self._ledger:
+            return self._rounds.join(site_id, hello)
+        entry = self._ledger[site_id]
+        self._ledger.apply(entry, MESSAGE)
+        return [] if entry.presence is DEPARTED else self._rounds.rejoin(entry, hello.round)
 
     def leave(self, site_id: SiteId, farewell: Snapshot) -> Outbox:
-        """A site has gone for good, with an exact last count."""
+        """A site departs with its exact last count."""
         entry = self._ledger[site_id]
         self._require_known_round(site_id, farewell)
-        if not entry.present:
+        if entry.presence is DEPARTED:
             return []
-        before, entry.reported = entry.reported, max(entry.reported, farewell.count)
-        self._hear_from(entry)
-        self._ledger.leave(entry)
-        if entry.asked:
-            return self._answered(entry, entry.reported)
-        effect = None
-        if farewell.round < self.round:  # it never had this round's pace: what it counted since its base is exact
-            gain, entry.round_start = entry.reported - entry.round_start, entry.reported
-            if not self._pending:
-                effect, before = self._estimator.on_late_start(entry, before, gain), entry.reported
-        return [] if self._pending else self._follow(entry, self._estimator.leave(entry, before) or effect)
+        self._ledger.apply(entry, LEFT)
+        return self._rounds.leave(entry, farewell)
 
     def receive(self, site_id: SiteId, message: UpMessage) -> Outbox:
-        """A site spoke. Nearly always it is a report, and nearly always without consequences: this is the short way."""
-        entry = self._ledger.entries[site_id]
+        """A report or a snapshot."""
+        entry = self._ledger[site_id]
+        if message.round != self._rounds.number:
+            self._require_known_round(site_id, message)
+            self._ledger.apply(entry, MESSAGE)
+            return self._rounds.on_stale_message(entry, message.count)
         if isinstance(message, Snapshot):
-            return self._receive_snapshot(entry, message)
-        _, number, count, crossings = message
-        if number != self.round:
-            return self._from_the_past(entry, message)
-        before = entry.reported
-        news = crossings - entry.crossings
-        if news > 0 and (count < before or crossings > count - entry.round_start):
-            self._require_possible(entry, message)
-        entry.told = True
-        if entry.silent:
-            self._hear_from(entry)
-        if news <= 0 or not entry.present:
+            if entry.presence is UNREACHABLE:
+                self._ledger.apply(entry, MESSAGE)
+            return self._rounds.on_snapshot(entry, message.count)
+        if entry.presence is DEPARTED:
             return []
-        entry.crossings = crossings
-        if count > before:
-            entry.reported = count
-        if self._pending:  # it overtook Snapshots, perhaps its own: kept until the round begins
-            return []
-        estimator = self._estimator
-        effect = estimator.on_report(entry, before, news)
-        if effect is not None:
-            return self._follow(entry, effect)
-        if estimator.estimate > self.published:  # `_publish`, without the call
-            self.published = estimator.estimate
-        return []
-
-    def _receive_snapshot(self, entry: Entry, message: Snapshot) -> Outbox:
-        _, number, count = message
-        if number != self.round:
-            return self._from_the_past(entry, message)
-        entry.told = True
-        if entry.silent:
-            self._hear_from(entry)
-        if not entry.asked:
-            return self._answered_late(entry, count)
-        if self._pending == 1:
-            return self._answered(entry, count)
-        entry.asked, entry.round_start = False, count  # `_answered`, without the call
-        if count > entry.reported:
-            entry.reported = count
-        self._pending -= 1
-        return []
+        if not entry.is_plausible(message.count, message.crossings):
+            raise ProtocolError(f"{message} of {site_id} has more crossings than events: {entry}")
+        if entry.presence is UNREACHABLE:
+            self._ledger.apply(entry, MESSAGE)
+        return self._rounds.on_report(entry, message.count, message.crossings)
 
     def mark_unreachable(self, site_id: SiteId) -> Outbox:
-        """A site has not been heard of for too long: stop waiting for it, keep its last known count, and say so."""
+        """A site has timed out: do not wait for it any longer, and use its last known count."""
         entry = self._ledger[site_id]
-        if not entry.present:
-            return []
-        entry.silent = True
-        self._silent[site_id] = None
-        if not entry.asked:
-            return []
-        entry.assumed, entry.told = True, False
-        return self._answered(entry, entry.reported)
+        self._ledger.apply(entry, TIMED_OUT)
+        return [] if entry.presence is DEPARTED else self._rounds.on_timeout(entry)
 
     def _require_known_round(self, site_id: SiteId, message: UpMessage) -> None:
         if message.round > self.round:
-            raise ProtocolError(f"{site_id} speaks of round {message.round}; the present round is {self.round}")
-
-    @staticmethod
-    def _require_possible(entry: Entry, report: Report) -> None:
-        # A site that was given another pace on the way may look at the same events twice.
-        if entry.present and not (entry.asked or entry.trigger_changed):
-            raise ProtocolError(f"{entry.site_id} reports {report} after {entry}: more crossings than events")
-
-    def _hear_from(self, entry: Entry) -> None:
-        if entry.silent:
-            entry.silent = False
-            del self._silent[entry.site_id]
-
-    # Sites that come
-
-    def _free_slot(self) -> int:
-        """A place for one more site, or -1 if the round has none left."""
-        used = len(self._ledger)
-        return used if self._setup.slots is None or used < self._setup.slots else -1
-
-    def _opening_for(self, newcomer: Entry) -> RoundSetup:
-        try:
-            return self._fresh_opening()
-        except PlanError:  # no plan for so many sites: it was never here
-            self._ledger.forget(newcomer)
-            self._joined -= 1
-            raise
-
-    def _come_back(self, entry: Entry, hello: Snapshot) -> Outbox:
-        self._hear_from(entry)
-        if not entry.present or (hello.round == self.round and not entry.trigger_changed):
-            return []
-        if entry.asked:
-            return [(entry.site_id, StartRound(self.counter, self.round, self._estimator.trigger(entry.slot)))]
-        return self._tell(entry)
-
-    # Sites that did not know of the round
-
-    def _from_the_past(self, entry: Entry, message: UpMessage) -> Outbox:
-        self._require_known_round(entry.site_id, message)
-        self._hear_from(entry)
-        if entry.asked:  # its Snapshot will say more; until then this still says that it had come so far
-            entry.reported = max(entry.reported, message.count)
-        return self._tell(entry) if entry.present and not entry.told else []
-
-    def _answered_late(self, entry: Entry, count: int) -> Outbox:
-        """The site was silent when the round opened, and its count was taken to be what was known of it."""
-        if not entry.assumed:
-            return []
-        entry.assumed = False
-        if count <= entry.round_start:  # a report was faster, and the site's base was taken from that
-            return []
-        gain, before = count - entry.round_start, entry.reported
-        entry.round_start, entry.reported = count, max(entry.reported, count)
-        return [] if self._pending else self._follow(entry, self._estimator.on_late_start(entry, before, gain))
+            raise ProtocolError(f"{site_id} sent a message of round {message.round}; the present round is {self.round}")

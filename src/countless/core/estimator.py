@@ -1,13 +1,14 @@
-"""Publishers: what the public hears of what the ledger learns; and how a scheme opens a round.
+"""Estimators and schemes: how the estimate of a round is kept, and how a scheme opens a round.
 
-A scheme opens each round with a publisher, which holds a pace for every slot. The coordinator tells the publisher what
-it learns, one site at a time; the publisher keeps the estimate and says when the round is over or a site must be given
-a new pace. The coordinator publishes the running maximum of the estimates, so a publisher may go down and up.
+A scheme opens each round with an estimator, which has a trigger for every slot. The coordinator gives it what the sites
+report, one site at a time. The estimator keeps the estimate and decides when the round ends or a site needs another
+trigger. The coordinator publishes the largest estimate so far, so an estimate may fall and rise again.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from math import inf
 from typing import NamedTuple
 
@@ -16,56 +17,53 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import EveryNth, Trigger
 
 
-class Effect(NamedTuple):
-    """What follows from a report: the round is over, or the site that reported must go on with another pace."""
+class Effect(Enum):
+    """What follows from a report."""
 
-    over: bool = False
-    repace: Trigger | None = None
-
-
-END_ROUND = Effect(over=True)
+    END_ROUND = "end the round"
+    CHANGE_TRIGGER = "send the reporting site the trigger that it has from now on"
 
 
 class Estimator(ABC):
     """Keeps the estimate of one round."""
 
     estimate: float = 0
-    exact: bool = False  # is the estimate the truth itself?
-    reconsider_at: int | None = None  # where a round has no end of its own: the total at which to ask the scheme again
-    exact_below: float = 0  # a site whose count is below this reports its very next event
+    exact: bool = False  # whether the estimate is the true total
+    reconsider_at: int | None = None  # for rounds without an end: the total at which the scheme is asked again
+    exact_below: float = 0  # a site whose count is below this reports its next event
 
     @abstractmethod
     def trigger(self, slot: int) -> Trigger:
-        """The pace of the site in this slot, as of now."""
+        """The present trigger of the site in this slot."""
 
     @abstractmethod
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
-        """Every site has told its exact count, `entry.round_start`; sites that are gone add up to `departed`."""
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
+        """The exact count of every site is `entry.round_start`; those of departed sites add up to `departed`."""
 
     @abstractmethod
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
-        """A site went from a known count of `before` to `entry.reported`, passing `crossings` points of its pace."""
+        """A site went from a known count of `before` to `entry.reported`, passing `crossings` points of its trigger."""
 
     @abstractmethod
     def join(self, entry: Entry) -> None:
-        """A site takes its slot in the middle of the round, at the exact count `entry.round_start`."""
+        """A site joins during the round, at the exact count `entry.round_start`."""
 
     @property
     def phase(self) -> int | None:
-        """Which phase of the round runs, from 0, where the public answer moves in phases."""
+        """The phase of the round, from 0, where the published answer moves in phases."""
         return None
 
     def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
-        """A site that was unreachable at the start adopted its trigger `gain` events later, at `entry.round_start`."""
+        """A site whose start was assumed adopted its trigger `gain` events later, at `entry.round_start`."""
         return self.on_report(entry, before, 0)
 
     def leave(self, entry: Entry, before: int) -> Effect | None:
-        """A site left with the exact count `entry.reported`. A round that freezes its estimate has nothing to do."""
+        """A site left with the exact count `entry.reported`. Estimators that change only at crossings ignore it."""
         return None
 
 
 class ExactSum(Estimator):
-    """The sum of the counts: right to the last event while every site reports every event."""
+    """The sum of the counts: the true total while every site reports every event."""
 
     exact = True
     exact_below = inf
@@ -76,24 +74,19 @@ class ExactSum(Estimator):
         self.reconsider_at = reconsider_at
 
     def trigger(self, slot: int) -> Trigger:
-        """Every event."""
         return self._trigger
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
-        """Start from the exact total."""
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         self.estimate = departed + sum(entry.round_start for entry in entries)
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
-        """Add what is new."""
         self.estimate += entry.reported - before
-        return END_ROUND if self.reconsider_at is not None and self.estimate >= self.reconsider_at else None
+        return Effect.END_ROUND if self.reconsider_at is not None and self.estimate >= self.reconsider_at else None
 
     def join(self, entry: Entry) -> None:
-        """Add what it brings."""
         self.estimate += entry.round_start
 
     def leave(self, entry: Entry, before: int) -> Effect | None:
-        """Add its last words."""
         return self.on_report(entry, before, 0)
 
 
@@ -108,38 +101,38 @@ class RoundSetup:
 
 
 class KeepRound(NamedTuple):
-    """Go on as before, without a word to anybody, and ask again when the estimate reaches `until`."""
+    """Continue the present round, without a message, and ask again when the estimate reaches `reconsider_at`."""
 
     reconsider_at: int
 
 
 class RoundContext(NamedTuple):
-    """What a scheme is told when it is asked to open a round."""
+    """What a scheme is given to open a round."""
 
     round: int
-    sites: int  # places to provide: the sites present, and a reserve where some have joined lately
-    total: int  # a lower bound on the total, as of now
+    sites: int  # slots to provide: the present sites, and a reserve where some have joined lately
+    total: int  # a lower bound on the present total
     alpha: float
     delta: float
-    counts: Sequence[int]  # the known count of each site present
-    running: RoundSetup | None = None  # the round that has come to its end, if it is this one's to go on with
+    counts: Sequence[int]  # the known count of each present site
+    running: RoundSetup | None = None  # the round that has ended, if the scheme may keep it
     inexact: int = 0  # sites whose count is not known exactly: a new round costs a request and a snapshot for each
 
 
 class Scheme(ABC):
-    """A recipe: which paces, which publisher, when a round ends. Holds no state of any counter."""
+    """An algorithm: which triggers, which estimator, when a round ends. It holds no state of any counter."""
 
     name: str
     safe_against: str
 
     @classmethod
     def create(cls, adversary: str, *, may_block: bool = True) -> "Scheme":
-        """For a counter against this adversary. Unless it `may_block`, `open` must not work out a plan."""
+        """For a counter against this adversary. Unless it `may_block`, `open_round` must not compute a plan."""
         return cls()
 
     @abstractmethod
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
-        """Open the next round, or stay in the present one. Must be quick: messages are waiting."""
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        """Open the next round, or keep the present one. Must be quick, because messages are waiting."""
 
     def prepare(self, context: RoundContext) -> None:  # noqa: B027 - most schemes have nothing slow to do
-        """Do the slow part of `open(case)` ahead of time."""
+        """Do the slow part of `open_round(context)` ahead of time."""

@@ -1,116 +1,132 @@
-"""The ledger: what the coordinator knows of each site, merged by maximum (SPEC section 2).
+"""The ledger: what the coordinator knows of each site.
 
-Every number here is cumulative. A message that was repeated, delayed or overtaken can at worst bring no news.
+Every count is cumulative and merged by maximum, so a message that is repeated, delayed or overtaken changes nothing.
 """
 
-from collections.abc import Iterable, Iterator
-
 from countless.core.messages import SiteId
+from countless.core.site_states import (
+    AWAITING_SNAPSHOT,
+    CURRENT,
+    DEPARTED,
+    MISSED_START,
+    NOT_SENT,
+    PRESENCE_TABLE,
+    REACHABLE,
+    ROUND_TABLE,
+    START_ASSUMED,
+    START_ASSUMED_TRIGGER_CHANGED,
+    TRIGGER_CHANGED,
+    UNREACHABLE,
+    Event,
+    Presence,
+    RoundState,
+)
 from countless.errors import InvariantBroken, ProtocolError
 
 
 class Entry:
-    """One site, in one life."""
+    """One incarnation of one site."""
 
-    __slots__ = (
-        "asked",
-        "assumed",
-        "crossings",
-        "present",
-        "reported",
-        "round_start",
-        "silent",
-        "site_id",
-        "slot",
-        "told",
-        "trigger_changed",
-    )
+    __slots__ = ("crossings", "presence", "reported", "round_start", "round_state", "site_id", "slot")
 
-    def __init__(self, site_id: SiteId, count: int, slot: int) -> None:
+    def __init__(self, site_id: SiteId, count: int, slot: int, round_state: RoundState = CURRENT) -> None:
         self.site_id = site_id
-        self.reported = count  # the largest count heard
-        self.round_start = count  # the count at which it entered this round
-        self.crossings = 0  # points of its pace passed in this round
-        self.slot = slot  # its place in this round's plan
-        self.asked = False  # it owes a Snapshot
-        self.assumed = False  # it was silent when the round opened: its base is only what was known of it
-        self.told = True  # it has this round's pace, or a message that brings it is under way
-        self.trigger_changed = False  # it was given another pace in the middle of this round
-        self.silent = False  # it has not been heard of for too long
-        self.present = True
+        self.reported = count  # the largest count received
+        self.round_start = count  # the count at which it adopted the trigger of this round
+        self.crossings = 0  # points of its trigger passed in this round
+        self.slot = slot  # its index in the estimator of this round
+        self.round_state = round_state
+        self.presence: Presence = REACHABLE
 
     def __repr__(self) -> str:
-        facts = [name for name in ("asked", "assumed", "trigger_changed", "silent") if getattr(self, name)]
-        facts += [] if self.present else ["gone"]
         return (
-            f"<Entry {self.site_id} known {self.reported}, base {self.round_start}, {self.crossings} crossings {facts}>"
+            f"<Entry {self.site_id}: reported {self.reported}, round start {self.round_start}, "
+            f"{self.crossings} crossings, {self.round_state}, {self.presence}>"
+        )
+
+    def apply(self, event: Event) -> None:
+        try:
+            self.round_state = ROUND_TABLE[self.round_state][event]
+        except KeyError:
+            raise InvariantBroken(f"event {event.name} in state {self.round_state.name} of {self.site_id}") from None
+
+    @property
+    def start_assumed(self) -> bool:
+        """Whether `round_start` is what was known of an unreachable site, until its snapshot corrects it."""
+        return self.round_state in (MISSED_START, START_ASSUMED, START_ASSUMED_TRIGGER_CHANGED)
+
+    @property
+    def trigger_sent(self) -> bool:
+        return self.round_state not in (NOT_SENT, MISSED_START)
+
+    @property
+    def trigger_changed(self) -> bool:
+        """Whether the trigger was changed during this round."""
+        return self.round_state in (TRIGGER_CHANGED, START_ASSUMED_TRIGGER_CHANGED)
+
+    def known_exactly(self, exact_below: float) -> bool:
+        """Whether `reported` is the site's count: a trigger in force reports every event of a count below this."""
+        if self.round_state is CURRENT or self.round_state is TRIGGER_CHANGED:
+            return self.reported < exact_below
+        return self.round_state is NOT_SENT
+
+    def is_plausible(self, count: int, crossings: int) -> bool:
+        """Whether a report is repeated, or has no more crossings than events."""
+        return (
+            crossings <= self.crossings
+            or (count >= self.reported and crossings <= count - self.round_start)
+            # Before its snapshot the start is not known; a changed trigger may pass the same events again.
+            or self.round_state is AWAITING_SNAPSHOT
+            or self.trigger_changed
         )
 
 
-def certain(entries: Iterable[Entry], exact_below: float) -> list[bool]:
-    """For each entry: is its count known exactly? Below `exact_below` its trigger makes it report its next event.
+class Ledger(dict[SiteId, Entry]):
+    """All sites of one counter. The entry of a departed site stays until the next round starts.
 
-    A site that was not sent the trigger of this round was known exactly when the round started, and has not reported
-    since.
+    Looking up a site that has not joined is a ProtocolError.
     """
-    return [
-        (not entry.told or entry.reported < exact_below) and not (entry.asked or entry.assumed) for entry in entries
-    ]
-
-
-class _Entries(dict[SiteId, Entry]):
-    """Looked up for every report: a dictionary that says who is missing."""
-
-    def __missing__(self, site_id: SiteId) -> Entry:
-        raise ProtocolError(f"site {site_id.site!r} (life {site_id.incarnation}) has not joined")
-
-
-class Ledger:
-    """All sites of one counter. Those that left stay until the next round has counted them in."""
 
     def __init__(self, departed: int = 0) -> None:
-        self.entries = _Entries()  # others only look up, which is quicker here than through a method
-        self.departed = departed  # the exact counts of the sites that are gone and settled
-        self.present = 0  # how many sites take part
+        self.departed = departed  # the sum of the exact counts of departed sites without an entry
+        self.present = 0  # how many sites have not departed
+        self.unreachable: dict[SiteId, None] = {}  # in the order in which they were marked
 
-    def __len__(self) -> int:
-        """How many places are taken in this round."""
-        return len(self.entries)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self.entries.values())
-
-    def __contains__(self, site_id: SiteId) -> bool:
-        return site_id in self.entries
-
-    def __getitem__(self, site_id: SiteId) -> Entry:
-        return self.entries[site_id]
+    def __missing__(self, site_id: SiteId) -> Entry:
+        raise ProtocolError(f"site {site_id.site!r} (incarnation {site_id.incarnation}) has not joined")
 
     @property
     def known_total(self) -> int:
-        """The sum of all counts heard: never more than the truth."""
-        return self.departed + sum([entry.reported for entry in self.entries.values()])
+        """The sum of all counts received: never more than the true total."""
+        return self.departed + sum(entry.reported for entry in self.values())
 
-    def enter(self, site_id: SiteId, count: int, slot: int) -> Entry:
-        """A new site, or a new life of one."""
-        if site_id in self.entries:
+    def add(self, site_id: SiteId, count: int, round_state: RoundState = CURRENT) -> Entry:
+        """A new site, or a new incarnation of one, in the next free slot."""
+        if site_id in self:
             raise InvariantBroken(f"{site_id} is already in the ledger")
-        entry = self.entries[site_id] = Entry(site_id, count, slot)
+        entry = self[site_id] = Entry(site_id, count, len(self), round_state)
         self.present += 1
         return entry
 
-    def forget(self, entry: Entry) -> None:
-        """It could not be taken in."""
-        del self.entries[entry.site_id]
+    def discard(self, entry: Entry) -> None:
+        """Undo `add`."""
+        del self[entry.site_id]
         self.present -= 1
 
-    def leave(self, entry: Entry) -> None:
-        """Its count stays; its place is kept until the round ends."""
-        entry.present = False
-        self.present -= 1
+    def apply(self, entry: Entry, event: Event) -> None:
+        """Change whether a site can be reached."""
+        before, entry.presence = entry.presence, PRESENCE_TABLE[entry.presence][event]
+        if entry.presence is before:
+            return
+        if entry.presence is UNREACHABLE:
+            self.unreachable[entry.site_id] = None
+        elif before is UNREACHABLE:
+            del self.unreachable[entry.site_id]
+        if entry.presence is DEPARTED:
+            self.present -= 1
 
-    def settle(self) -> None:
-        """Fold the sites that are gone into one number: their exact counts are kept, their entries are not."""
-        for entry in [entry for entry in self.entries.values() if not entry.present]:
+    def fold_departed(self) -> None:
+        """Replace the entries of departed sites by the sum of their counts."""
+        for entry in [entry for entry in self.values() if entry.presence is DEPARTED]:
             self.departed += entry.reported
-            del self.entries[entry.site_id]
+            del self[entry.site_id]

@@ -1,8 +1,7 @@
-"""The four messages of the protocol (SPEC section 2), each one word in the paper's accounting.
+"""The four messages of the protocol. Each is one word in the paper's accounting.
 
-Everything a site sends is cumulative and tagged with its round, and the coordinator merges by maximum: a message may
-be lost, repeated or overtaken by another without a count being doubled or lost. Who sent it - the `SiteId` - is known
-from the connection and is not repeated in every message.
+Counts are cumulative, every message carries its round, and the coordinator merges by maximum: a message may be lost,
+repeated or overtaken, and no event is counted twice or lost. The sender, a `SiteId`, is known from the connection.
 """
 
 from typing import NamedTuple
@@ -13,23 +12,23 @@ SiteName = str | int
 
 
 class SiteId(NamedTuple):
-    """One life of one site. A site that restarts without its state comes back with a higher incarnation."""
+    """One incarnation of a site. A site that restarts without its state comes back with a higher incarnation."""
 
     site: SiteName
     incarnation: int = 0
 
 
 class Report(NamedTuple):
-    """Up: my pace told me to speak. `crossings` is how many points of the pace I have passed in this round."""
+    """Up: the trigger fired. `count` is the last point passed, `crossings` how many points this round has passed."""
 
     counter: str
     round: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a message
+    count: int  # type: ignore[assignment]  # hides tuple.count
     crossings: int
 
 
 class Snapshot(NamedTuple):
-    """Up: my exact count at the moment I adopted this round's pace (or joined, or left)."""
+    """Up: the exact count of the site when it adopted this round's trigger, joined or left."""
 
     counter: str
     round: int
@@ -37,7 +36,7 @@ class Snapshot(NamedTuple):
 
 
 class StartRound(NamedTuple):
-    """Down: adopt this pace at your present count, and tell me that count."""
+    """Down: adopt this trigger at your present count, and reply with that count in a `Snapshot`."""
 
     counter: str
     round: int
@@ -45,7 +44,7 @@ class StartRound(NamedTuple):
 
 
 class SetTrigger(NamedTuple):
-    """Down: continue with this pace from the count `since`, which is what I know of you; no reply is needed."""
+    """Down: adopt this trigger from `from_count`, a count that the coordinator knows; no reply is needed."""
 
     counter: str
     round: int
@@ -56,3 +55,4 @@ class SetTrigger(NamedTuple):
 UpMessage = Report | Snapshot
 DownMessage = StartRound | SetTrigger
 Message = UpMessage | DownMessage
+Outbox = list[tuple[SiteId, DownMessage]]

@@ -1,4 +1,4 @@
-"""Which values of alpha, of probabilities and of integers are accepted: one rule in library, service and lab."""
+"""Which values of alpha and of probabilities are accepted: the same rule in the library, the service and the lab."""
 
 from countless.errors import InvalidParameter
 
@@ -15,13 +15,6 @@ def require_alpha(alpha: object, minimum: float = MIN_ALPHA) -> None:
 def require_probability(parameter: str, value: object, minimum: float = MIN_PROBABILITY) -> None:
     """Raise InvalidParameter unless `value` (delta, eta) is a number below 1 and at least `minimum`."""
     _require(parameter, value, minimum, 1.0, "1")
-
-
-def require_int(parameter: str, value: object, minimum: int, maximum: int | None = None) -> None:
-    """Raise InvalidParameter unless `value` is an integer (not a bool) from `minimum` to `maximum`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum or (maximum and value > maximum):
-        limit = "" if maximum is None else f" and at most {maximum:,}"
-        raise InvalidParameter(parameter, value, f"an integer of at least {minimum}{limit}")
 
 
 def _require(parameter: str, value: object, minimum: float, top: float, top_text: str) -> None:

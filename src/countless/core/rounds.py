@@ -1,192 +1,271 @@
-"""One round after the other: how it is opened, when it begins, and what follows from what is heard in it.
+"""The rounds of one counter: how a round starts, becomes active and ends.
 
-The life of a round: the scheme opens it from a lower bound on the total, so one question to every site is enough; each
-site adopts its pace and answers with its exact count; when the last has answered, the publisher takes over; when the
-publisher says so, the next round opens. What a site counts meanwhile belongs to the round it is in.
+1. The scheme opens the round with a setup, from a lower bound on the total.
+2. Each site whose count is not known exactly is sent `StartRound`. It adopts its trigger and replies with its count.
+3. When the last snapshot has arrived, the round is active: the estimator starts from the exact total. What sites report
+   before that is kept in the ledger and given to the estimator then.
+4. When the estimator ends the round, the scheme opens the next one or keeps this one.
 
-Nothing here knows how sites come, speak and go: that is `Coordinator`.
+`Coordinator` decides which messages and sites are accepted; this class decides what follows from them.
 """
 
 from fractions import Fraction
 from math import ceil
 
-from countless.core.estimator import Effect, Estimator, KeepRound, RoundContext, RoundSetup, Scheme
-from countless.core.ledger import Entry, Ledger, certain
-from countless.core.messages import DownMessage, SetTrigger, SiteId, StartRound
+from countless.core.estimator import Effect, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.ledger import Entry, Ledger
+from countless.core.messages import DownMessage, Outbox, SetTrigger, SiteId, Snapshot, StartRound
 from countless.core.random_source import RandomSource
-from countless.core.triggers import Trigger
-from countless.errors import InvariantBroken
-
-Outbox = list[tuple[SiteId, DownMessage]]
+from countless.core.site_states import (
+    AWAITING_SNAPSHOT,
+    CURRENT,
+    DEPARTED,
+    LEFT,
+    NEW_TRIGGER,
+    REPORT,
+    SNAPSHOT,
+    STARTED_EXACT,
+    STARTED_REACHABLE,
+    STARTED_UNREACHABLE,
+    TIMED_OUT,
+    TRIGGER_SENT,
+    UNREACHABLE,
+)
+from countless.errors import InvariantBroken, PlanError
 
 
 class Rounds:
-    """The rounds of one counter, and the estimate that they publish. Before the first, `_set` an opening."""
+    """The present round and the published estimate."""
 
     def __init__(
         self,
         counter: str,
         scheme: Scheme,
         rng: RandomSource,
+        ledger: Ledger,
         *,
         alpha: float,
         delta: float,
-        ledger: Ledger,
-        number: int,
-        published: float,
+        number: int = 0,
+        published: float = 0,
     ) -> None:
-        self.counter = counter
         self.scheme = scheme
         self.alpha = alpha
         self.delta = delta
-        self.round = number
+        self.number = number
         self.published = published
+        self.setup = RoundSetup(scheme.name, ExactSum())
+        self.awaited = sum(entry.round_state is AWAITING_SNAPSHOT for entry in ledger.values())  # snapshots
+        self.joined = 0  # sites that joined during this round
+        self.planned_total = 0  # the lower bound on the total from which the scheme opened this round
+        self._counter = counter
         self._rng = rng
-        self._up = 1 + Fraction(repr(alpha))
         self._ledger = ledger
-        self._pending = 0  # sites that owe a Snapshot
-        self._joined = 0  # sites that came during this round
-        self._planned_for = 0  # the total that the round's plan counts on
-
-    def _set(self, setup: RoundSetup) -> None:
-        self._setup = setup
-        self._estimator: Estimator = setup.estimator
 
     @property
-    def plan(self) -> object:
-        """The numbers in force, for people."""
-        return self._setup.plan
+    def exact(self) -> bool:
+        """Whether the published estimate is the true total."""
+        estimator = self.setup.estimator
+        return estimator.exact and estimator.estimate >= self.published
 
-    @property
-    def phase(self) -> int | None:
-        """The phase of the round, where the answer moves in phases. Secret like the round: for operators."""
-        return self._estimator.phase
+    def start_first(self) -> None:
+        """Start round 0 with sites that have counted nothing: no message is needed."""
+        self.setup = self._open_round()
+        self._activate()
 
-    def trigger_of(self, site_id: SiteId) -> Trigger:
-        """The pace of a site in the present round."""
-        return self._estimator.trigger(self._ledger[site_id].slot)
-
-    def prepare(self) -> None:
-        """Let the scheme plan ahead. The owner calls this when no message waits: it may take a second."""
-        self.scheme.prepare(self.next_context)
-
-    @property
-    def next_context(self) -> RoundContext:
-        """What the scheme would be asked now. An owner who plans ahead in another thread takes it there."""
-        return self._context(self._setup)
-
-    # What the scheme is asked
-
-    def _context(self, running: RoundSetup | None, total: int | None = None) -> RoundContext:
-        present = [entry for entry in self._ledger if entry.present]
-        # As many as came during the last round may come again during the next: then that needs no other round.
-        places = max(1, len(present) + (2 * self._joined if self.round else 0))
-        counts = [entry.reported for entry in present]
-        if total is None:
-            total = max(self._ledger.known_total, ceil(Fraction(self.published) / self._up))
-        inexact = len(present) - sum(certain(present, self._estimator.exact_below))
-        return RoundContext(self.round + 1, places, total, self.alpha, self.delta, counts, running, inexact)
-
-    def _ask_scheme(self, running: RoundSetup | None, total: int | None = None) -> RoundSetup | KeepRound:
-        context = self._context(running, total)
-        setup = self.scheme.open(context, self._rng.spawn("round", self.round + 1))
-        if isinstance(setup, RoundSetup):
-            self._planned_for = context.total
-        return setup
-
-    def _fresh_opening(self, total: int | None = None) -> RoundSetup:
-        setup = self._ask_scheme(None, total)
-        if isinstance(setup, KeepRound):
-            raise InvariantBroken(f"scheme {self.scheme.name!r} wants to stay where nothing runs")
-        return setup
+    def start_next(self) -> Outbox:
+        return self._start(self._open_round())
 
     # From one round to the next
 
-    def _reconsider(self) -> Outbox:
-        """The publisher has come to its end: the next round, or more of the same."""
-        setup = self._ask_scheme(self._setup)
+    def context(self, running: RoundSetup | None, total: int | None = None) -> RoundContext:
+        """What the scheme is given to open the next round; `running` is the round that it may keep."""
+        present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
+        # As many sites as joined during this round may join during the next: slots for them spare another round.
+        slots = max(1, len(present) + (2 * self.joined if self.number else 0))
+        if total is None:
+            total = max(self._ledger.known_total, ceil(Fraction(self.published) / (1 + Fraction(repr(self.alpha)))))
+        counts = [entry.reported for entry in present]
+        exact_below = self.setup.estimator.exact_below
+        inexact = sum(not entry.known_exactly(exact_below) for entry in present)
+        return RoundContext(self.number + 1, slots, total, self.alpha, self.delta, counts, running, inexact)
+
+    def _ask_scheme(self, running: RoundSetup | None, total: int | None = None) -> RoundSetup | KeepRound:
+        context = self.context(running, total)
+        setup = self.scheme.open_round(context, self._rng.spawn("round", self.number + 1))
+        if isinstance(setup, RoundSetup):
+            self.planned_total = context.total
+        return setup
+
+    def _open_round(self, total: int | None = None) -> RoundSetup:
+        setup = self._ask_scheme(None, total)
         if isinstance(setup, KeepRound):
-            self._estimator.reconsider_at = setup.reconsider_at
+            raise InvariantBroken(f"scheme {self.scheme.name!r} keeps a round where none is running")
+        return setup
+
+    def _end_round(self) -> Outbox:
+        setup = self._ask_scheme(self.setup)
+        if isinstance(setup, KeepRound):
+            self.setup.estimator.reconsider_at = setup.reconsider_at
             return []
         return self._start(setup)
 
     def _start(self, setup: RoundSetup) -> Outbox:
-        exact_below = self._estimator.exact_below
-        self.round += 1
-        self._joined = 0
-        self._set(setup)
-        self._ledger.settle()
-        counter, number, trigger_of = self.counter, self.round, setup.estimator.trigger
-        new = tuple.__new__  # makes a message in half the time of the constructor that Python wrote for it
+        exact_below = self.setup.estimator.exact_below
+        self.number += 1
+        self.joined = 0
+        self.setup = setup
+        self._ledger.fold_departed()
         outbox: Outbox = []
-        trigger: Trigger | None = None
-        for slot, (entry, sure) in enumerate(zip(self._ledger, certain(self._ledger, exact_below), strict=True)):
-            # A site whose count is known exactly gets no message: its old trigger makes it report its next event, and
-            # it is sent the new trigger then.
-            entry.slot = slot
-            entry.round_start = entry.reported
-            entry.crossings = 0
-            entry.trigger_changed = False
-            entry.assumed = entry.silent and not sure
-            entry.told = entry.asked = not (sure or entry.silent)
-            if entry.asked:
-                own = trigger_of(slot)
-                if own is not trigger:  # where all sites have the same pace they get the same message
-                    trigger, start = own, new(StartRound, (counter, number, own))
-                outbox.append((entry.site_id, start))
-        self._pending = len(outbox)
-        return outbox or self._begin()
+        for slot, entry in enumerate(self._ledger.values()):
+            if entry.known_exactly(exact_below):
+                # It is sent nothing: its present trigger reports its next event, and the new one is sent then.
+                entry.apply(STARTED_EXACT)
+            elif entry.presence is UNREACHABLE:
+                entry.apply(STARTED_UNREACHABLE)
+            else:
+                entry.apply(STARTED_REACHABLE)
+                outbox.append(self._request_snapshot(slot, entry))
+            entry.slot, entry.round_start, entry.crossings = slot, entry.reported, 0
+        self.awaited = len(outbox)
+        return outbox or self._activate()
 
-    def _answered(self, entry: Entry, count: int) -> Outbox:
-        entry.asked = False
+    def _set_start(self, entry: Entry, count: int) -> Outbox:
+        """The start of an awaited site is known, or will not be waited for."""
         entry.round_start = count
         if count > entry.reported:
             entry.reported = count
-        self._pending -= 1
-        return [] if self._pending else self._begin()
+        self.awaited -= 1
+        return [] if self.awaited else self._activate()
 
-    def _begin(self) -> Outbox:
-        entries = list(self._ledger)
-        if self._ledger.departed + sum(entry.round_start for entry in entries) < self._planned_for:
-            # Silent sites count for less than what had been published of them: plan for what is known, and ask again.
-            return self._start(self._fresh_opening(self._ledger.known_total))
-        self._estimator.open(entries, self._ledger.departed)
+    def _activate(self) -> Outbox:
+        entries = list(self._ledger.values())
+        if self._ledger.departed + sum(entry.round_start for entry in entries) < self.planned_total:
+            # The assumed starts of unreachable sites are too low for the plan: make one for what is known.
+            return self._start(self._open_round(self._ledger.known_total))
+        self.setup.estimator.start(entries, self._ledger.departed)
         self._publish()
         outbox: Outbox = []
-        for entry in entries:  # what happened while the others were still answering
+        number = self.number
+        for entry in entries:  # reports that arrived while snapshots were awaited
             if entry.reported > entry.round_start:
-                number = self.round
-                outbox += self._follow(entry, self._estimator.on_report(entry, entry.round_start, entry.crossings))
-                if self.round != number:
+                effect = self.setup.estimator.on_report(entry, entry.round_start, entry.crossings)
+                outbox += self._apply(entry, effect)
+                if self.number != number:
                     break
         return outbox
 
-    # Inside a round
+    # Within a round
 
-    def _follow(self, entry: Entry, effect: Effect | None) -> Outbox:
+    def on_report(self, entry: Entry, count: int, crossings: int) -> Outbox:
+        """A report of this round, which the caller found plausible."""
+        new_crossings, before = crossings - entry.crossings, entry.reported
+        if entry.round_state is not CURRENT:
+            entry.apply(REPORT)
+        if new_crossings <= 0:
+            return []
+        entry.crossings = crossings
+        if count > before:
+            entry.reported = count
+        if self.awaited:
+            return []
+        return self._apply(entry, self.setup.estimator.on_report(entry, before, new_crossings))
+
+    def on_snapshot(self, entry: Entry, count: int) -> Outbox:
+        if entry.round_state is AWAITING_SNAPSHOT:
+            entry.apply(SNAPSHOT)
+            return self._set_start(entry, count)
+        assumed, gain, before = entry.start_assumed, count - entry.round_start, entry.reported
+        entry.apply(SNAPSHOT)
+        if not assumed or gain <= 0:  # without a gain, the start was assumed from a report that overtook this snapshot
+            return []
+        entry.round_start, entry.reported = count, max(before, count)
+        if self.awaited:
+            return []
+        return self._apply(entry, self.setup.estimator.on_late_start(entry, before, gain))
+
+    def on_stale_message(self, entry: Entry, count: int) -> Outbox:
+        """A message of an earlier round."""
+        if entry.round_state is AWAITING_SNAPSHOT:
+            entry.reported = max(entry.reported, count)
+        if not entry.trigger_sent and entry.presence is not DEPARTED:
+            return self._send_trigger(entry)
+        return []
+
+    def on_timeout(self, entry: Entry) -> Outbox:
+        """The site is unreachable: what it has reported is assumed to be its start."""
+        state = entry.round_state
+        entry.apply(TIMED_OUT)
+        return self._set_start(entry, entry.reported) if state is AWAITING_SNAPSHOT else []
+
+    # Sites that join and leave
+
+    def join(self, site_id: SiteId, hello: Snapshot) -> Outbox:
+        entry = self._ledger.add(site_id, hello.count)
+        self.joined += 1
+        if self.setup.slots is not None and entry.slot >= self.setup.slots:
+            try:
+                setup = self._open_round()
+            except PlanError:  # there is no plan for so many sites
+                self._ledger.discard(entry)
+                self.joined -= 1
+                raise
+            return self._start(setup)
+        if hello.round == self.number:  # only in round 0: it has a trigger of this round already, its own
+            entry.apply(NEW_TRIGGER)
+        if not self.awaited:
+            self.setup.estimator.join(entry)
+            self._publish()
+        return self._send_trigger(entry)
+
+    def rejoin(self, entry: Entry, number: int) -> Outbox:
+        """A connection is back, to a site that is in round `number`: send what may have been lost with the old one."""
+        if number == self.number and not entry.trigger_changed:
+            return []
+        if entry.round_state is AWAITING_SNAPSHOT:
+            return [self._request_snapshot(entry.slot, entry)]
+        return self._send_trigger(entry)
+
+    def leave(self, entry: Entry, farewell: Snapshot) -> Outbox:
+        state, before = entry.round_state, entry.reported
+        entry.apply(LEFT)
+        entry.reported = max(before, farewell.count)
+        if state is AWAITING_SNAPSHOT:
+            return self._set_start(entry, entry.reported)
+        estimator, gain = self.setup.estimator, entry.reported - entry.round_start
+        late = farewell.round < self.number  # it never adopted this round's trigger: its gain is exact
+        if late:
+            entry.round_start = entry.reported
+        if self.awaited:
+            return []
+        effect = None
+        if late:
+            effect, before = estimator.on_late_start(entry, before, gain), entry.reported
+        return self._apply(entry, estimator.leave(entry, before) or effect)
+
+    # What follows
+
+    def _apply(self, entry: Entry, effect: Effect | None) -> Outbox:
         self._publish()
-        if effect is None:
-            return []
-        if effect.over:
-            return self._reconsider()
-        if effect.repace is None or not entry.present:
-            return []
-        entry.trigger_changed = True
-        return self._tell(entry)
+        if effect is Effect.END_ROUND:
+            return self._end_round()
+        if effect is Effect.CHANGE_TRIGGER and entry.presence is not DEPARTED:
+            entry.apply(NEW_TRIGGER)
+            return self._send_trigger(entry)
+        return []
 
     def _publish(self) -> None:
-        # The truth never falls, so the largest estimate so far is at least as good as the last one.
-        estimate = self._estimator.estimate
+        # The total never falls, so the largest estimate so far is at least as good as the last one.
+        estimate = self.setup.estimator.estimate
         if estimate > self.published:
             self.published = estimate
 
-    def _tell(self, entry: Entry) -> Outbox:
-        """Give a site the pace in force, from the base it was given; after a change of pace, from what is known.
-
-        An old hello that comes late must not make a site look at the same events twice: told from the same base again,
-        it takes no notice.
-        """
-        entry.told = True
-        trigger = self._estimator.trigger(entry.slot)
+    def _send_trigger(self, entry: Entry) -> Outbox:
+        # Always from the same start, so a site that has the trigger ignores it; after a change, from what is known.
+        entry.apply(TRIGGER_SENT)
         from_count = entry.reported if entry.trigger_changed else entry.round_start
-        return [(entry.site_id, SetTrigger(self.counter, self.round, trigger, from_count))]
+        trigger = self.setup.estimator.trigger(entry.slot)
+        return [(entry.site_id, SetTrigger(self._counter, self.number, trigger, from_count))]
+
+    def _request_snapshot(self, slot: int, entry: Entry) -> tuple[SiteId, DownMessage]:
+        return entry.site_id, StartRound(self._counter, self.number, self.setup.estimator.trigger(slot))

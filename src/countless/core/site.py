@@ -92,7 +92,7 @@ class Site:
         state = self._trigger_state
         self.crossings += self.trigger.advance(count, state, self._rng)
         self.next_at = state.next_at
-        return (self._report(),)
+        return (Report(self.counter, self.round, state.last, self.crossings),)
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         """A message of the coordinator."""
@@ -121,11 +121,11 @@ class Site:
 
     def resend(self) -> tuple[UpMessage, ...]:
         """All that the coordinator may have missed in this round: for a new connection, or a repeated StartRound."""
-        return (Snapshot(self.counter, self.round, self._trigger_from), self._report())
+        return (
+            Snapshot(self.counter, self.round, self._trigger_from),
+            Report(self.counter, self.round, self._trigger_state.last, self.crossings),
+        )
 
     def snapshot(self) -> Snapshot:
         """The exact count: for joining and leaving."""
         return Snapshot(self.counter, self.round, self.count)
-
-    def _report(self) -> Report:
-        return Report(self.counter, self.round, self._trigger_state.last, self.crossings)

@@ -6,8 +6,8 @@ A site is anything that receives messages: a plain `Site` in a simulation, a cou
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from countless.core.coordinator import Coordinator, Outbox
-from countless.core.messages import DownMessage, Message, SiteId, Snapshot, UpMessage
+from countless.core.coordinator import Coordinator
+from countless.core.messages import DownMessage, Message, Outbox, SiteId, Snapshot, UpMessage
 from countless.wire.codec import encode
 
 Receive = Callable[[SiteId, DownMessage], tuple[UpMessage, ...]]
@@ -59,36 +59,37 @@ class MemoryNetwork:
 
     def send(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:
         """Deliver what a site sends, and all that follows from it."""
-        self._deliver(self._to_coordinator(site_id, messages))
+        outbox: Outbox = []
+        self._send_up(site_id, messages, outbox)
+        self._deliver(outbox)
 
     def join(self, site_id: SiteId, hello: Snapshot) -> None:
         """Let a site join. A PlanError leaves the traffic as it was."""
         outbox = self._coordinator.join(site_id, hello)
-        self._count_up(site_id, hello)
+        self._up += 1
+        self._tap(site_id, hello)
         self._deliver(outbox)
 
     def leave(self, site_id: SiteId, farewell: Snapshot) -> None:
-        self._count_up(site_id, farewell)
+        self._up += 1
+        self._tap(site_id, farewell)
         self._deliver(self._coordinator.leave(site_id, farewell))
+
+    def _send_up(self, site_id: SiteId, messages: tuple[UpMessage, ...], outbox: Outbox) -> None:
+        for message in messages:
+            self._up += 1
+            if self._taps:
+                self._tap(site_id, message)
+            outbox += self._coordinator.receive(site_id, message)
 
     def _deliver(self, outbox: Outbox) -> None:
         for site_id, message in outbox:
             self._down += 1
-            for tap in self._taps:
-                tap(site_id, message)
-            outbox += self._to_coordinator(site_id, self._receive(site_id, message))  # the loop reads these too
+            if self._taps:
+                self._tap(site_id, message)
+            self._send_up(site_id, self._receive(site_id, message), outbox)  # the loop delivers what this appends
 
-    def _to_coordinator(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> Outbox:
-        outbox: Outbox = []
-        for message in messages:
-            self._up += 1
-            for tap in self._taps:
-                tap(site_id, message)
-            outbox += self._coordinator.receive(site_id, message)
-        return outbox
-
-    def _count_up(self, site_id: SiteId, message: UpMessage) -> None:
-        self._up += 1
+    def _tap(self, site_id: SiteId, message: Message) -> None:
         for tap in self._taps:
             tap(site_id, message)
 

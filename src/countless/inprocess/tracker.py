@@ -8,7 +8,7 @@ from threading import RLock
 
 from countless.client.local_counter import LocalCounter
 from countless.core.answer import Answer
-from countless.core.coordinator import Coordinator
+from countless.core.coordinator import Coordinator, DebugState
 from countless.core.estimator import Scheme
 from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
 from countless.core.parameters import require_alpha, require_probability
@@ -125,6 +125,11 @@ class Tracker:
             return self._counters[name]
         except (KeyError, TypeError):
             raise UnknownName("site", name, self._counters) from None
+
+    def debug_state(self) -> DebugState:
+        """The state of the coordinator, for tests."""
+        with self._lock:
+            return self._coordinator.debug_state()
 
     def add_site(self, name: SiteName | None = None) -> LocalCounter:
         """Add a site, at any time. Without a name it gets the next free number."""

@@ -123,8 +123,8 @@ def _paper(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     tree_scale = Fraction(tree_levels(phases) * 4 / epsilon * _UP)
     reasons = (
         Reason("C", C, "sqrt(((log2 sqrt k)^1.5 + 1) ln(8 sqrt k / beta)), beta = eta / sqrt k"),
-        Reason("phases", phases, "ceil(sqrt k), one integer K everywhere"),
-        Reason("threshold", threshold, "2 C sqrt k, rounded up"),
+        Reason("phases", phases, "ceil(sqrt k), one whole K everywhere"),
+        Reason("threshold", threshold, "2 C sqrt k, up to a whole number of reports"),
         Reason("epsilon", epsilon, "C / sqrt k; Laplace(4/epsilon) on thresholds, epsilon/4 for the tree"),
         Reason("allowance", 8 * C * root, "8 C sqrt k steps: the paper's step is alpha N0 / (8 C sqrt k)"),
         Reason("cap", ceil(4 * C * sites), "4 C k: the reports of a round are at most 3 C k + sqrt k"),

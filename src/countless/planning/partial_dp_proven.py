@@ -36,7 +36,7 @@ _GRID = 2.0**-12  # noise scales are multiples of this: exact as doubles and as 
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """The free numbers of a round. The threshold is an integer in a plan and a real number in the search."""
+    """The free numbers of a round. The threshold is whole in a plan; the search moves it as a real number."""
 
     levels: int
     threshold: float
@@ -90,7 +90,7 @@ def _sides(sites: int, alpha: float, eta: float, round_: Noisy) -> tuple[Callabl
 
 
 def bound(sites: int, alpha: float, eta: float, round_: Noisy, precision: float = 1e-6) -> Bound:
-    """The least allowance the claim gives to this round, and the integer offset that balances its two sides."""
+    """The least allowance the claim gives to this round, and the whole offset that balances its two sides."""
     high, low = _sides(sites, alpha, eta, round_)
     widest = max(round_.threshold_scale, round_.tree_scale if round_.levels else 0.0)
     up, down = _least(high, widest, precision), _least(low, widest, precision)

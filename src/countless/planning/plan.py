@@ -10,7 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 
-from countless.core.parameters import require_alpha, require_int, require_probability
+from countless.core.parameters import require_alpha, require_probability
+from countless.errors import InvalidParameter
 
 MAX_SITES = 10_000_000  # beyond, planning takes too long
 
@@ -95,6 +96,7 @@ def least_total(plan: RoundPlan, least_step: int) -> int:
 
 
 def check_request(sites: int, alpha: float, eta: float) -> None:
-    require_int("sites", sites, 1, MAX_SITES)
+    if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MAX_SITES:
+        raise InvalidParameter("sites", sites, f"an integer of at least 1 and at most {MAX_SITES:,}")
     require_alpha(alpha)
     require_probability("eta", eta)

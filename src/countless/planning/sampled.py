@@ -14,8 +14,7 @@ message, and the number of sites enters the price of a synchronisation only.
 from dataclasses import dataclass
 from math import log, log1p
 
-from countless.core.parameters import require_int
-from countless.errors import PlanError
+from countless.errors import InvalidParameter, PlanError
 from countless.planning.plan import Reason, check_request, step_within
 from countless.planning.poisson_boundary import p_too_few, p_too_many, too_few_start_ville, too_many_slack_ville
 from countless.planning.round_length import best_reports, messages_per_efold, reasons_for_length
@@ -96,7 +95,8 @@ def plan_sampled(sites: int, alpha: float, eta: float, least_step: int | None = 
     """
     check_request(sites, alpha, eta)
     least = LIMIT if least_step is None else least_step
-    require_int("least_step", least, 2)
+    if isinstance(least, bool) or not isinstance(least, int) or least < 2:
+        raise InvalidParameter("least_step", least_step, "an integer of at least 2, or None for the limit")
     by_ville = _plan_by_ville(sites, alpha, eta, least)
     by_boundaries = _plan_by_boundaries(sites, alpha, eta, least)
     return min(by_boundaries, by_ville, key=lambda plan: plan.messages_per_efold)

@@ -11,7 +11,6 @@ scale `(floor(log2 length) + 1)/epsilon` is what makes the stream of answers eps
 from fractions import Fraction
 from math import isfinite
 
-from countless.core.parameters import require_int
 from countless.errors import InvalidParameter
 from countless.privacy.noise import Noise, check_scale
 
@@ -89,7 +88,8 @@ class BinaryMechanism:
         return mechanism
 
     def _start(self, length: int, noise: Noise) -> None:
-        require_int("length", length, 1)
+        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+            raise InvalidParameter("length", length, "an integer of at least 1")
         self.length = length
         self._noise = noise
         self._added = 0

@@ -9,7 +9,6 @@ not add up.
 
 from math import exp, log, sqrt, tanh
 
-from countless.core.parameters import require_probability
 from countless.errors import InvalidParameter
 from countless.privacy.guarantee import PartialDPGuarantee
 from countless.privacy.theorems import (
@@ -21,6 +20,7 @@ from countless.privacy.theorems import (
     GeneralisationBound,
     Sample,
     bound,
+    check_failure,
     require_pure,
 )
 
@@ -84,8 +84,7 @@ def transfer_tight(
     (0.1256, 0.02)
     """
     require_pure(guarantee, "transfer_tight")
-    require_probability("eta", eta)
-    sampling = sqrt(sample.active * log(1 / eta) / 2) / sample.m
+    sampling = sqrt(sample.active * log(1 / check_failure("eta", eta)) / 2) / sample.m
     terms = {"sample error": accuracy.error, **_privacy_and_leak(guarantee, sample), "sampling": sampling}
     return bound("transfer, tight and pure", ANSWER_PRIOR, terms, accuracy.failure / (1 - eta), LINEAR, PRODUCT)
 
@@ -104,7 +103,6 @@ def transfer_exponential(
     require_pure(guarantee, "transfer_exponential")
     if not s > 0:
         raise InvalidParameter("s", s, "above 0")
-    require_probability("failure", failure)
-    noise = (log_moment + log(1 / failure)) / s
+    noise = (log_moment + log(1 / check_failure("failure", failure))) / s
     terms = {"noise": noise, **_privacy_and_leak(guarantee, sample)}
     return bound("transfer, exponential moments", ANSWER_PRIOR, terms, failure, LINEAR, PRODUCT)

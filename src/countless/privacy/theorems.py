@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import expm1, isfinite, log, sqrt
 
-from countless.core.parameters import require_int, require_probability
 from countless.errors import InvalidParameter
 from countless.privacy.guarantee import PartialDPGuarantee
 
@@ -33,7 +32,8 @@ class Sample:
     m_hat: int | None = None
 
     def __post_init__(self) -> None:
-        require_int("m", self.m, 1)
+        if isinstance(self.m, bool) or not isinstance(self.m, int) or self.m < 1:
+            raise InvalidParameter("m", self.m, "an integer of at least 1")
         if self.m_hat is not None and not 1 <= self.m_hat <= self.m:
             raise InvalidParameter("m_hat", self.m_hat, f"between 1 and m = {self.m}")
 
@@ -212,17 +212,22 @@ def require_pure(guarantee: PartialDPGuarantee, theorem: str) -> None:
         raise InvalidParameter("delta", guarantee.delta, f"0 for {theorem}")
 
 
+def check_failure(name: str, value: float) -> float:
+    if not 0 < value < 1:
+        raise InvalidParameter(name, value, "between 0 and 1, both excluded")
+    return value
+
+
 def posterior_pure(guarantee: PartialDPGuarantee, sample: Sample, eta: float) -> GeneralisationBound:
     """Lemma "cond_pure_dp" as the paper proves it: for *every* transcript, under the posterior of the sample.
 
     The error is `(m_hat/m)(e^epsilon - 1) + kappa/m + sqrt(2 m_hat ln(2/eta))/m`, the failure eta.
     """
     require_pure(guarantee, "posterior_pure")
-    require_probability("eta", eta)
     terms = {
         "privacy": sample.active / sample.m * expm1(guarantee.epsilon),
         "leak": min(guarantee.kappa, sample.active) / sample.m,
-        "sampling": sqrt(2 * sample.active * log(2 / eta)) / sample.m,
+        "sampling": sqrt(2 * sample.active * log(2 / check_failure("eta", eta))) / sample.m,
     }
     name = "posterior sample, pure (lemma cond_pure_dp)"
     return bound(name, "query on a sample from the posterior - under the distribution", terms, eta, LINEAR, PRODUCT)

@@ -7,7 +7,7 @@ a phase ends at a private threshold, and only then the public value moves, to th
 Corrections to the paper: the noise has scale `4/epsilon` (one proof writes `epsilon/4`); a threshold is also
 tested at the start of its phase, since its noise may be below `-threshold` (without that test, passing at the
 first event has the whole lower tail as its probability and passing at the second only one cell: their ratio
-is far above `exp(epsilon/4)`); there are K phases, K an integer.
+is far above `exp(epsilon/4)`); phases are counted by one whole K.
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ class Auto(Scheme):
         for scheme in self._schemes:
             scheme.prepare(context)
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Start the cheapest round, unless `deterministic` costs about as much over the same events."""
         plans = [(scheme, plan) for scheme in self._schemes for plan in scheme.plans(context, self._may_block)]
         counts = Counter(context.counts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import END_ROUND, Effect, Estimator
+from countless.core.estimator import Effect, Estimator
 from countless.core.ledger import Entry
 from countless.core.triggers import BernoulliSampling, OncePerBlock, Trigger
 
@@ -19,7 +19,7 @@ class CrossingEstimator(Estimator):
     def trigger(self, slot: int) -> Trigger:
         return self._trigger
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         self.estimate: int = departed + sum(entry.round_start for entry in entries) + self._step * self._shift
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
@@ -28,7 +28,7 @@ class CrossingEstimator(Estimator):
         """
         self._left -= crossings
         if self._left <= 0:
-            return END_ROUND
+            return Effect.END_ROUND
         self.estimate += self._step * crossings
         return None
 

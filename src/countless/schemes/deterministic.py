@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from countless.core.answer import midpoint
-from countless.core.estimator import END_ROUND, Effect, Estimator, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.estimator import Effect, Estimator, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth, Trigger
@@ -30,7 +30,7 @@ class DeterministicEstimator(Estimator):
         """The same for all sites: it depends on the site's own count only."""
         return self._trigger
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         """Every count is known; from now on each site may have counted as far as its trigger lets it."""
         self._least = departed + sum(entry.round_start for entry in entries)
         self._most = departed + sum(self._trigger.max_count_covered(entry.round_start) for entry in entries)
@@ -56,7 +56,7 @@ class DeterministicEstimator(Estimator):
         least, most = self._least, self._most
         self.exact = least == most  # and then the middle is both
         self.estimate = midpoint(self._down * most, self._up * least, self._unit)
-        return END_ROUND if self.reconsider_at is not None and least >= self.reconsider_at else None
+        return Effect.END_ROUND if self.reconsider_at is not None and least >= self.reconsider_at else None
 
 
 class Deterministic(Scheme):
@@ -77,7 +77,7 @@ class Deterministic(Scheme):
     name = "deterministic"
     safe_against = "sees-everything"
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         return RoundSetup(
             self.name, DeterministicEstimator(context.alpha), plan=plan_deterministic(context.sites, context.alpha)
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
+from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import Trigger
@@ -40,7 +40,7 @@ class DitheredEstimator(Estimator):
     def trigger(self, slot: int) -> Trigger:
         return self._lattices[slot]
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         """Every slot starts on its lattice: a site at its base, a free slot at 0."""
         bases = [0] * len(self._lattices)
         for entry in entries:
@@ -89,10 +89,10 @@ class DitheredEstimator(Estimator):
             self._lead -= drop
             while self._lead >= self._goal:
                 if not self._next_phase():
-                    return END_ROUND
+                    return Effect.END_ROUND
             lattices.place(slot, at - drop)
             moved = True
-        return Effect(repace=lattices[slot]) if moved else None
+        return Effect.CHANGE_TRIGGER if moved else None
 
     def _next_phase(self) -> bool:
         """Publish the answer of the next phase and take its threshold. False if the round is over."""

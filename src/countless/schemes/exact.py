@@ -20,5 +20,5 @@ class Exact(Scheme):
     name = "exact"
     safe_against = "sees-everything"
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         return RoundSetup(self.name, ExactSum())

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
+from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling, Trigger
@@ -25,7 +25,7 @@ class LastReportEstimator(Estimator):
     def trigger(self, slot: int) -> Trigger:
         return self._trigger
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         self.estimate: int = departed + sum(entry.round_start for entry in entries)
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
@@ -33,7 +33,7 @@ class LastReportEstimator(Estimator):
         first = entry.crossings == crossings
         self.estimate += entry.reported - (entry.round_start - self._trigger.step + 1 if first else before)
         self._left -= crossings
-        return END_ROUND if self._left <= 0 else None
+        return Effect.END_ROUND if self._left <= 0 else None
 
     def join(self, entry: Entry) -> None:
         """The count that a joining site brings is known exactly."""

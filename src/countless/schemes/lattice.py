@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
+from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import Trigger
@@ -25,7 +25,7 @@ class LatticeEstimator(Estimator):
     def trigger(self, slot: int) -> Trigger:
         return self._lattices[slot]
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         """Nothing but lattice points enters the estimate, not even the exact counts: their errors cancel better."""
         self._points = departed + sum(self._lattices.floor(entry.slot, entry.round_start) for entry in entries)
         self._sites = len(entries)
@@ -38,7 +38,7 @@ class LatticeEstimator(Estimator):
         self._points += gain
         self._left -= gain // lattices.step
         self._estimate()
-        return END_ROUND if self._left <= 0 else None
+        return Effect.END_ROUND if self._left <= 0 else None
 
     def join(self, entry: Entry) -> None:
         self._points += self._lattices.floor(entry.slot, entry.round_start)

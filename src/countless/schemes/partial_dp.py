@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
+from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import OncePerBlock, Trigger
@@ -34,7 +34,7 @@ class NoisyPhaseEstimator(Estimator):
         """The same for all; each site draws its thresholds lazily."""
         return self._trigger
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         """The transcript starts at the exact total."""
         self._total = departed + sum(entry.round_start for entry in entries)
         self._announce()
@@ -57,7 +57,7 @@ class NoisyPhaseEstimator(Estimator):
                 break
             self._counter.crossing()
         self._announce()
-        return END_ROUND if self._counter.finished or entry.crossings >= self._plan.cap else None
+        return Effect.END_ROUND if self._counter.finished or entry.crossings >= self._plan.cap else None
 
     def _announce(self) -> None:
         self.estimate: int = self._total + self._trigger.step * (self._counter.value + self._plan.offset)

@@ -51,7 +51,7 @@ class PlannedScheme(Scheme, Generic[P]):
         """How many sites the plan's proof covers; None: any number."""
         return plan.sites
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Count exactly while the step would be below 2; after that, start rounds by the plan."""
         plans = self.plans(context, self._may_block)
         for plan in reversed(plans):

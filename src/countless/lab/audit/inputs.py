@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Protocol
 
 from countless.core.random_source import RandomSource
-from countless.lab.audit.transcripts import Block, BlockPlaces, Transcript
+from countless.lab.audit.transcripts import Block, Transcript
 
 AdaptiveInput = Generator[int, bool, None]
 
@@ -55,17 +55,17 @@ def stop_after_jump(sites: int, _phases: int, _step: int, rng: RandomSource) -> 
 
 def rare_sites(sites: int, phases: int, step: int, _rng: RandomSource) -> AdaptiveInput:
     """A few sites get one event every few phases, so that one block runs through the whole round."""
-    rare = min(8, sites // 2)
+    asleep = min(8, sites // 2)
     every = max(1, phases // step)
-    jumps, site = 0, rare
+    jumps, site = 0, asleep
     while True:
         if jumps % every == 0:
-            for rare_site in range(rare):
-                if (yield rare_site):
+            for sleeper in range(asleep):
+                if (yield sleeper):
                     jumps += 1
         jumps += 1
         while not (yield site):
-            site = rare + (site + 1 - rare) % (sites - rare)
+            site = asleep + (site + 1 - asleep) % (sites - asleep)
 
 
 INPUTS: tuple[Callable[[int, int, int, RandomSource], AdaptiveInput], ...] = (
@@ -79,34 +79,35 @@ INPUTS: tuple[Callable[[int, int, int, RandomSource], AdaptiveInput], ...] = (
 def run_round(
     counter: CrossingCounter, source: AdaptiveInput, step: int, rng: RandomSource, limit: int = 2_000_000
 ) -> tuple[Transcript, dict[Block, int]]:
-    """One round with thresholds drawn lazily, until the round ends or `limit` events have been fed."""
+    """One round with thresholds drawn lazily, until it is over or `limit` events have been fed."""
     thresholds: dict[Block, int] = {}
-    places = BlockPlaces(step)
+    seen: dict[int, int] = {}
     events: list[int] = []
     endings = [0] * counter.ended
     site = next(source)
     while not counter.finished and len(events) < limit:
         events.append(site)
-        block, place = places.next(site)
+        count = seen[site] = seen.get(site, 0) + 1
+        block = (site, (count - 1) // step + 1)
         if block not in thresholds:
             thresholds[block] = 1 + rng.randbelow(step)
-        moved = place == thresholds[block] and counter.crossing()
+        moved = (count - 1) % step + 1 == thresholds[block] and counter.crossing()
         endings.extend([len(events)] * (counter.ended - len(endings)))
         site = source.send(moved)
     return Transcript(step, tuple(events), tuple(endings), tuple(counter.released)), thresholds
 
 
 def replay(counter: CrossingCounter, events: tuple[int, ...], thresholds: dict[Block, int], step: int) -> Transcript:
-    """Given events against given thresholds, until the round ends."""
-    places = BlockPlaces(step)
+    """The same events against given thresholds, whatever the answers are; stops when the round is over."""
+    seen: dict[int, int] = {}
     endings = [0] * counter.ended
     used = 0
     for site in events:
         if counter.finished:
             break
         used += 1
-        block, place = places.next(site)
-        if place == thresholds[block]:
+        count = seen[site] = seen.get(site, 0) + 1
+        if (count - 1) % step + 1 == thresholds[site, (count - 1) // step + 1]:
             counter.crossing()
             endings.extend([used] * (counter.ended - len(endings)))
     return Transcript(step, events[:used], tuple(endings), tuple(counter.released))

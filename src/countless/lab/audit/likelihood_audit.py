@@ -14,7 +14,7 @@ from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.inputs import INPUTS, run_round
 from countless.lab.audit.mechanisms import Mechanism
-from countless.lab.audit.transcripts import Block, BlockPlaces, LikelihoodRatios, Transcript
+from countless.lab.audit.transcripts import Block, LikelihoodRatios, Transcript
 from countless.privacy.noise import RandomSourceNoise
 
 _TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than this is not reported
@@ -102,10 +102,12 @@ def _ending_patterns(
     mechanism: Mechanism, order: tuple[int, ...], thresholds: dict[Block, int], step: int
 ) -> Iterator[Transcript]:
     """All patterns: phases end at some of the crossings, and empty phases follow any ending or come first."""
-    crossings, places = [], BlockPlaces(step)
+    crossings = []
+    seen: dict[int, int] = {}
     for event, site in enumerate(order, start=1):
-        block, place = places.next(site)
-        if thresholds[block] == place:
+        seen[site] = seen.get(site, 0) + 1
+        block, place = (seen[site] - 1) // step + 1, (seen[site] - 1) % step + 1
+        if thresholds[site, block] == place:
             crossings.append(event)
     phases = mechanism.shape.phases
     for size in range(phases + 1):

@@ -5,7 +5,6 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from countless.core.parameters import require_int
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.empirical_audit import audit_empirically
@@ -31,10 +30,15 @@ class AuditConfig:
     confidence: float = 0.999
 
     def __post_init__(self) -> None:
-        require_int("events", self.events, 1, 7)
-        require_int("window", self.window, 1, 40)
-        require_int("transcripts", self.transcripts, 1, 10_000)
-        require_int("plays", self.plays, 100, 10_000_000)
+        for name, low, high in (
+            ("events", 1, 7),
+            ("window", 1, 40),
+            ("transcripts", 1, 10_000),
+            ("plays", 100, 10_000_000),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidParameter(name, value, f"an integer between {low} and {high}")
         if not 0.5 <= self.confidence < 1:
             raise InvalidParameter("confidence", self.confidence, "at least 1/2 and below 1")
 

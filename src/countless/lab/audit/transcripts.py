@@ -23,19 +23,6 @@ Block = tuple[int, int]
 Thresholds = Mapping[Block, int]
 
 
-class BlockPlaces:
-    """Assigns each event of a site its block, and its place in the block; both count from 1."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-        self._counts: dict[int, int] = {}
-
-    def next(self, site: int) -> tuple[Block, int]:
-        count = self._counts[site] = self._counts.get(site, 0) + 1
-        block, place = divmod(count - 1, self._step)
-        return (site, block + 1), place + 1
-
-
 def log_pmf(x: int, scale: Fraction) -> float:
     """ln P(X = x) for integer Laplace noise; without noise X is 0."""
     if scale == 0:
@@ -115,9 +102,10 @@ class LikelihoodRatios:
     def __init__(self, law: NoiseLaw, transcript: Transcript, thresholds: Thresholds) -> None:
         self.law, self.transcript, self.thresholds = law, transcript, dict(thresholds)
         self.places: dict[Block, list[int]] = {}  # the events of each block, in order
-        places = BlockPlaces(transcript.step)
+        seen: dict[int, int] = {}
         for event, site in enumerate(transcript.events, start=1):
-            self.places.setdefault(places.next(site)[0], []).append(event)
+            seen[site] = seen.get(site, 0) + 1
+            self.places.setdefault((site, (seen[site] - 1) // transcript.step + 1), []).append(event)
         self._endings = list(transcript.endings)
         crossings = (self._crossing(block, None) for block in self.places)
         self._crossings = {event for event in crossings if event is not None}

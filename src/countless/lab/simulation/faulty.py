@@ -10,9 +10,9 @@ true total throughout.
 from heapq import heappop, heappush
 from typing import Literal, NamedTuple
 
-from countless.core.coordinator import Coordinator, Outbox, PersistentState
+from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import DownMessage, Message, SiteId, SiteName, Snapshot, UpMessage
+from countless.core.messages import DownMessage, Message, Outbox, SiteId, SiteName, Snapshot, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvariantBroken

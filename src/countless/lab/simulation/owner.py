@@ -12,8 +12,8 @@ The service does the same in `server/sessions` and `server/storage`.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from countless.core.coordinator import Coordinator, Outbox, PersistentState
-from countless.core.messages import SiteId, SiteName, Snapshot, UpMessage
+from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.messages import Outbox, SiteId, SiteName, Snapshot, UpMessage
 from countless.errors import ProtocolError
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from countless.core.coordinator import Outbox
-from countless.core.messages import StartRound
+from countless.core.messages import Outbox, StartRound
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import client_key
 from countless.server.sessions.session_table import SessionTable

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from countless.core.estimator import END_ROUND, Effect, Estimator, RoundContext
+from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.planning.oblivious import ObliviousPlan
@@ -36,7 +36,7 @@ class Aligned(Lattice):
 
 
 class _Clipped(LatticeEstimator):
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         points = (self._lattices[entry.slot].floor(entry.round_start) for entry in entries)
         self._points = departed + sum(max(0, point) for point in points)
         self._sites = len(entries)
@@ -60,8 +60,8 @@ class _ShortPhases(LatticeEstimator):
         self._thresholds = rng.spawn("thresholds")
         self._hidden = self._threshold = 0.0
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
-        super().open(entries, departed)
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
+        super().start(entries, departed)
         self._hidden = self._threshold = self.estimate
         self._next_phase()
 
@@ -69,7 +69,7 @@ class _ShortPhases(LatticeEstimator):
         self.estimate, public = self._hidden, self.estimate
         effect = super().on_report(entry, before, crossings)
         self._hidden, self.estimate = self.estimate, public
-        if self._hidden >= self._threshold and effect is not END_ROUND:
+        if self._hidden >= self._threshold and effect is not Effect.END_ROUND:
             self._next_phase()
         return effect
 

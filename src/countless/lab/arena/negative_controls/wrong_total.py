@@ -19,7 +19,7 @@ class _FirstSiteTimesSites(Estimator):
     def trigger(self, slot: int) -> Trigger:
         return self._trigger
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
         self._sites = len(entries)
         self.estimate = self._sites * next((entry.round_start for entry in entries if not entry.slot), 0)
 
@@ -38,7 +38,7 @@ class Pollster(Scheme):
     name = "pollster"
     safe_against = "oblivious"
 
-    def open(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         return RoundSetup(self.name, _FirstSiteTimesSites(context.alpha))
 
 
@@ -47,8 +47,8 @@ class _FromEstimate(LatticeEstimator):
         super().__init__(lattices, reports)
         self._last_estimate = last_estimate
 
-    def open(self, entries: Sequence[Entry], departed: int) -> None:
-        super().open(entries, departed)
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
+        super().start(entries, departed)
         if self._last_estimate is not None:
             self._points += round(self._last_estimate - self.estimate)
             self._estimate()
