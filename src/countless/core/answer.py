@@ -1,4 +1,4 @@
-"""The answer: what is published, and the one table that says in which state it is (SPEC section 2)."""
+"""The answer: what is published, and the one table that says in which state it is."""
 
 from enum import StrEnum
 from math import ceil, floor
@@ -16,10 +16,9 @@ class State(StrEnum):
     DEGRADED = "degraded"
 
 
-# The whole automaton. Three facts decide, so no sequence of events can reach a state that the facts deny:
-# has every site answered the last question (a synchronisation, or the first one after a restart)? has every site been
-# heard from lately? does the pace in force report every event?
-#       (answered, all heard, exact)
+# Three facts decide the state, so no sequence of events can reach a state that the facts deny: has every site answered
+# the last request for snapshots? can every site be reached? does the trigger in force report every event?
+#       (answered, reachable, exact)
 STATE_TABLE: dict[tuple[bool, bool, bool], State] = {
     (False, False, False): State.LEARNING,
     (False, False, True): State.LEARNING,
