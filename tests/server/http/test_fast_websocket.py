@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
 from countless.server.http.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol, frame_extent
-from countless.server.http.fastpath import RECEIVER
+from countless.server.http.receiver import RECEIVER
 from countless.wire.frames import MAX_FRAME_BYTES
 
 REQUEST = (

@@ -18,7 +18,7 @@ from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C, 
 from websockets.http11 import Request
 from websockets.protocol import OPEN
 
-from countless.server.http.fastpath import ERROR, RECEIVER, Receiver
+from countless.server.http.receiver import ERROR, RECEIVER, Receiver
 
 LOOP_BYTES = 49_152  # in one turn of the loop: a thousand reports, some tens of milliseconds
 CONNECTION_BYTES = 16_384  # of one connection in one turn

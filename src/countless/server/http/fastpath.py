@@ -2,7 +2,7 @@
 
 The fast path (`fast_websocket.py`) builds on a class that uvicorn does not document. It is used with the versions it
 was tested with, and with no others. Where it is used, the application finds `RECEIVER` in the extensions of its ASGI
-scope; where it is not, frames come from `receive()` as usual.
+scope (`receiver.py`); where it is not, frames come from `receive()` as usual.
 
 Processor time of one report in a frame of its own, from the bytes in memory until it is counted and saved:
 
@@ -15,17 +15,12 @@ Processor time of one report in a frame of its own, from the bytes in memory unt
 
 import asyncio
 import logging
-from collections.abc import Callable
 from importlib.metadata import version
 
 log = logging.getLogger("countless.fastpath")
 
 TESTED_VERSIONS = {"uvicorn": "0.54", "websockets": "17.4"}
 ORDINARY = "auto"  # uvicorn's choice
-
-Receiver = Callable[[bytes], float]  # takes a payload; returns for how many seconds nothing more is to be read
-RECEIVER = "countless.receiver"  # in scope["extensions"]: a function that takes the Receiver of this connection
-ERROR = "countless.error"  # in a `websocket.receive` event: what the receiver raised
 
 
 def websocket_protocol() -> type[asyncio.Protocol] | str:
@@ -34,6 +29,6 @@ def websocket_protocol() -> type[asyncio.Protocol] | str:
     if installed != TESTED_VERSIONS:
         log.warning("fast WebSocket path off: tested with %s, installed %s", TESTED_VERSIONS, installed)
         return ORDINARY
-    from countless.server.http.fast_websocket import FastWebSocketProtocol
+    from countless.server.http.fast_websocket import FastWebSocketProtocol  # with other versions it may not import
 
     return FastWebSocketProtocol

@@ -10,7 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import ProtocolError
 from countless.server.http.auth import Authenticator, Grant
-from countless.server.http.fastpath import ERROR, RECEIVER
+from countless.server.http.receiver import ERROR, RECEIVER
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
