@@ -33,7 +33,7 @@ ALLOWED = re.compile(
     r"silent_after|silent-after|Answer\.silent|\bsilent\b"  # a setting, a flag, a field of an answer
     r"|seconds_since_heard|\"heard\"|heard:|numbers\[\"league\"\]"  # fields of the HTTP API and of report.json
     r"|inherit(?:ed|s)?\b"  # CSS, file descriptors, classes
-    r"|_wake\b|Waking a thread"
+    r"|_wake\b|Waking a thread|HEARTBEATS?"
 )
 
 
