@@ -24,7 +24,6 @@ from countless.randomness import SystemRandom
 
 Deliver = Callable[[Site, tuple[UpMessage, ...]], None]
 
-ONE = 1  # CPython has one object for each small integer: `n is ONE` is the fastest test, and never true for `True`
 _NO_MESSAGES: tuple[UpMessage, ...] = ()
 ALWAYS = -1  # a threshold that every number reaches
 _IDLE, _UPDATING, _INTERRUPTED = range(3)  # whether the site's state is being changed, and an `add` came in between
@@ -48,9 +47,9 @@ class LocalCounter:
     def __repr__(self) -> str:
         return f"<LocalCounter of site {self._site.site_id.site!r}: {self.count:,} counted, {self._site.trigger!r}>"
 
-    def add(self, n: int = ONE) -> None:
+    def add(self, n: int = 1) -> None:
         """Count `n` more events."""
-        if n is ONE:
+        if n == 1 and type(n) is int:
             if next(self._sequence) < self._threshold:
                 return
             n = 0  # the event is counted: see what is due
