@@ -173,7 +173,8 @@ class InterruptedLock:
 
 def test_interrupted_nested_add_does_not_release_the_lock_of_the_outer_add() -> None:
     """A signal handler calls `add` while the interrupted `add` holds the lock, and a second signal ends the handler."""
-    recording, lock = RecordingCounter("plain", EveryNth(10)), InterruptedLock()
+    lock = InterruptedLock()
+    recording = RecordingCounter("plain", EveryNth(10), lock)
     depth_after_handler: list[int] = []
 
     class InterruptedSite(Site):
@@ -186,7 +187,6 @@ def test_interrupted_nested_add_does_not_release_the_lock_of_the_outer_add() -> 
             return super().advance(count)
 
     recording.site.__class__ = InterruptedSite
-    recording.counter._lock = lock  # type: ignore[assignment]
     recording.counter.add(10)
     assert depth_after_handler == [1]
     assert lock.depth == 0
@@ -194,12 +194,12 @@ def test_interrupted_nested_add_does_not_release_the_lock_of_the_outer_add() -> 
 
 
 def test_add_interrupted_while_it_waits_for_the_lock_raises_and_is_not_counted() -> None:
-    recording, lock = RecordingCounter("plain", EveryNth(1)), InterruptedLock()
+    lock = InterruptedLock()
+    recording = RecordingCounter("plain", EveryNth(1), lock)
     lock.depth = 1
-    recording.counter._lock = lock  # type: ignore[assignment]
     with pytest.raises(_Interrupt):
         recording.counter.add(3)
-    recording.counter._lock = recording.lock
+    lock.depth = 0
     assert (recording.counter.count, recording.sent) == (0, [])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from threading import Barrier, RLock, Thread
+from typing import Any
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import CounterRecord
@@ -23,10 +24,10 @@ def unreported(site: Site) -> LocalCounter:
 class RecordingCounter:
     """A local counter of one kind ("plain", "durable", "locked"), and the messages it has sent."""
 
-    def __init__(self, kind: str, trigger: Trigger | None = None) -> None:
+    def __init__(self, kind: str, trigger: Trigger | None = None, lock: Any = None) -> None:
         self.sent: list[UpMessage] = []
         self.site = Site(HITS, SiteId("s"), NO_RANDOM, trigger=trigger)
-        self.lock = RLock()
+        self.lock: RLock = lock or RLock()
         self.record: CounterRecord | None = None
         if kind == "plain":
             self.counter = LocalCounter(self.site, self.lock, self._deliver)

@@ -24,7 +24,6 @@ from countless.randomness import SystemRandom
 
 Deliver = Callable[[Site, tuple[UpMessage, ...]], None]
 
-_NO_MESSAGES: tuple[UpMessage, ...] = ()
 ALWAYS = -1  # a threshold that every number reaches
 _IDLE, _UPDATING, _INTERRUPTED = range(3)  # whether the site's state is being changed, and an `add` came in between
 
@@ -58,13 +57,13 @@ class LocalCounter:
         with self._lock:
             if self._deliver is None:
                 raise InvalidParameter("site", self._site.site_id.site, "a site that has not been removed")
+            now, site = self._read_after(n), self._site
             if self._state != _IDLE:  # we are a signal handler or a finaliser: the call that we interrupted reports
-                self._read_after(n)
                 self._state = _INTERRUPTED
-                return
-            messages = self._advance(n)
-            if messages:
-                self._deliver(self._site, messages)
+            elif now < site.next_at:
+                self._threshold = site.next_at - self._offset
+            elif messages := self._advance(now):
+                self._deliver(site, messages)
 
     inc = add
 
@@ -116,17 +115,16 @@ class LocalCounter:
         self._deliver = None
         return self._site.snapshot()
 
-    def _advance(self, n: int) -> tuple[UpMessage, ...]:
-        """Add `n` events and return the reports that are due."""
-        site, messages = self._site, _NO_MESSAGES
-        self._state = _INTERRUPTED
+    def _advance(self, now: int) -> tuple[UpMessage, ...]:
+        """Bring the site to the count; the reports that are due. An `add` that comes in between is included."""
+        site = self._site
+        self._state = _UPDATING
         try:
+            messages = site.advance(max(site.count, now))
             while self._state == _INTERRUPTED:
                 self._state = _UPDATING
-                now, n = self._read_after(n), 0
-                if now >= site.next_at:
-                    messages += site.advance(now)
-                self._threshold = site.next_at - self._offset
+                messages += site.advance(self._read_after(0))
+            self._threshold = site.next_at - self._offset
         finally:
             self._state = _IDLE
         return messages
