@@ -49,7 +49,7 @@ class MemoryNetwork:
         self._receive = receive
         self._count_bytes = count_bytes
         self._up = self._down = self._bytes = 0
-        self._taps = [tap] if tap else []
+        self._taps = [] if tap is None else [tap]
         if count_bytes:
             self._taps.append(self._add_size)
 
