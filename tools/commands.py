@@ -1,4 +1,4 @@
-"""Every verb of the command line, as `--help` has it."""
+"""Every verb of the command line, from the text of `--help`."""
 
 import typer
 import typer.main
@@ -10,13 +10,12 @@ HEAD = """# Command line
 
 *Written by `python -m tools.reference` from the commands themselves.*
 
-`countless VERB --help` says the same. [Exit codes](errors.md#exit-codes-of-the-command-line). Completion for your
+`countless VERB --help` prints the same. [Exit codes](errors.md#exit-codes-of-the-command-line). Completion for your
 shell: `countless --install-completion`.
 """
 
 
 def page() -> str:
-    """One section for each verb."""
     group = typer.main.get_command(build())
     if not isinstance(group, TyperGroup):
         raise TypeError("a command line with several verbs is a group")

@@ -1,4 +1,4 @@
-"""The exceptions, and what the exit codes mean."""
+"""Exceptions, exit codes, errors of the API, close codes of site connections."""
 
 import inspect
 
@@ -9,7 +9,7 @@ HEAD = """# Errors
 *Written by `python -m tools.reference` from `errors.py`.*
 
 Every exception of Countless is a `countless.errors.CountlessError`. A message names the parameter, the value and
-what is allowed, and nothing has been changed.
+what is allowed. A call that raises has changed nothing.
 
 """
 TAIL = """
@@ -18,26 +18,39 @@ TAIL = """
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the thing asked about is not so: a game was lost, a check failed, a total has not passed its mark |
-| 2 | the request was wrong or could not be carried out; one line on standard error says why; nothing was changed |
+| 1 | the answer is no: a game was lost, a check failed, a total has not passed its threshold |
+| 2 | the request was invalid or could not be carried out; a line on standard error says why; nothing was changed |
 | 130 | interrupted by Ctrl-C |
 
-## Answers of the API
+## Errors of the API
 
-An error is `{"error": "..."}`, a line for a person, with the status 400 (what you sent), 401 (a token of the named
-scope is needed), 404 (there is no such counter or site), 405, 409 (there is one already) or 503 (not ready).
+The body of an error is `{"error": "..."}`, a line for people.
 
-## Why a site is cut off
+| status | meaning |
+|---|---|
+| 400 | the request is invalid; nothing was changed |
+| 401 | a token of the named scope is needed |
+| 404 | there is no such path, counter or site |
+| 405 | the path does not have this method |
+| 409 | there is a counter with this name already |
+| 503 | the coordinator is not ready, or no coordinator of a cluster owns the counter at present |
 
-A peer that breaks the protocol is disconnected with a WebSocket close code and a reason, and
-`countless_dropped_total{reason}` counts it: 1008 (the protocol, or a limit), 1009 (a frame that is too large), 1013 (no
-more connections), 1001 (no sign of life), 1011 (a bug of ours). The client says the reason in its log once and goes on
-trying.
+## Close codes of site connections
+
+The coordinator closes a connection with a WebSocket close code and a reason, and counts it in
+`countless_dropped_total{reason}`. The client logs the reason once and reconnects.
+
+| code | meaning |
+|---|---|
+| 1001 | the site timed out |
+| 1008 | the site violated the protocol or a limit |
+| 1009 | a frame was too large |
+| 1011 | a bug in the coordinator |
+| 1013 | there are `max_connections` connections already |
 """
 
 
 def page() -> str:
-    """The tree as its module draws it, then each with its own words."""
     tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
     parts = [HEAD, "```text\n", inspect.cleandoc(tree.partition(":\n\n")[2]), "\n```\n\n"]
     for name, kind in vars(errors).items():

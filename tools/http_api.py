@@ -1,4 +1,4 @@
-"""The HTTP API, from the table that the routes and the OpenAPI document are made of."""
+"""The HTTP API, from the table of operations that routes and OpenAPI document come from."""
 
 import inspect
 
@@ -9,9 +9,9 @@ HEAD = """# HTTP API
 
 *Written by `python -m tools.reference` from the table of operations.*
 
-`GET /api/v1/openapi.json` is the whole of it in OpenAPI 3.1, with every field. A token goes into the header
-`Authorization: Bearer TOKEN`. [Who may see what](../service.md#who-may-see-what);
-[what errors look like](errors.md#answers-of-the-api).
+`GET /api/v1/openapi.json` is the OpenAPI 3.1 document with every field. A token goes into the header
+`Authorization: Bearer TOKEN`; [scopes](../service.md#tokens-and-tls) say what it allows.
+[Errors](errors.md#errors-of-the-api) are JSON.
 
 | request | scope | |
 |---|---|---|
@@ -19,10 +19,9 @@ HEAD = """# HTTP API
 
 
 def page() -> str:
-    """One row for each operation, in the words of its handler."""
     rows = []
     for each in (*OPERATIONS, *PROBES):
         query = "".join(f"?{name}=..." for name in each.query)
         words = (inspect.getdoc(each.handler) or "").partition("\n")[0]
-        rows.append(f"| `{each.method} {each.path}{query}` | {each.scope or 'anybody'} | {words} |")
+        rows.append(f"| `{each.method} {each.path}{query}` | {each.scope or 'none'} | {words} |")
     return HEAD + "\n".join(rows) + "\n"

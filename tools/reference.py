@@ -1,4 +1,4 @@
-"""Writes the reference pages that can be read off the code, and the picture of the states of an answer.
+"""Writes the reference pages that are generated from the code, and the picture of the states of an answer.
 
 python -m tools.reference            # write them
 python -m tools.reference --check    # exit 1 if one is out of date (a test runs this)
@@ -7,7 +7,7 @@ python -m tools.reference --check    # exit 1 if one is out of date (a test runs
 import sys
 from pathlib import Path
 
-from tools import commands, errors, http_api, python_api, settings, states
+from tools import commands, errors, http_api, metrics, python_api, settings, states
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
@@ -15,13 +15,13 @@ PAGES = {
     "reference/http.md": http_api.page,
     "reference/cli.md": commands.page,
     "reference/configuration.md": settings.page,
+    "reference/metrics.md": metrics.page,
     "reference/errors.md": errors.page,
     "images/states.svg": states.picture,
 }
 
 
 def main() -> int:
-    """Write, or compare."""
     stale = []
     for name, make in PAGES.items():
         path, text = DOCS / name, make()

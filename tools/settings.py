@@ -1,4 +1,4 @@
-"""The settings of the coordinator, with the reasons that stand beside them in the source."""
+"""The settings of the coordinator, with the comments of `server/settings.py`."""
 
 import inspect
 from dataclasses import fields
@@ -9,13 +9,18 @@ HEAD = """# Configuration
 
 *Written by `python -m tools.reference` from `server/settings.py`.*
 
-A setting comes from its flag, where `countless serve` has one (`--port 2686`), else from the environment
-(`COUNTLESS_SILENT_AFTER=5s`), else from the TOML file of `--config FILE` (`silent_after = "5s"`), else it is the
-default. Durations are written `500ms`, `10s`, `5m`, `2h`, `30d`. `countless validate FILE` checks a file.
+| source, the first that has the setting | example |
+|---|---|
+| flag, if `countless serve` has one | `--port 2686` |
+| environment | `COUNTLESS_SILENT_AFTER=5s` |
+| TOML file of `--config FILE` | `silent_after = "5s"` |
+| default | |
+
+Durations are written `500ms`, `10s`, `5m`, `2h`, `30d`. `countless validate FILE` checks a file and prints the result.
 
 ## The coordinator
 
-| setting | default | why |
+| setting | default | meaning, or reason for the limit |
 |---|---|---|
 """
 TAIL = """
@@ -26,16 +31,15 @@ TAIL = """
 | `COUNTLESS_URL` | where the coordinator is; default `http://127.0.0.1:2686` |
 | `COUNTLESS_TOKEN`, `COUNTLESS_TOKEN_FILE` | the bearer token, or a file that holds it |
 | `COUNTLESS_SITE` | the site's name; default: the host's name |
-| `COUNTLESS_CLIENT_STATE_DIR` | where counts are kept so that `kill -9` loses none; not with a broker |
+| `COUNTLESS_CLIENT_STATE_DIR` | a directory for counts, so that `kill -9` loses none; not with a broker |
 | `COUNTLESS_NATS_CREDS` | a credentials file for `nats://` and `tls://` |
-| `COUNTLESS_CA` | a PEM file with an authority of your own |
+| `COUNTLESS_CA` | a PEM file with a certificate authority of your own |
 | `COUNTLESS_CERT` | a PEM file with the client's certificate and key, for mTLS |
 | `COUNTLESS_DISABLE` | `1` makes the client a no-op: for tests |
 """
 
 
 def page() -> str:
-    """One row for each field, in the order of the source."""
     reasons = {name: reason for line in inspect.getsource(Settings).splitlines() for name, reason in [_reason(line)]}
     rows = []
     for field in fields(Settings):

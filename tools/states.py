@@ -1,13 +1,13 @@
-"""The states of an answer as a picture, drawn from the table in the code: an arrow where one fact parts two states."""
+"""A picture of the states of an answer, from the table in the code: an arrow for each fact that changes the state."""
 
 from html import escape
 
 from countless.core.answer import STATE_TABLE, State
 
 FACTS = (
-    ("all have answered", "a question is open"),
-    ("all are heard", "a site is silent"),
-    ("every event reported", "sites keep a pace"),
+    ("all snapshots received", "a snapshot is awaited"),
+    ("all sites reachable", "a site is silent"),
+    ("every event reported", "sites skip reports"),
 )
 PLACES = {State.EXACT: (120, 70), State.HOLDING: (620, 70), State.LEARNING: (120, 330), State.DEGRADED: (620, 330)}
 COLOURS = {State.EXACT: "#1a7f5a", State.HOLDING: "#2a6fdb", State.LEARNING: "#a8650f", State.DEGRADED: "#c0392b"}
@@ -20,15 +20,15 @@ HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="-30 0 790 400" font-f
 
 
 def picture() -> str:
-    """An arrow for each pair of states that one change of one fact joins, with the facts written beside it."""
+    """An arrow for each pair of states that the change of one fact connects, labelled with the facts."""
     arrows = [_arrow(start, end, sorted(facts)) for (start, end), facts in _moves().items()]
     return HEAD + "".join(arrows) + "".join(map(_box, PLACES)) + "</svg>\n"
 
 
 def _moves() -> dict[tuple[State, State], set[str]]:
     moves: dict[tuple[State, State], set[str]] = {}
-    for (answered, heard, exact), state in STATE_TABLE.items():
-        flips = (not answered, heard, exact), (answered, not heard, exact), (answered, heard, not exact)
+    for (complete, reachable, exact), state in STATE_TABLE.items():
+        flips = (not complete, reachable, exact), (complete, not reachable, exact), (complete, reachable, not exact)
         for flipped, (index, names) in zip(flips, enumerate(FACTS), strict=True):
             if STATE_TABLE[flipped] is not state:
                 moves.setdefault((state, STATE_TABLE[flipped]), set()).add(names[0] if flipped[index] else names[1])

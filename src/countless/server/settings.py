@@ -37,23 +37,23 @@ Retention = Annotated[float, Meta(ge=86_400, lt=1e10)]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    host: str = "127.0.0.1"
-    port: Port = PORT
-    state_dir: str = "countless-state"
+    host: str = "127.0.0.1"  # the address to listen on
+    port: Port = PORT  # 0: the system chooses, and the coordinator prints it
+    state_dir: str = "countless-state"  # for the state file; one coordinator at a time
     nats: str = ""  # a broker's address: run as one of several coordinators, with the state at the broker
     nats_shards: Shards = 16  # parts in which counters move between coordinators; the first coordinator decides
-    nats_lease: Lease = 5.0  # until a coordinator that is lost is replaced; renewed four times in this time
+    nats_lease: Lease = 5.0  # time until a lost coordinator is replaced; it renews its lease four times in it
     tls_cert: str = ""  # PEM file; with it and `tls_key` the port accepts TLS only
-    tls_key: str = ""
+    tls_key: str = ""  # PEM file of the certificate's private key
     tls_client_ca: str = ""  # PEM file; with it, clients need a certificate that this authority signed
     allow_plaintext: bool = False  # without TLS, tokens and counts can be read on the network; loopback is exempt
     silent_after: TimeOut = 10.0  # time-out of a site that is disconnected or owes a reply; five times this if idle
     forget_after: Seconds = 0.0  # a silent site is dropped after this, and its last count kept; 0: never
     remember_for: Retention = 365 * 86_400.0  # until then a retired incarnation that returns is not counted twice
-    alpha: float = 0.01  # of counters without a configuration of their own; so are the next four
-    delta: float = 0.05
-    scheme: str = "auto"
-    adversary: str = "adaptive"
+    alpha: float = 0.01  # largest relative error; this and the next four: of counters without their own
+    delta: float = 0.05  # largest probability that any answer is ever wrong
+    scheme: str = "auto"  # the algorithm; `auto` chooses
+    adversary: str = "adaptive"  # what the counted traffic may react to
     label_cap: LimitOrZero = 2000  # label values come from outside: without a cap they fill the memory
     max_connections: LimitOrZero = 20_000  # memory of each: docs/scale.md
     max_counters: Limit = 100_000  # about 10 kB each, and 1 kB for each of their sites

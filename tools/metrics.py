@@ -1,0 +1,45 @@
+"""The metrics of a coordinator, from the collector that `/metrics` uses."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily
+
+from countless.server.http.metrics import ServerCollector
+from countless.server.sessions.site_server import SiteServer
+from countless.server.settings import Settings
+from countless.server.storage.memory_store import MemoryStore
+
+HEAD = """# Metrics
+
+*Written by `python -m tools.reference` from `server/http/metrics.py`.*
+
+`GET /metrics` needs the scope `operator`: message counts reveal the random choices that the bounds rely on
+([threat model](../explanation/threat-model.md)). The format is Prometheus text, or OpenMetrics if the `Accept` header
+asks for it.
+
+| metric | labels | meaning |
+|---|---|---|
+"""
+TAIL = """
+All metrics except the answers count from the start of the process.
+
+| expression | true if |
+|---|---|
+| `countless_count_upper > 1e6` | the total is possibly over a million |
+| `countless_count_lower > 1e6` | the total is certainly over a million |
+| `countless_answer_state{state="degraded"} == 1` | a site of the counter is silent; `countless sites` names it |
+
+`rate(countless_messages_total[1h])` is what counting costs. `deploy/grafana/countless.json` is a
+[dashboard](../page.md#grafana).
+"""
+
+
+def page() -> str:
+    rows = []
+    families: Iterable[Any] = ServerCollector(SiteServer(MemoryStore(), Settings())).collect()
+    for family in families:
+        name = f"{family.name}_total" if isinstance(family, CounterMetricFamily) else family.name
+        labels = ", ".join(family._labelnames)
+        rows.append(f"| `{name}` | {labels} | {family.documentation} |")
+    return HEAD + "\n".join(rows) + "\n" + TAIL
