@@ -5,7 +5,7 @@ from html import escape
 from countless.core.answer import STATE_TABLE, State
 
 FACTS = (
-    ("all snapshots received", "a snapshot is awaited"),
+    ("snapshots complete", "snapshot awaited"),
     ("all sites reachable", "a site is silent"),
     ("every event reported", "sites skip reports"),
 )

@@ -1,4 +1,4 @@
-"""Makes docs/images/page.png: a coordinator, a hundred sites that count for a while, and a look at the page.
+"""Makes docs/images/page.png: a coordinator, a hundred sites that count for a while, and a screenshot of the page.
 
     python docs/images/make.py
 
@@ -23,7 +23,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 
 def count(clients: list[countless.Client], done: Event) -> None:
-    """Traffic as it is: some sites are busy, most are not, and it grows."""
+    """A few sites are busy, most are not, and traffic grows."""
     rng = random.Random(7)  # noqa: S311  # only has to look natural
     weights = [rng.paretovariate(1.3) for _ in clients]
     seconds = 0.0
