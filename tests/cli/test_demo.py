@@ -31,13 +31,13 @@ def test_demo_in_a_pipe_prints_plain_lines_and_both_verdicts() -> None:
 
 
 @contextmanager
-def sigint(disposition: object) -> Iterator[None]:
+def disposition(number: signal.Signals, handler: object) -> Iterator[None]:
     """What a child process starts with: ignored signals stay ignored in it, handled ones become the default."""
-    before = signal.signal(signal.SIGINT, disposition)  # type: ignore[arg-type]
+    before = signal.signal(number, handler)  # type: ignore[arg-type]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
 @contextmanager
@@ -75,14 +75,14 @@ def exists(pid: int) -> bool:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_demo_stopped_by_a_signal_leaves_no_processes(number: signal.Signals, code: int) -> None:
-    with sigint(signal.default_int_handler), running_demo() as (process, children):
+    with disposition(number, signal.default_int_handler), running_demo() as (process, children):
         process.send_signal(number)
         assert_ended(process, children, code)
 
 
 def test_demo_in_the_background_ignores_sigint_and_stops_on_sigterm() -> None:
     """A shell starts background jobs with SIGINT ignored, so that Ctrl-C does not reach them; the demo keeps to it."""
-    with sigint(signal.SIG_IGN), running_demo() as (process, children):
+    with disposition(signal.SIGINT, signal.SIG_IGN), running_demo() as (process, children):
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         assert_ended(process, children, 143)
