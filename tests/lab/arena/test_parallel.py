@@ -1,4 +1,4 @@
-"""Games at a time: on this machine and on real dask and ray clusters, the same games from the same seeds."""
+"""Games in parallel, on this machine and on real dask and ray clusters: the same scores from the same seeds."""
 
 import json
 import subprocess
@@ -33,33 +33,33 @@ def attack(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_on_this_machine() -> None:
+def test_local_processes_give_the_same_scores() -> None:
     assert run(SETTINGS, 3, seed=4, jobs=2) == run(SETTINGS, 3, seed=4)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("backend", ["dask", "ray"])
-def test_on_a_cluster_that_the_command_starts(backend: str) -> None:
+def test_cluster_started_by_the_command_gives_the_same_scores(backend: str) -> None:
     assert attack("--backend", backend) == attack()
 
 
 @pytest.mark.slow
-def test_on_a_cluster_that_runs_already() -> None:
+def test_running_dask_cluster_is_used_and_left_running() -> None:
     distributed: Any = import_module("distributed")
     workers = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
     with workers, distributed.Client(workers) as client:
         assert run(SETTINGS, 2, seed=4, jobs=None, backend="dask") == run(SETTINGS, 2, seed=4)
-        assert client.status == "running"  # it is not ours to close
+        assert client.status == "running"
 
 
 @pytest.mark.parametrize("backend", ["dask", "ray"])
-def test_a_package_that_is_not_installed_is_named(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("countless.lab.arena.parallel.find_spec", lambda name: None if name != "joblib" else object())
     with pytest.raises(MissingExtra, match=rf"{BACKENDS[backend]} is not installed; .*countless\[cluster\]"):
         run(SETTINGS, 2, jobs=2, backend=backend)
 
 
-def test_without_joblib_there_is_one_game_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_joblib_games_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("countless.lab.arena.parallel.find_spec", lambda name: None)
     assert in_parallel(pow, [(2, 3), (3, 2)]) == [8, 9]
     with pytest.raises(MissingExtra, match="joblib"):
@@ -67,14 +67,14 @@ def test_without_joblib_there_is_one_game_at_a_time(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_cluster_that_does_not_answer_is_named() -> None:
+def test_unreachable_cluster_is_named() -> None:
     config: Any = import_module("dask").config
-    nobody = {"scheduler-address": "tcp://127.0.0.1:1", "distributed.comm.timeouts.connect": "1s"}
-    with config.set(nobody), pytest.raises(InvalidParameter, match=r"127\.0\.0\.1:1 does not"):
+    unreachable = {"scheduler-address": "tcp://127.0.0.1:1", "distributed.comm.timeouts.connect": "1s"}
+    with config.set(unreachable), pytest.raises(InvalidParameter, match=r"127\.0\.0\.1:1 does not"):
         run(SETTINGS, 2, backend="dask")
 
 
-def test_requests_that_make_no_sense_are_refused() -> None:
+def test_invalid_requests_are_refused() -> None:
     with pytest.raises(UnknownName, match="local, dask, ray"):
         run(SETTINGS, 2, backend="abacus")
     with pytest.raises(InvalidParameter, match="jobs"):
