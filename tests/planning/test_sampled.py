@@ -223,10 +223,12 @@ def test_many_sampled_plans_meet_their_bound(request: tuple[int, float, float, i
     check_sampled_plan(request)
 
 
-@pytest.mark.slow
-@settings(max_examples=5, deadline=None, derandomize=True)
-@given(st.integers(20, 10**5), st.sampled_from([0.001, 0.01, 0.1]), st.sampled_from([0.1, 1e-4, 1e-12]))
-def test_sampled_cost_grows_with_sites_and_safety(sites: int, alpha: float, eta: float) -> None:
+larger_requests = st.tuples(
+    st.integers(20, 10**5), st.sampled_from([0.001, 0.01, 0.1]), st.sampled_from([0.1, 1e-4, 1e-12])
+)
+
+
+def check_sampled_cost(sites: int, alpha: float, eta: float) -> None:
     """From 20 sites on; below, the integer shift makes plans jump (and `deterministic` is cheaper anyway)."""
     plan = plan_sampled(sites, alpha, eta, 4096)
     more = plan_sampled(2 * sites, alpha, eta, 4096)
@@ -234,6 +236,20 @@ def test_sampled_cost_grows_with_sites_and_safety(sites: int, alpha: float, eta:
     assert more.messages_per_efold > plan.messages_per_efold
     assert more.allowance >= plan.allowance * 0.995
     assert surer.messages_per_efold > plan.messages_per_efold
+
+
+@pytest.mark.slow
+@settings(max_examples=5, deadline=None, derandomize=True)
+@given(larger_requests)
+def test_sampled_cost_grows_with_sites_and_safety(request: tuple[int, float, float]) -> None:
+    check_sampled_cost(*request)
+
+
+@soak
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(larger_requests)
+def test_sampled_cost_of_many_plans_grows_with_sites_and_safety(request: tuple[int, float, float]) -> None:
+    check_sampled_cost(*request)
 
 
 def test_step_is_rounded_down_and_the_limit_is_never_used() -> None:

@@ -94,6 +94,7 @@ def test_batch_of_crossings_equals_single_crossings(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_exact_audit_passes_the_production_estimator() -> None:
+@pytest.mark.parametrize("window", [5, pytest.param(6, marks=pytest.mark.soak)])
+def test_exact_audit_passes_the_production_estimator(window: int) -> None:
     mechanism = Mechanism("production", correct(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
-    assert not audit_exactly(mechanism, window=5).violated
+    assert not audit_exactly(mechanism, window).violated

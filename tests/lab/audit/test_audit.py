@@ -147,8 +147,9 @@ def test_random_audit_passes_plan_sized_mechanism(calibration: str) -> None:
 
 
 @pytest.mark.slow
-def test_empirical_audit_passes_the_correct_mechanism() -> None:
-    finding = audit_empirically(correct(TINY), 500, SeededRandom(1))
+@pytest.mark.parametrize("plays", [500, pytest.param(1000, marks=pytest.mark.soak)])
+def test_empirical_audit_passes_the_correct_mechanism(plays: int) -> None:
+    finding = audit_empirically(correct(TINY), plays, SeededRandom(1))
     assert not finding.violated
     assert 0 < finding.worst < finding.claimed
 
