@@ -8,6 +8,7 @@ SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators"
 """
 
 import secrets
+from collections.abc import Iterable
 from hashlib import blake2b
 from math import log, log1p
 
@@ -98,6 +99,13 @@ class SeededRandom:
 
     def geometric(self, step: int) -> int:
         return geometric_from_uniform(self.random(), step)
+
+    def shuffled(self, items: Iterable[int]) -> list[int]:
+        order = list(items)
+        for last in range(len(order) - 1, 0, -1):
+            other = self.randbelow(last + 1)
+            order[last], order[other] = order[other], order[last]
+        return order
 
     def spawn(self, *labels: str | int) -> "SeededRandom":
         """An independent generator for this path of labels; drawing from one does not change another."""

@@ -1,16 +1,13 @@
 """Measured tables in the docs: every block has a command that writes it, and a well-formed table in it."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from bench.__main__ import LONG, SECTIONS
+from tools.tables import Table, blocks, write
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))  # bench, race and tools are not part of the package
-
-from bench.__main__ import LONG, SECTIONS  # noqa: E402
-from tools.tables import Table, blocks, write  # noqa: E402
-
 RACE = {"race-steady", "race-bursty", "race-idle", "race-feedback", "race-counters", "race-killed", "race-summary"}
 
 

@@ -52,7 +52,7 @@ def setting(scheme: str, adversary: str, size: Size) -> Setting:
 def has_secrets(game: Game) -> bool:
     """Whether the round in force has random numbers: a plan, and noise where a plan may have none."""
     assert isinstance(game.subject, Tracked)
-    plan = game.subject.world.coordinator.plan
+    plan = game.subject.coordinator.plan
     return plan.noisy if isinstance(plan, PartialDPPlan) else plan is not None
 
 

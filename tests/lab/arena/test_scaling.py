@@ -9,7 +9,7 @@ from math import log
 
 import pytest
 
-from countless.lab.arena.scaling import line, messages_at, messages_per_efold, power
+from bench.scaling import line, messages_at, messages_per_efold, power
 
 
 def test_line_and_power_are_fitted() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from countless.lab.arena.adversaries.single_site import SingleSite
+from countless.lab.arena.adversaries.controls import SingleSite
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.match import Setting, play
 from countless.lab.arena.registry import ADVERSARIES, adversary_named

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from countless.core.messages import Message, SiteId
 from countless.errors import InvalidParameter
 from countless.lab.simulation.fast import FastWorld
+from countless.lab.simulation.referee import Referee
 from countless.lab.simulation.registry import STREAMS, stream_named
-from countless.lab.simulation.run import fast_run, reference_run
+from countless.lab.simulation.run import fast_run
+from countless.lab.simulation.stream import Stream
+from countless.lab.simulation.world import World
 from countless.schemes.registry import SCHEMES
 
 SCHEME_NAMES = list(SCHEMES)
@@ -22,16 +25,33 @@ class Transcript(list[tuple[SiteId, Message]]):
         self.append((site_id, message))
 
 
+def reference_run(
+    scheme: str, stream: Stream, events: int, *, alpha: float, seed: int, tap: Transcript
+) -> tuple[World, Referee]:
+    """Play every event of a stream, one by one."""
+    world = World(scheme, range(stream.fleet), alpha=alpha, delta=0.05, seed=seed, tap=tap)
+    referee = Referee(alpha)
+    arrivals = [arrival for arrival in stream.arrivals if arrival[0] <= events]
+    for number, site in enumerate(stream.order(events), 1):
+        while arrivals and arrivals[0][0] < number:
+            world.join(arrivals.pop(0)[1])
+            referee.judge(world.estimate, world.total)
+        referee.judge(world.add(site), number)
+    for _, name in arrivals:
+        world.join(name)
+        referee.judge(world.estimate, world.total)
+    return world, referee
+
+
 def compare(scheme: str, name: str, sites: int, alpha: float, events: int, seed: int) -> int:
     """Run both engines and compare them; the number of messages."""
     stream = stream_named(name, sites, events, seed)
     slow_transcript, fast_transcript = Transcript(), Transcript()
-    slow, referee = reference_run(scheme, stream, events, alpha=alpha, delta=0.05, seed=seed, tap=slow_transcript)
+    slow, referee = reference_run(scheme, stream, events, alpha=alpha, seed=seed, tap=slow_transcript)
     fast = FastWorld(scheme, stream, alpha=alpha, delta=0.05, seed=seed, tap=fast_transcript)
     fast.run(events)
     assert fast_transcript == slow_transcript
-    world = fast.world
-    assert (world.answer, world.messages, world.total) == (slow.answer, slow.messages, slow.total)
+    assert (fast.answer, fast.messages, fast.total) == (slow.answer, slow.messages, slow.total)
     assert (fast.referee.worst, fast.referee.violated_at) == (referee.worst, referee.violated_at)
     return len(slow_transcript)
 
@@ -75,9 +95,8 @@ def test_engines_agree_after_every_seventh_event() -> None:
     fast = FastWorld("lattice", stream, alpha=0.2, delta=0.05, seed=3)
     for number in range(1, 1_501, 7):
         fast.run(number)
-        slow, _ = reference_run("lattice", stream, number, alpha=0.2, delta=0.05, seed=3)
-        world = fast.world
-        assert (world.estimate, world.round, world.messages) == (slow.estimate, slow.round, slow.messages)
+        slow, _ = reference_run("lattice", stream, number, alpha=0.2, seed=3, tap=Transcript())
+        assert (fast.estimate, fast.round, fast.messages) == (slow.estimate, slow.round, slow.messages)
 
 
 @pytest.mark.parametrize("scheme", ["deterministic", "lattice", "dithered"])

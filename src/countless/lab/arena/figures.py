@@ -122,7 +122,6 @@ def by_total(data: ReportData) -> Any:
 
 
 def crossover(data: ReportData) -> Any:
-    """Which robust scheme is the cheapest, over sites and alpha."""
     figure = _figure("The cheapest robust plan, and its cost relative to deterministic", "sites", "alpha")
     numbers = [[ROBUST.index(name) for name in row] for row in data.cheapest]
     shades = [COLOURS[name] for name in ROBUST for _ in (0, 1)]

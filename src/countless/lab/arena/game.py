@@ -26,8 +26,6 @@ class Until(StrEnum):
 
 
 class Move(NamedTuple):
-    """Give `events` events to `site`, one after the other."""
-
     site: int
     events: int = 1
     until: Until = Until.END
@@ -37,16 +35,14 @@ class Subject(Protocol):
     """Anything that tracks a total and can be attacked."""
 
     @property
-    def estimate(self) -> float:
-        """The published estimate."""
+    def estimate(self) -> float: ...
 
     @property
     def sent(self) -> int:
         """Messages so far, in both directions."""
 
     @property
-    def round(self) -> int:
-        """The number of the current round."""
+    def round(self) -> int: ...
 
     @property
     def scheme(self) -> str:
@@ -58,7 +54,7 @@ class Subject(Protocol):
     def events_until_report(self, site: int) -> int:
         """How many events this site can take before anything is sent."""
 
-    def add(self, site: int, n: int) -> None:
+    def add(self, site: int, n: int) -> object:
         """`n` events at one site, with all messages delivered."""
 
 
@@ -84,7 +80,6 @@ class View:
 
     @property
     def changed(self) -> bool:
-        """Whether the last move changed the estimate."""
         return self.jump != 0
 
     @property
@@ -93,7 +88,6 @@ class View:
 
     @property
     def step(self) -> int:
-        """The step of the current round, or 0 while there is none."""
         return self._subject.step(0)
 
     def _after(self, site: int, taken: int, estimate: float) -> None:
@@ -105,8 +99,6 @@ class View:
 
 
 class FullView(View):
-    """What an adversary knows that also sees messages."""
-
     @property
     def messages(self) -> int:
         return self._subject.sent
@@ -136,8 +128,6 @@ class Adversary(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How one game ended."""
-
     seed: int
     events: int
     worst: float  # worst error / alpha over all events
@@ -156,8 +146,6 @@ class Point(NamedTuple):
 
 
 class Game:
-    """One adversary against one tracker."""
-
     def __init__(
         self, subject: Subject, adversary: Adversary, sites: int, alpha: float, rng: SeededRandom, *, path: bool = False
     ) -> None:
@@ -180,7 +168,6 @@ class Game:
         self.referee.judge(self.subject.estimate, self._view.total)
 
     def play(self, events: int) -> None:
-        """Until that many events have happened in all."""
         view = self._view
         view.horizon = events
         while view.total < events:

@@ -42,7 +42,6 @@ class Setting:
         self.fresh_scheme()
 
     def fresh_scheme(self) -> Scheme:
-        """The scheme, or the negative control, to attack."""
         if self.scheme in NEGATIVE_CONTROLS:
             return NEGATIVE_CONTROLS[self.scheme]()
         return scheme_named(self.scheme, self.against)
@@ -50,8 +49,6 @@ class Setting:
 
 @dataclass(frozen=True)
 class Match:
-    """The games of one setting."""
-
     setting: Setting
     scores: tuple[Score, ...]
 

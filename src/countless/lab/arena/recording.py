@@ -11,6 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from countless.core.messages import SiteName
 from countless.lab.arena.game import Game
 from countless.lab.arena.match import Setting
 from countless.lab.arena.registry import adversary_named
@@ -33,28 +34,21 @@ class Sample(NamedTuple):
 
 
 class RecordingSubject(Tracked):
-    """A tracker that records its estimates and message counts."""
-
     def __init__(self, setting: Setting, seed: int) -> None:
         super().__init__(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
         self._alpha = setting.alpha
-        self._total = 0
         self.samples: list[Sample] = []
 
-    def add(self, site: int, n: int) -> None:
+    def add(self, name: SiteName, n: int = 1) -> float:
         """Add events; sample just before and just after the report, where the error is largest."""
-        before = self.estimate
-        super().add(site, n)
-        self._total += n
-        if self._total > 1:
-            late = (before - self._total + 1) / (self._total - 1) / self._alpha
-            self.samples.append(Sample(self._total - 1, before, self.sent, late))
-        error = (self.estimate - self._total) / self._total / self._alpha
-        self.samples.append(Sample(self._total, self.estimate, self.sent, error))
+        before, estimate = self.estimate, super().add(name, n)
+        for total, shown in ((self.total - 1, before), (self.total, estimate)):
+            if total:
+                self.samples.append(Sample(total, shown, self.sent, (shown - total) / total / self._alpha))
+        return estimate
 
 
 def record() -> dict[str, Any]:
-    """The game of every contestant, frame by frame."""
     return {
         "adversary": ADVERSARY,
         "sites": SITES,

@@ -2,17 +2,14 @@
 
 from countless.errors import UnknownName
 from countless.lab.arena.adversaries.averager import Averager
+from countless.lab.arena.adversaries.controls import RoundRobin, SingleSite, Uniform, Zipf
 from countless.lab.arena.adversaries.feedback import Feedback
 from countless.lab.arena.adversaries.group_freeze import GroupFreeze
 from countless.lab.arena.adversaries.leak_chaser import LeakChaser
 from countless.lab.arena.adversaries.leave_before_jump import LeaveBeforeJump
 from countless.lab.arena.adversaries.message_reader import MessageReader
 from countless.lab.arena.adversaries.round_boundary import RoundBoundary
-from countless.lab.arena.adversaries.round_robin import RoundRobin
-from countless.lab.arena.adversaries.single_site import SingleSite
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
-from countless.lab.arena.adversaries.uniform import Uniform
-from countless.lab.arena.adversaries.zipf import Zipf
 from countless.lab.arena.game import Adversary
 
 CONTROLS: tuple[type[Adversary], ...] = (RoundRobin, Uniform, Zipf, SingleSite)

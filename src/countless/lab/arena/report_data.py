@@ -28,8 +28,6 @@ POINTS = 1500  # of a path, at most
 
 @dataclass(frozen=True)
 class Attacked:
-    """One game's error over time."""
-
     scheme: str
     totals: list[int]
     errors: list[float]
@@ -37,8 +35,6 @@ class Attacked:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that the page shows."""
-
     attacked: list[Attacked]
     attack: dict[str, Any]
     by_sites: dict[str, list[float]]
@@ -59,8 +55,6 @@ class ReportData:
 
 @dataclass(frozen=True)
 class Config:
-    """The size of the games."""
-
     seed: int = 1
     games: int = 2
     jobs: int = 1

@@ -52,7 +52,6 @@ def settings(
 
 
 def claimed(setting: Setting) -> bool:
-    """Whether the scheme's guarantee covers this adversary."""
     if setting.scheme not in SCHEMES:
         return False
     safe = scheme_named(setting.scheme, setting.against).safe_against
@@ -69,7 +68,6 @@ def guarantee_violated(match: Match) -> bool:
 
 
 def as_json(match: Match, seed: int) -> dict[str, Any]:
-    """The JSON object of one match."""
     setting, (lower, upper) = match.setting, match.failure_rate
     first = next((score for score in match.scores if score.violated_at is not None), None)
     return {

@@ -26,8 +26,6 @@ class _NeedsMore(Exception):
 
 
 class TapeNoise:
-    """Noise read from a tape; raises _NeedsMore at its end."""
-
     def __init__(self, tape: tuple[int, ...]) -> None:
         self._tape, self._next = tape, 0
 

@@ -17,16 +17,14 @@ class CrossingCounter(Protocol):
     """The interface of an audited mechanism: crossings in, endings and released values out."""
 
     @property
-    def ended(self) -> int:
-        """How many phases have ended."""
+    def ended(self) -> int: ...
 
     @property
     def released(self) -> list[int]:
         """The values published so far, one for each ended phase but the last of the round."""
 
     @property
-    def finished(self) -> bool:
-        """Whether the round has ended."""
+    def finished(self) -> bool: ...
 
     def crossing(self) -> bool:
         """Count one crossing; whether a phase ended."""

@@ -40,8 +40,6 @@ class AuditFinding:
 
 
 class MaxRatio:
-    """The largest of the ratios tried, and its witness."""
-
     def __init__(self) -> None:
         self.value, self.tried, self.witness = -inf, 0, ""
 

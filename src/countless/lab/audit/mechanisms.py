@@ -45,7 +45,6 @@ class OneNoiseForAll(PhasedCounter):
 
 
 def without_latest_leak(transcript: Transcript) -> frozenset[Block]:
-    """Defect: a leak map that omits the latest leak."""
     return leaked_blocks(replace(transcript, endings=transcript.endings[:-1]))
 
 
@@ -77,13 +76,11 @@ def wrong_threshold_scale(shape: PhasedShape) -> Mechanism:
 
 
 def forgets_a_leak(shape: PhasedShape) -> Mechanism:
-    """The correct mechanism with a leak map that omits one leak."""
     claim = _claim(shape, LeakMap("all but the latest", without_latest_leak))
     return Mechanism("forgets-a-leak", claim, shape, lambda noise: PhasedCounter(shape, noise), NoiseLaw(shape))
 
 
 def no_start_test(shape: PhasedShape) -> Mechanism:
-    """Thresholds are tested at crossings only."""
     build = WithoutStartTest
     return Mechanism("no-start-test", _claim(shape), shape, lambda noise: build(shape, noise), NoiseLaw(shape, False))
 

@@ -21,8 +21,6 @@ TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_l
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
-    """Sizes of the audits."""
-
     events: int = 5
     window: int = 12
     transcripts: int = 8

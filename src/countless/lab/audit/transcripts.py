@@ -124,7 +124,6 @@ class LikelihoodRatios:
         return bisect_left(self._endings, event)
 
     def log_likelihood(self) -> float:
-        """ln P(transcript | thresholds), computed directly."""
         return self._log_endings() + sum(self.law.node(noise) for noise in self.node_noise())
 
     def possible(self) -> bool:

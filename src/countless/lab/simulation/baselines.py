@@ -33,7 +33,6 @@ def flush_messages_of_trace(trace: Trace, events: int, seconds: float) -> int:
 
 
 def _active_sites(stream: Stream, start: int, end: int) -> int:
-    """How many sites have at least one of the events start + 1 .. end."""
     if end - start <= 2 * stream.sites:
         return len({stream.site_at(number) for number in range(start + 1, end + 1)})
     return sum(stream.count(site, end) > stream.count(site, start) for site in range(stream.sites))

@@ -3,7 +3,7 @@
 A pattern is a list of runs (site, number of events in a row). A cycle is the pattern shifted cyclically, so every cycle
 brings every site the same number of events, in a random but related order. Memory is one pattern, and every query is a
 binary search in it, however long the stream is. Arrivals are therefore not independent: a site's count differs from its
-share by less than a cycle. `registry.independent` has independent arrivals.
+share by less than a cycle.
 """
 
 from array import array

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from countless.core.estimator import Scheme
-from countless.core.site import Site
+from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.inprocess.network import Tap
 from countless.lab.simulation.referee import Referee
 from countless.lab.simulation.stream import Stream
@@ -20,13 +20,13 @@ _NEVER = 0
 PROGRESS_REPORTS = 4096  # between two calls of `progress`
 
 
-class FastWorld:
-    """One counter over one stream: `world` after the last event of `run`, and the `referee` of all events so far.
+class FastWorld(World):
+    """One counter over one stream: the world after the last event of `run`, and the `referee` of all events so far.
 
     >>> from countless.lab.simulation.registry import stream_named
     >>> fast = FastWorld("auto", stream_named("uniform", 100, 10**9, seed=1), alpha=0.05, delta=0.05, seed=1)
     >>> fast.run(10**9)
-    >>> fast.world.total, fast.referee.violated_at, fast.world.messages.total < 50_000
+    >>> fast.total, fast.referee.violated_at, fast.messages.total < 50_000
     (1000000000, None, True)
     """
 
@@ -42,27 +42,24 @@ class FastWorld:
         tap: Tap | None = None,
         count_bytes: bool = False,
     ) -> None:
-        self._stream = stream
-        self._joined = 0  # how many of the stream's arrivals
-        self._moved: list[int] = []  # sites whose next report may have changed
-        self._heap: list[int] = []  # (event, site) packed into one number; may hold events that are no longer due
-        self._site_bits = stream.sites.bit_length()
-        fleet = range(stream.fleet)
-        self.world = World(
+        super().__init__(
             scheme,
-            fleet,
+            range(stream.fleet),
             alpha=alpha,
             delta=delta,
             seed=seed,
             adversary=adversary,
             tap=tap,
-            before_receive=self._catch_up,
             count_bytes=count_bytes,
         )
+        self._stream = stream
+        self._joined = 0  # how many of the stream's arrivals
+        self._moved: list[int] = []  # sites whose next report may have changed
+        self._heap: list[int] = []  # (event, site) packed into one number; may hold events that are no longer due
+        self._site_bits = stream.sites.bit_length()
         self.referee = Referee(alpha)
-        self._sites = [self.world.site(name) for name in fleet]
         self._due = [_NEVER] * stream.sites  # the event of each site's next report
-        self._moved.extend(fleet)
+        self._moved.extend(range(stream.fleet))
         self._reschedule()
 
     def debug_state(self) -> dict[str, int]:
@@ -75,41 +72,38 @@ class FastWorld:
             number, name = arrivals[self._joined]
             self._play(number, progress)
             self._joined += 1
-            self._join(name)
+            self._moved.append(name)
+            self.join(name)
+            self._reschedule()
+            self.referee.judge(self.estimate, self.total)
         self._play(events, progress)
 
-    def _join(self, name: int) -> None:
-        self._moved.append(name)
-        self.world.join(name)
-        self._sites.append(self.world.site(name))
-        self._reschedule()
-        self.referee.judge(self.world.estimate, self.world.total)
-
     def _play(self, until: int, progress: Callable[[int], None] | None) -> None:
-        due, sites, world, judge = self._due, self._sites, self.world, self.referee.judge
+        due, sites, judge = self._due, self._sites, self.referee.judge
         end, mask, reports = (until + 1) << self._site_bits, (1 << self._site_bits) - 1, 0
         while self._heap and self._heap[0] < end:
             number, index = self._heap[0] >> self._site_bits, heappop(self._heap) & mask
             if due[index] != number:
                 continue
-            judge(world.estimate, number - 1)
-            world.total = number
+            judge(self.estimate, number - 1)
+            self.total = number
             site = sites[index]
             self._moved.append(index)
-            world.send(site, site.advance(site.next_at))
-            judge(world.estimate, number)
+            self.send(site, site.advance(site.next_at))
+            judge(self.estimate, number)
             self._reschedule()
             reports += 1
             if progress is not None and reports % PROGRESS_REPORTS == 0:
                 progress(number)
-        world.total = until
-        judge(world.estimate, until)
+        self.total = until
+        judge(self.estimate, until)
 
-    def _catch_up(self, site: Site) -> None:
-        """Add the events that the site has counted without a report."""
-        index: int = site.site_id.site  # type: ignore[assignment]  # sites of a stream are numbers
-        site.count = self._stream.count(index, self.world.total)
+    def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
+        """Before it receives a message, the site gets the events that it has counted without a report."""
+        index: int = site_id.site  # type: ignore[assignment]  # sites of a stream are numbers
+        self._sites[index].count = self._stream.count(index, self.total)
         self._moved.append(index)
+        return super()._receive(site_id, message)
 
     def _reschedule(self) -> None:
         due, sites, when, bits = self._due, self._sites, self._stream.when, self._site_bits

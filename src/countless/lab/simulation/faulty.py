@@ -41,8 +41,6 @@ class InFlight(NamedTuple):
 
 
 class Machine:
-    """The machine a site runs on, and its connection to the coordinator."""
-
     def __init__(self, site: Site, now: int) -> None:
         self.site = site
         self.connection = NO_CONNECTION
@@ -56,8 +54,6 @@ class Machine:
 
 
 class FaultyWorld:
-    """Sites on machines, a coordinator with a disk, and faults between them."""
-
     def __init__(
         self, scheme: Scheme, sites: int, profile: FaultProfile, *, alpha: float, delta: float, seed: int
     ) -> None:
@@ -210,7 +206,6 @@ class FaultyWorld:
             heappush(self._in_flight, sent)
 
     def _restart_due(self) -> None:
-        """Restart what has been down for long enough, and reconnect."""
         if self.now == self._coordinator_down_until:
             self._send_down(self.owner.restart())
             for machine in self.machines.values():
@@ -278,20 +273,17 @@ class FaultyWorld:
     # After the faults
 
     def heal(self) -> None:
-        """Stop all faults, let everything in flight arrive, and let every site reconnect."""
         self.profile = self.profile.healed
         self._run_until_idle()
         self._drop_connections()
         self._run_until_idle()
 
     def restart(self) -> None:
-        """Restart the coordinator, which then asks every site for its count."""
         self._coordinator_down_until = self.now + 1
         self._drop_connections()
         self._run_until_idle()
 
     def add_event(self) -> None:
-        """One event at a random site, and everything that follows from it."""
         machine = self._random_machine()
         if machine is not None:
             self._send_up(machine, machine.site.add())

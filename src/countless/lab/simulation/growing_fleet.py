@@ -17,7 +17,7 @@ class GrowingFleet(Stream):
         late = sites // 2
         self.fleet = sites - late
         self.arrivals = [(events * (j + 1) // (late + 1), self.fleet + j) for j in range(late)]
-        self._traffic = CyclicStream(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
+        self._traffic = CyclicStream(sites, [(site, 1) for site in rng.shuffled(range(sites))], rng)
         # Events of each new site that happened at its substitute.
         self._covered = [self._traffic.count(site, number) for number, site in self.arrivals]
 
@@ -48,11 +48,3 @@ class GrowingFleet(Stream):
 
     def _at(self, site: int, count: int) -> int:
         return self._traffic.when(site, count) or 0 if count else 0
-
-
-def shuffled(items: range | list[int], rng: SeededRandom) -> list[int]:
-    order = list(items)
-    for last in range(len(order) - 1, 0, -1):
-        other = rng.randbelow(last + 1)
-        order[last], order[other] = order[other], order[last]
-    return order

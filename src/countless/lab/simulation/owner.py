@@ -18,8 +18,6 @@ from countless.errors import ProtocolError
 
 
 class Saved(NamedTuple):
-    """The contents of the disk."""
-
     saved_state: PersistentState
     current: dict[SiteName, SiteId]
     retired: frozenset[SiteId]

@@ -10,11 +10,11 @@
 | joining | uniform, while half of the sites join one after the other |
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.simulation.cyclic import CyclicStream
-from countless.lab.simulation.growing_fleet import GrowingFleet, shuffled
+from countless.lab.simulation.growing_fleet import GrowingFleet
 from countless.lab.simulation.stream import Stream
 from countless.randomness import SeededRandom
 
@@ -26,13 +26,13 @@ _RUNS_PER_HOT_TIME = 5
 
 
 def uniform(sites: int, events: int, rng: SeededRandom) -> Stream:
-    return CyclicStream(sites, [(site, 1) for site in shuffled(range(sites), rng)], rng)
+    return CyclicStream(sites, [(site, 1) for site in rng.shuffled(range(sites))], rng)
 
 
 def zipf(sites: int, events: int, rng: SeededRandom) -> Stream:
     """In every cycle, events in proportion to 1/(i+1), rounded, in random order."""
     slots = [site for site in range(sites) for _ in range(round(_ZIPF_MIN_EVENTS * sites / (site + 1)))]
-    return CyclicStream(sites, [(site, 1) for site in shuffled(slots, rng)], rng)
+    return CyclicStream(sites, [(site, 1) for site in rng.shuffled(slots)], rng)
 
 
 def single(sites: int, events: int, rng: SeededRandom) -> Stream:
@@ -51,7 +51,7 @@ def hot_spots(sites: int, events: int, rng: SeededRandom) -> Stream:
     """Runs of nine parts at the hot spot and one part at a random site."""
     part = max(1, events // (_HOT_TIMES * sites * _RUNS_PER_HOT_TIME * 10))
     runs = []
-    for hot in shuffled(range(sites), rng):
+    for hot in rng.shuffled(range(sites)):
         for _ in range(_RUNS_PER_HOT_TIME):
             runs += [(hot, 9 * part), (rng.randbelow(sites), part)]
     return CyclicStream(sites, runs, rng)
@@ -76,9 +76,3 @@ def stream_named(name: str, sites: int, events: int, seed: int) -> Stream:
     if isinstance(events, bool) or not isinstance(events, int) or events < 1:
         raise InvalidParameter("events", events, "an integer of at least 1")
     return STREAMS[name](sites, events, SeededRandom(seed).spawn("stream", name))
-
-
-def independent(sites: int, events: int, seed: int) -> Iterator[int]:
-    """Each event at a uniformly random site, independently of all others: for the reference engine."""
-    rng = SeededRandom(seed).spawn("stream", "independent")
-    return (rng.randbelow(sites) for _ in range(events))

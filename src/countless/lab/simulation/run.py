@@ -1,23 +1,19 @@
-"""Whole runs of a world over a stream, by either engine."""
+"""A whole run over a stream: what it costs, and its worst error."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log
 
 from countless.core.estimator import Scheme
-from countless.inprocess.network import Tap, Traffic
+from countless.inprocess.network import Traffic
 from countless.lab.simulation.fast import FastWorld
-from countless.lab.simulation.referee import Referee
 from countless.lab.simulation.stream import Stream
-from countless.lab.simulation.world import World
 
 _POINTS_PER_EFOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The state of a run after some event."""
-
     events: int
     estimate: float
     messages: int
@@ -27,8 +23,6 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run cost, and its worst error."""
-
     events: int
     estimate: float
     messages: Traffic
@@ -51,8 +45,7 @@ def fast_run(
     count_bytes: bool = False,
 ) -> Outcome:
     """Skip through a stream; `progress` is called with the part of the work that is done."""
-    fast = FastWorld(scheme, stream, alpha=alpha, delta=delta, seed=seed, adversary=adversary, count_bytes=count_bytes)
-    world, referee = fast.world, fast.referee
+    world = FastWorld(scheme, stream, alpha=alpha, delta=delta, seed=seed, adversary=adversary, count_bytes=count_bytes)
 
     def report(number: int) -> None:
         if progress is not None:  # the messages grow with the logarithm of the total
@@ -60,12 +53,12 @@ def fast_run(
 
     course = []
     for mark in _marks(events):
-        fast.run(mark, report)
+        world.run(mark, report)
         report(mark)
         answer = world.answer
         course.append(Point(mark, answer.estimate, world.messages.total, answer.round, answer.scheme))
-    worst = round(referee.worst, 12)
-    inside = referee.violated_at is None
+    worst = round(world.referee.worst, 12)
+    inside = world.referee.violated_at is None
     return Outcome(events, world.estimate, world.messages, world.round, worst, inside, tuple(course))
 
 
@@ -76,30 +69,3 @@ def _marks(events: int) -> Iterator[int]:
         yield mark
         mark = max(mark + 1, int(mark * (1 + 1 / _POINTS_PER_EFOLD)))
     yield events
-
-
-def reference_run(
-    scheme: str | Scheme,
-    stream: Stream,
-    events: int,
-    *,
-    alpha: float,
-    delta: float,
-    seed: int,
-    adversary: str = "adaptive",
-    tap: Tap | None = None,
-) -> tuple[World, Referee]:
-    """Play every event of a stream, one by one."""
-    fleet = range(stream.fleet)
-    world = World(scheme, fleet, alpha=alpha, delta=delta, seed=seed, adversary=adversary, tap=tap)
-    referee = Referee(alpha)
-    arrivals = [arrival for arrival in stream.arrivals if arrival[0] <= events]
-    for number, site in enumerate(stream.order(events), 1):
-        while arrivals and arrivals[0][0] < number:
-            world.join(arrivals.pop(0)[1])
-            referee.judge(world.estimate, world.total)
-        referee.judge(world.add(site), number)
-    for _, name in arrivals:
-        world.join(name)
-        referee.judge(world.estimate, world.total)
-    return world, referee

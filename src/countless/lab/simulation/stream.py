@@ -34,5 +34,4 @@ class Stream(ABC):
         """How many of the events 1 .. number happen at this site."""
 
     def order(self, events: int) -> Iterator[int]:
-        """The sites of the first `events` events."""
         return map(self.site_at, range(1, events + 1))

@@ -33,7 +33,6 @@ class Trace(CyclicStream):
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a file; InvalidParameter names the line that is wrong."""
     names: dict[str, int] = {}
     event_sites, times = array("q"), array("d")
     try:

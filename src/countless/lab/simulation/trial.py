@@ -25,7 +25,6 @@ class Trial(NamedTuple):
 
     @classmethod
     def drawn(cls, seed: int) -> "Trial":
-        """All parameters drawn from the seed."""
         rng = SeededRandom(seed).spawn("trial")
         schemes, profiles = list(SCHEMES), list(PROFILES)
         scheme, profile = schemes[rng.randbelow(len(schemes))], profiles[rng.randbelow(len(profiles))]

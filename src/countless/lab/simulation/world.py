@@ -4,7 +4,7 @@ From the same seed a `Tracker` gives the same transcript, because the random sou
 world has no locks and belongs to one thread.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
@@ -29,10 +29,10 @@ class World:
     >>> world.add(0), world.total, world.messages.up
     (1081, 1000, 29)
 
-    `tap` sees every message in order, with its site. `before_receive` is called with a site before each message to it.
+    `tap` sees every message in order, with its site.
     """
 
-    __slots__ = ("_before_receive", "_incarnations", "_network", "_rng", "_sites", "coordinator", "total")
+    __slots__ = ("_incarnations", "_network", "_rng", "_sites", "coordinator", "total")
 
     def __init__(
         self,
@@ -44,7 +44,6 @@ class World:
         seed: int,
         adversary: str = "adaptive",
         tap: Tap | None = None,
-        before_receive: Callable[[Site], None] | None = None,
         count_bytes: bool = False,
     ) -> None:
         require_alpha(alpha)
@@ -54,7 +53,6 @@ class World:
         self._rng = SeededRandom(seed)
         self._incarnations: dict[SiteName, int] = {}
         self._sites: dict[SiteName, Site] = {}
-        self._before_receive = before_receive
         self.total = 0  # the true total
         self.coordinator = Coordinator(
             COUNTER,
@@ -78,10 +76,7 @@ class World:
         return site
 
     def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
-        site = self._sites[site_id.site]
-        if self._before_receive is not None:
-            self._before_receive(site)
-        return site.receive(message)
+        return self._sites[site_id.site].receive(message)
 
     @property
     def estimate(self) -> float:
@@ -118,7 +113,6 @@ class World:
         return self.coordinator.published
 
     def send(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        """Deliver what a site sends, and all that follows from it."""
         if messages:
             self._network.send(site.site_id, messages)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, View
 from countless.randomness import SeededRandom
@@ -17,9 +16,9 @@ class Averager(Adversary):
     Sees: the answers. Must beat: `fresh-noise`, which adds new noise to every estimate.
     """
 
-    name: ClassVar[str] = "averager"
-    must_beat: ClassVar[str] = "fresh-noise"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"reads": (1, 40), "group": (1, 16)}
+    name = "averager"
+    must_beat = "fresh-noise"
+    ranges = {"reads": (1, 40), "group": (1, 16)}
 
     reads: int = 8
     group: int = 1

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.lab.simulation.stream import Stream
@@ -24,9 +23,9 @@ class Feedback(Adversary):
     Sees: the answers. Must beat: `lattice`.
     """
 
-    name: ClassVar[str] = "feedback"
-    must_beat: ClassVar[str] = "lattice"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"job": (0.2, 20.0)}
+    name = "feedback"
+    must_beat = "lattice"
+    ranges = {"job": (0.2, 20.0)}
 
     job: float = 4.0
     trace: tuple[tuple[int, int], ...] = field(default=(), repr=False)
@@ -46,9 +45,7 @@ class Feedback(Adversary):
             yield from self.trace
         order = list(range(view.sites))
         while True:
-            for i in range(len(order) - 1, 0, -1):
-                j = rng.randbelow(i + 1)
-                order[i], order[j] = order[j], order[i]
+            order = rng.shuffled(order)
             for site in order:
                 mean = self.job * (view.step or view.total / 1000)
                 yield site, rng.geometric(1 + int(mean))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, View
 from countless.randomness import SeededRandom
@@ -21,9 +20,9 @@ class GroupFreeze(Adversary):
     Sees: the answers. Must beat: `lattice`.
     """
 
-    name: ClassVar[str] = "group-freeze"
-    must_beat: ClassVar[str] = "lattice"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"group": (1, 64), "push": (0.1, 0.9)}
+    name = "group-freeze"
+    must_beat = "lattice"
+    ranges = {"group": (1, 64), "push": (0.1, 0.9)}
 
     group: int | None = None
     push: float = 0.5

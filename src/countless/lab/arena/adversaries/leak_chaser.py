@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.randomness import SeededRandom
@@ -19,9 +18,9 @@ class LeakChaser(Adversary):
     Sees: the answers. Must beat: `unredrawn`, which has secret thresholds but keeps exposed offsets in force.
     """
 
-    name: ClassVar[str] = "leak-chaser"
-    must_beat: ClassVar[str] = "unredrawn"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"collect": (0.02, 1.0)}
+    name = "leak-chaser"
+    must_beat = "unredrawn"
+    ranges = {"collect": (0.02, 1.0)}
 
     collect: float = 0.9
 

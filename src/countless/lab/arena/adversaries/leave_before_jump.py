@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.randomness import SeededRandom
@@ -23,9 +22,9 @@ class LeaveBeforeJump(Adversary):
     Sees: the answers. Must beat: `lattice`, and likewise `hyz`.
     """
 
-    name: ClassVar[str] = "leave-before-jump"
-    must_beat: ClassVar[str] = "lattice"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"gap": (0.3, 4.0)}
+    name = "leave-before-jump"
+    must_beat = "lattice"
+    ranges = {"gap": (0.3, 4.0)}
 
     gap: float | None = None
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.randomness import SeededRandom
@@ -18,10 +17,10 @@ class MessageReader(Adversary):
     about the next sample, nor `deterministic`.
     """
 
-    name: ClassVar[str] = "message-reader"
-    sees: ClassVar[str] = "everything"
-    must_beat: ClassVar[str] = "dithered"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"limit": (0.1, 4.0)}
+    name = "message-reader"
+    sees = "everything"
+    must_beat = "dithered"
+    ranges = {"limit": (0.1, 4.0)}
 
     limit: float = 4.0  # leave a site after so many steps without a message
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.randomness import SeededRandom
@@ -17,9 +16,9 @@ class RoundBoundary(Adversary):
     Sees: the answers. Must beat: `drifting`, which starts a round from its own estimate instead of the exact total.
     """
 
-    name: ClassVar[str] = "round-boundary"
-    must_beat: ClassVar[str] = "drifting"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"batch": (0.0, 40.0)}
+    name = "round-boundary"
+    must_beat = "drifting"
+    ranges = {"batch": (0.0, 40.0)}
 
     batch: float = 3.0
 

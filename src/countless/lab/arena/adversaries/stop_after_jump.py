@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from countless.lab.arena.game import Adversary, Move, Until, View
 from countless.randomness import SeededRandom
@@ -30,9 +29,9 @@ class StopAfterJump(Adversary):
     Sees: the answers. Must beat: `lattice`, and likewise `hyz` and `blocks`.
     """
 
-    name: ClassVar[str] = "stop-after-jump"
-    must_beat: ClassVar[str] = "lattice"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"early": (0.1, 1.0), "min_step": (0, 40)}
+    name = "stop-after-jump"
+    must_beat = "lattice"
+    ranges = {"early": (0.1, 1.0), "min_step": (0, 40)}
 
     early: float | None = None
     min_step: int | None = None

@@ -28,12 +28,10 @@ class Framework(ABC):
 
     @property
     @abstractmethod
-    def sent(self) -> int:
-        """Messages so far."""
+    def sent(self) -> int: ...
 
     @abstractmethod
-    def events_until_report(self, site: int) -> int:
-        """Events at this site before anything is sent."""
+    def events_until_report(self, site: int) -> int: ...
 
     @abstractmethod
     def add(self, site: int, n: int) -> None:

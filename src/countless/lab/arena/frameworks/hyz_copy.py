@@ -65,7 +65,6 @@ class HyzCopy:
         return self._round.events_until_report(site)
 
     def add(self, site: int, n: int) -> None:
-        """`n` events, of which at most the last is reported."""
         self._total += n
         if self._round.add(site, n):
             self.sent += 1

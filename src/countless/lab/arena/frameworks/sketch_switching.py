@@ -24,7 +24,6 @@ class SketchSwitching(Framework):
 
     @property
     def copies(self) -> int:
-        """Copies that are still unused."""
         return len(self._copies)
 
     @property

@@ -27,8 +27,6 @@ CLAIMS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One tracker under one adversary."""
-
     name: str
     messages: int
     worst: float

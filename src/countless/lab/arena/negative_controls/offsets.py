@@ -11,8 +11,6 @@ from countless.schemes.offsets import OffsetTable
 
 
 class ZeroSource:
-    """A random source that always draws zero."""
-
     def randbelow(self, n: int) -> int:
         return 0
 
