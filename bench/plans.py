@@ -88,7 +88,7 @@ def size(sites: int, alpha: float) -> tuple[str, str]:
 def cheapest() -> Table:
     rows = []
     for sites in (1_000, 10_000, 100_000, 1_000_000):
-        best = compare.cheapest(compare.compare(sites, 0.01, round_eta(0.05, TYPICAL_ROUND)))
+        best = compare.eligible(compare.compare(sites, 0.01, round_eta(0.05, TYPICAL_ROUND)))[0]
         rows.append((f"{sites:,}", best.name, f"{best.messages_per_efold:,.0f}", f"{best.ratio:.3f}"))
     return Table("scale-plans", ("sites", "cheapest with a proof", "R", "R / deterministic"), rows)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countless.schemes.compare import cheapest, compare, crossovers, messages_on_day, messages_until
+from countless.schemes.compare import compare, crossovers, eligible, messages_on_day, messages_until
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_each_scheme_is_the_cheapest_from_its_crossover_on(adversary: str, order
     assert (first, *(name for _, name in others)) == ("deterministic", *order)
     ends = [start for start, _ in others[1:]] + [3_000]
     for (start, name), end in zip(others, ends, strict=True):
-        assert name == cheapest(compare(round((start * end) ** 0.5), 0.15, 1e-3, adversary)).name
+        assert name == eligible(compare(round((start * end) ** 0.5), 0.15, 1e-3, adversary))[0].name
 
 
 def test_crossovers_are_where_the_menu_changes_its_mind() -> None:

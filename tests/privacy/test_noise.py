@@ -117,10 +117,3 @@ def test_noise_without_opendp(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(noise_from(SystemRandom()), RandomSourceNoise)
     with pytest.raises(MissingExtra, match=r"countless\[lab\]"):
         OpenDPNoise()
-
-
-def test_cache_of_opendp_measurements_is_bounded() -> None:
-    source = OpenDPNoise()
-    for i in range(1, 200):
-        source.laplace(Fraction(i))
-    assert len(source._measurements) <= 64

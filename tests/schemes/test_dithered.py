@@ -1,4 +1,4 @@
-"""`dithered` beside a slow reference: one lattice point at a time, B as a sum of fractions, straight from SPEC 3.3."""
+"""`dithered` and a slow reference: one lattice point at a time, B as a sum of fractions (docs/theory/dithered.md)."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -25,7 +25,7 @@ SLOTS = 5
 
 
 class Reference:
-    """One round, as SPEC 3.3 has it. Slow on purpose."""
+    """One round, as section 1 of docs/theory/dithered.md has it. Slow on purpose."""
 
     def __init__(self, plan: DitheredPlan, step: int, rng: SeededRandom) -> None:
         offsets, thresholds = rng.spawn("offsets"), rng.spawn("thresholds")

@@ -13,7 +13,7 @@ from rich.table import Table
 from countless.cli.numbers import events_per_second
 from countless.planning.failure_budget import round_eta
 from countless.planning.plan import Plan
-from countless.schemes.compare import DAY, Candidate, cheapest, compare, crossovers, messages_on_day, second_cheapest
+from countless.schemes.compare import DAY, Candidate, compare, crossovers, eligible, messages_on_day
 
 EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
 TYPICAL_ROUND = 10  # round r may fail with probability delta/(r (r+1)); this round is priced
@@ -53,7 +53,6 @@ def plan(
 
 
 def _as_json(lines: dict[str, Candidate], per_day: float | None) -> dict[str, Any]:
-    best = cheapest(lines)
     candidates = {}
     for name, line in lines.items():
         candidates[name] = {
@@ -67,7 +66,7 @@ def _as_json(lines: dict[str, Candidate], per_day: float | None) -> dict[str, An
             candidates[name]["messages_first_day"] = messages_on_day(1, per_day, line.messages_per_efold)
             candidates[name]["messages_day_30"] = messages_on_day(30, per_day, line.messages_per_efold)
     return {
-        "choice": best.name,
+        "choice": eligible(lines)[0].name,
         "reason": _reason(lines),
         "candidates": candidates,
         "deterministic": lines["deterministic"].messages_per_efold,
@@ -91,7 +90,7 @@ def _plan_as_json(numbers: Plan) -> dict[str, Any]:
 
 
 def _reason(lines: dict[str, Candidate]) -> str:
-    best, second = cheapest(lines), second_cheapest(lines)
+    best, second, *_ = eligible(lines)
     saving = 1 - best.messages_per_efold / second.messages_per_efold
     return (
         f"{best.name} is the cheapest with a proof against this adversary: {best.messages_per_efold:,.0f} messages "
@@ -110,7 +109,7 @@ def _print(
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("stands against", no_wrap=True)
-    best = cheapest(lines)
+    best = eligible(lines)[0]
     for line in sorted(lines.values(), key=lambda line: not line.eligible):
         cells = [line.name, f"{line.messages_per_efold:,.0f}", f"{line.ratio:.3f}"]
         if per_day is not None:

@@ -17,6 +17,11 @@ def require_probability(parameter: str, value: object, minimum: float = MIN_PROB
     _require(parameter, value, minimum, 1.0, "1")
 
 
+def require_integer(parameter: str, value: object, minimum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise InvalidParameter(parameter, value, f"an integer of at least {minimum}")
+
+
 def _require(parameter: str, value: object, minimum: float, top: float, top_text: str) -> None:
     allowed = f"a number (int or float) between 0 and {top_text}, both excluded"
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < top:

@@ -21,7 +21,6 @@ class PlanCache(Generic[P]):
         self._plans: dict[tuple[int, float, float], P] = {}
 
     def plan(self, sites: int, alpha: float, eta: float) -> P:
-        """The plan; computed now if it is not cached."""
         key = (sites, alpha, eta)
         if key not in self._plans:
             self._plans[key] = self._calibrate(sites, alpha, eta)

@@ -13,8 +13,6 @@ from countless.planning.plan import Reason, check_request
 
 @dataclass(frozen=True, slots=True)
 class DeterministicPlan:
-    """The price of deterministic reporting."""
-
     sites: int
     alpha: float
     messages_per_efold: float

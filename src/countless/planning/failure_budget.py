@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import frexp, ldexp
 
-from countless.core.parameters import require_probability
+from countless.core.parameters import require_integer, require_probability
 from countless.errors import InvalidParameter
 
 # Doubles end near 2^-1022. With delta = 2^-30 this is reached after 2^485 rounds.
@@ -24,8 +24,7 @@ def round_eta(delta: float, round: int) -> float:
     True
     """
     require_probability("delta", delta)
-    if isinstance(round, bool) or not isinstance(round, int) or round < 1:
-        raise InvalidParameter("round", round, "an integer of at least 1")
+    require_integer("round", round, 1)
     share = Fraction(delta) / (round * (round + 1))
     # With n and d the bit lengths of numerator and denominator, a fraction is above 2^(n-d-1) and below 2^(n-d+1).
     exponent = share.numerator.bit_length() - share.denominator.bit_length()

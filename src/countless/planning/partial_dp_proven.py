@@ -45,7 +45,6 @@ class Noisy:
 
     @property
     def phases(self) -> int:
-        """K."""
         return 1 << self.levels
 
     @property

@@ -11,6 +11,7 @@ scale `(floor(log2 length) + 1)/epsilon` is what makes the stream of answers eps
 from fractions import Fraction
 from math import isfinite
 
+from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter
 from countless.privacy.noise import Noise, check_scale
 
@@ -88,17 +89,12 @@ class BinaryMechanism:
         return mechanism
 
     def _start(self, length: int, noise: Noise) -> None:
-        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-            raise InvalidParameter("length", length, "an integer of at least 1")
+        require_integer("length", length, 1)
         self.length = length
         self._noise = noise
         self._added = 0
         self._exact = [0] * tree_levels(length)
         self._noisy = [0] * tree_levels(length)
-
-    @property
-    def added(self) -> int:
-        return self._added
 
     def add(self, value: int) -> int:
         """Add the next input and return the noisy sum of all inputs so far."""

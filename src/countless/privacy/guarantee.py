@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import expm1, isfinite
 from typing import Any
 
+from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter, InvariantBroken
 
 Leaked = frozenset[Hashable]
@@ -72,8 +73,7 @@ class PartialDPGuarantee:
             raise InvalidParameter("epsilon", self.epsilon, "finite and at least 0")
         if not 0 <= self.delta < 1:
             raise InvalidParameter("delta", self.delta, "at least 0 and below 1")
-        if isinstance(self.kappa, bool) or not isinstance(self.kappa, int) or self.kappa < 0:
-            raise InvalidParameter("kappa", self.kappa, "an integer of at least 0")
+        require_integer("kappa", self.kappa, 0)
         if self.leak_map.fixed is not None and len(self.leak_map.fixed) > self.kappa:
             raise InvalidParameter("kappa", self.kappa, f"at least the {len(self.leak_map.fixed)} leaked")
 
@@ -134,8 +134,7 @@ class PartialDPGuarantee:
         """
         if method != "basic":
             raise InvalidParameter("method", method, "basic: nothing else is proved for partial privacy")
-        if isinstance(times, bool) or not isinstance(times, int) or times < 1:
-            raise InvalidParameter("times", times, "an integer of at least 1")
+        require_integer("times", times, 1)
         if self.delta * times >= 1:
             raise InvalidParameter("times", times, "so few that times * delta is below 1")
         if self.leak_map.fixed is not None:
@@ -148,8 +147,7 @@ class PartialDPGuarantee:
 
     def group(self, size: int) -> tuple[float, float]:
         """(epsilon, delta) when `size` positions change at once and the transcripts leak none of them."""
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InvalidParameter("size", size, "an integer of at least 1")
+        require_integer("size", size, 1)
         growth = size if self.epsilon == 0 else expm1(size * self.epsilon) / expm1(self.epsilon)
         return size * self.epsilon, self.delta * growth
 

@@ -10,6 +10,7 @@ The sampler is that of Canonne, Kamath, Steinke, "The discrete Gaussian for diff
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from importlib.util import find_spec
 from math import inf, nextafter
 from typing import Any, Protocol
@@ -98,12 +99,9 @@ class OpenDPNoise:
     noise, so never less privacy. The scales of the plans are doubles.
     """
 
-    __slots__ = ("_measurements",)
-
     def __init__(self) -> None:
         if find_spec("opendp") is None:
             raise MissingExtra("opendp", "lab")
-        self._measurements: dict[float, Any] = {}
 
     def laplace(self, scale: Fraction) -> int:
         exact = check_scale(scale)
@@ -112,14 +110,10 @@ class OpenDPNoise:
         rounded = float(exact)
         if Fraction(rounded) < exact:
             rounded = nextafter(rounded, inf)
-        measurement = self._measurements.get(rounded)
-        if measurement is None:
-            if len(self._measurements) >= 64:  # a mechanism uses two scales; never grow without bound
-                self._measurements.clear()
-            measurement = self._measurements[rounded] = _opendp_laplace(rounded)
-        return int(measurement(0))
+        return int(_opendp_laplace(rounded)(0))
 
 
+@lru_cache(maxsize=64)  # a mechanism uses two scales
 def _opendp_laplace(scale: float) -> Any:
     import opendp.prelude as dp
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import expm1, isfinite, log, sqrt
 
+from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter
 from countless.privacy.guarantee import PartialDPGuarantee
 
@@ -32,8 +33,7 @@ class Sample:
     m_hat: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.m, bool) or not isinstance(self.m, int) or self.m < 1:
-            raise InvalidParameter("m", self.m, "an integer of at least 1")
+        require_integer("m", self.m, 1)
         if self.m_hat is not None and not 1 <= self.m_hat <= self.m:
             raise InvalidParameter("m_hat", self.m_hat, f"between 1 and m = {self.m}")
 
@@ -69,10 +69,6 @@ class GeneralisationBound:
     failure: float
     terms: Mapping[str, float]
     assumptions: tuple[str, ...]
-
-    @property
-    def vacuous(self) -> bool:
-        return self.failure >= 1
 
 
 def bound(
@@ -126,11 +122,7 @@ def posterior_linear(
 
 
 def transfer_linear(
-    guarantee: PartialDPGuarantee,
-    sample: Sample,
-    accuracy: Accuracy,
-    sample_slack: float,
-    posterior_slack: float = 0.0,
+    guarantee: PartialDPGuarantee, sample: Sample, accuracy: Accuracy, sample_slack: float, posterior_slack: float = 0.0
 ) -> GeneralisationBound:
     """Theorem "transfer_linear", and "transfer_linear_m_hat" if m_hat is given: the two lemmas together.
 

@@ -27,12 +27,7 @@ class Blocks(PlannedScheme[ObliviousPlan]):
 
     name = "blocks"
     safe_against = "oblivious"
-
-    def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
-        return [PLAN_CACHE]
+    caches = (PlanCache(plan_blocks),)
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         return CrossingEstimator(OncePerBlock(step), plan.reports)
-
-
-PLAN_CACHE: PlanCache[ObliviousPlan] = PlanCache(plan_blocks)

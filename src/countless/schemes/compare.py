@@ -40,8 +40,6 @@ NOT_PROVEN = frozenset({"partial_dp_paper"})  # its constants are the paper's ow
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One scheme and its cost."""
-
     name: str
     messages_per_efold: float
     ratio: float  # to deterministic
@@ -64,16 +62,9 @@ def compare(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -
     return {line.name: line for line in sorted(lines, key=lambda line: line.messages_per_efold)}
 
 
-def cheapest(lines: dict[str, Candidate]) -> Candidate:
-    """The cheapest that is eligible."""
-    return min((line for line in lines.values() if line.eligible), key=lambda line: line.messages_per_efold)
-
-
-def second_cheapest(lines: dict[str, Candidate]) -> Candidate:
-    """Named in the reason that `countless plan` gives."""
-    first = cheapest(lines)
-    rest = [line for line in lines.values() if line.eligible and line is not first]
-    return min(rest, key=lambda line: line.messages_per_efold)
+def eligible(lines: dict[str, Candidate]) -> list[Candidate]:
+    """The eligible ones, the cheapest first; at least two."""
+    return [line for line in lines.values() if line.eligible]
 
 
 def messages_until(total: float, messages_per_efold: float) -> float:

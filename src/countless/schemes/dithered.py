@@ -159,9 +159,7 @@ class Dithered(PlannedScheme[DitheredPlan]):
 
     name = "dithered"
     safe_against = "adaptive"
-
-    def plan_caches(self) -> list[PlanCache[DitheredPlan]]:
-        return [PLAN_CACHE]
+    caches = (PlanCache(plan_dithered),)
 
     def eta(self, context: RoundContext) -> float:
         """A second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
@@ -169,6 +167,3 @@ class Dithered(PlannedScheme[DitheredPlan]):
 
     def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         return DitheredEstimator(plan, step, rng)
-
-
-PLAN_CACHE: PlanCache[DitheredPlan] = PlanCache(plan_dithered)

@@ -63,12 +63,7 @@ class Hyz(PlannedScheme[ObliviousPlan]):
 
     name = "hyz"
     safe_against = "oblivious"
-
-    def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
-        return [PLAN_CACHE]
+    caches = (PlanCache(plan_hyz),)
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         return LastReportEstimator(step, plan.reports)
-
-
-PLAN_CACHE: PlanCache[ObliviousPlan] = PlanCache(plan_hyz)

@@ -32,7 +32,6 @@ class LatticeEstimator(Estimator):
         self._estimate()
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
-        """Move one site to its new lattice point."""
         lattices = self._lattices
         gain = lattices.gain(entry.slot, before, entry.reported)
         self._points += gain
@@ -72,12 +71,7 @@ class Lattice(PlannedScheme[ObliviousPlan]):
 
     name = "lattice"
     safe_against = "oblivious"
-
-    def plan_caches(self) -> list[PlanCache[ObliviousPlan]]:
-        return [PLAN_CACHE]
+    caches = (PlanCache(plan_lattice),)
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         return LatticeEstimator(OffsetTable(step, plan.sites, rng), plan.reports)
-
-
-PLAN_CACHE: PlanCache[ObliviousPlan] = PlanCache(plan_lattice)

@@ -1,6 +1,7 @@
 """`partial_dp`: the paper's Algorithms 1 and 2, blocks behind noisy phases and a binary mechanism."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
@@ -12,6 +13,8 @@ from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_part
 from countless.privacy.noise import Noise, noise_from
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.schemes.planned import PlannedScheme
+
+PLAN_CACHES = {name: PlanCache(partial(plan_partial_dp, calibration=name)) for name in CALIBRATIONS}
 
 
 class NoisyPhaseEstimator(Estimator):
@@ -35,7 +38,6 @@ class NoisyPhaseEstimator(Estimator):
         return self._trigger
 
     def start(self, entries: Sequence[Entry], departed: int) -> None:
-        """The transcript starts at the exact total."""
         self._total = departed + sum(entry.round_start for entry in entries)
         self._announce()
 
@@ -95,18 +97,8 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
         super().__init__(plan, may_block=may_block)
         if calibration not in CALIBRATIONS:
             raise UnknownName("calibration", calibration, CALIBRATIONS)
-        self._calibration = calibration
+        self.caches = (PLAN_CACHES[calibration],)
         self._noise = noise  # None: from the coordinator's random source
-
-    def plan_caches(self) -> list[PlanCache[PartialDPPlan]]:
-        return [PLAN_CACHES[self._calibration]]
 
     def estimator(self, plan: PartialDPPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         return NoisyPhaseEstimator(plan, step, self._noise or noise_from(rng.spawn("noise")))
-
-
-def _plan_cache(calibration: str) -> PlanCache[PartialDPPlan]:
-    return PlanCache(lambda sites, alpha, eta: plan_partial_dp(sites, alpha, eta, calibration))
-
-
-PLAN_CACHES = {calibration: _plan_cache(calibration) for calibration in CALIBRATIONS}

@@ -29,7 +29,9 @@ def start_exactly(scheme: str, context: RoundContext, reconsider_at: int) -> Rou
 
 
 class PlannedScheme(Scheme, Generic[P]):
-    """A scheme whose rounds follow a plan."""
+    """A scheme whose rounds follow a plan. If several caches have a plan for a round, the last one's is the best."""
+
+    caches: tuple[PlanCache[P], ...]
 
     def __init__(self, plan: P | None = None, *, may_block: bool = True) -> None:
         self._given = plan
@@ -40,12 +42,7 @@ class PlannedScheme(Scheme, Generic[P]):
         return cls(may_block=may_block)
 
     @abstractmethod
-    def plan_caches(self) -> list[PlanCache[P]]:
-        """The caches of this scheme's plans. If several have a plan for a round, the last one's is the best."""
-
-    @abstractmethod
-    def estimator(self, plan: P, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        """The estimator of a round with this plan and step."""
+    def estimator(self, plan: P, step: int, context: RoundContext, rng: RandomSource) -> Estimator: ...
 
     def slots(self, plan: P) -> int | None:
         """How many sites the plan's proof covers; None: any number."""
@@ -69,9 +66,8 @@ class PlannedScheme(Scheme, Generic[P]):
         """The given plan, or those of the caches. A missing plan is computed only if the caller may block."""
         if self._given is not None:
             return [self._checked(self._given, context)]
-        eta = self.eta(context)
-        caches, request = self.plan_caches(), (context.sites, context.alpha, eta)
-        found = [cache.plan(*request) if may_block else cache.cached(*request) for cache in caches]
+        request = (context.sites, context.alpha, self.eta(context))
+        found = [cache.plan(*request) if may_block else cache.cached(*request) for cache in self.caches]
         return [plan for plan in found if plan is not None]
 
     def eta(self, context: RoundContext) -> float:

@@ -1,5 +1,7 @@
 """`sampled`: fresh coins and frequent exact rounds."""
 
+from functools import partial
+
 from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling
@@ -30,21 +32,11 @@ class Sampled(PlannedScheme[SampledPlan]):
 
     name = "sampled"
     safe_against = "sees-everything"
+    caches = tuple(PlanCache(partial(plan_sampled, least_step=least_step)) for least_step in TIERS)
 
     def slots(self, plan: SampledPlan) -> int | None:
         """Any number of sites may share the coins."""
         return None
 
-    def plan_caches(self) -> list[PlanCache[SampledPlan]]:
-        """A larger least step allows a cheaper plan: the largest one that the total affords is used."""
-        return PLAN_CACHES
-
     def estimator(self, plan: SampledPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         return CrossingEstimator(BernoulliSampling(step), plan.reports, plan.shift)
-
-
-def _plan_cache(tier: int) -> PlanCache[SampledPlan]:
-    return PlanCache(lambda sites, alpha, eta: plan_sampled(sites, alpha, eta, tier))
-
-
-PLAN_CACHES = [_plan_cache(tier) for tier in TIERS]

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from math import exp, inf
 
+from countless.core.parameters import require_integer
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.exact_audit import Scenario, scenarios
@@ -37,8 +38,7 @@ def audit_empirically(mechanism: Mechanism, plays: int, rng: RandomSource, confi
 
     Formal guarantees: if the claim is true, the probability of rejecting it is at most `1 - confidence`.
     """
-    if isinstance(plays, bool) or not isinstance(plays, int) or plays < 100:
-        raise InvalidParameter("plays", plays, "an integer of at least 100")
+    require_integer("plays", plays, 100)
     if not 0.5 <= confidence < 1:
         raise InvalidParameter("confidence", confidence, "at least 1/2 and below 1")
     each = 1 - (1 - confidence) / len(scenarios())

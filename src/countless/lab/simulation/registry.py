@@ -12,6 +12,7 @@
 
 from collections.abc import Callable
 
+from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.simulation.cyclic import CyclicStream
 from countless.lab.simulation.growing_fleet import GrowingFleet
@@ -73,6 +74,5 @@ def stream_named(name: str, sites: int, events: int, seed: int) -> Stream:
         raise UnknownName("stream", name, STREAMS)
     if isinstance(sites, bool) or not isinstance(sites, int) or not 1 <= sites <= MAX_SITES:
         raise InvalidParameter("sites", sites, f"an integer from 1 to {MAX_SITES:,}")
-    if isinstance(events, bool) or not isinstance(events, int) or events < 1:
-        raise InvalidParameter("events", events, "an integer of at least 1")
+    require_integer("events", events, 1)
     return STREAMS[name](sites, events, SeededRandom(seed).spawn("stream", name))

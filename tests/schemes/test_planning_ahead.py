@@ -22,7 +22,7 @@ def coordinator(scheme: Scheme, sites: int) -> Coordinator:
 
 
 def feed(tracked: Coordinator, count: int) -> None:
-    """One site of the fleet reports every event; what comes back is left lying."""
+    """One site of the fleet reports every event; the answers are dropped."""
     for number in range(1, count + 1):
         tracked.receive(SiteId(0), Report("hits", 0, number, number))
         if tracked.round:
@@ -35,13 +35,13 @@ def test_without_a_plan_the_sites_go_on_deterministically(scheme: Scheme, monkey
         raise AssertionError("a plan was worked out while messages waited")
 
     monkeypatch.setattr(PlanCache, "plan", refuse)
-    tracked = coordinator(scheme, sites=123)  # a number nobody else plans for
+    tracked = coordinator(scheme, sites=123)  # a number that no other test plans for
     feed(tracked, 2_000)
     assert tracked.round == 0
     assert abs(tracked.published / 2_000 - 1) <= ALPHA
 
 
-def test_a_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     tracked = coordinator(Dithered(may_block=False), sites=3)
     tracked.prepare()
     monkeypatch.setattr(PlanCache, "plan", lambda *_: pytest.fail("a plan was worked out while messages waited"))
@@ -50,8 +50,8 @@ def test_a_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPat
     assert tracked.answer.scheme == "dithered"
 
 
-def test_a_tracker_plans_ahead_of_a_round_that_nobody_was_told_of() -> None:
-    """It may start in silence: where every event is reported, nobody need be asked or told."""
+def test_tracker_plans_ahead_of_a_round_that_starts_without_messages() -> None:
+    """Where every event is reported, no site has to be asked for its count or sent a trigger."""
     prepared: list[int] = []
 
     class Watched(Sampled):
@@ -59,28 +59,30 @@ def test_a_tracker_plans_ahead_of_a_round_that_nobody_was_told_of() -> None:
             prepared.append(context.round)
             super().prepare(context)
 
-    tracker = Tracker(sites=3, alpha=0.1937, scheme=Watched(may_block=False), seed=1)  # an alpha nobody else plans for
+    tracker = Tracker(
+        sites=3, alpha=0.1937, scheme=Watched(may_block=False), seed=1
+    )  # an alpha that no other test plans for
     tracker.site(0).add()
     assert (tracker.answer.round, tracker.messages.down) == (1, 0)
     assert prepared == [1, 2]
 
 
-def test_the_book_offers_only_what_is_safe_instead() -> None:
+def test_cache_offers_only_plans_that_are_safe_instead() -> None:
     made: list[tuple[int, float, float]] = []
 
     def calibrate(sites: int, alpha: float, eta: float) -> ObliviousPlan:
         made.append((sites, alpha, eta))
         return ObliviousPlan("lattice", sites, alpha, eta, 1.0, 1, sites - eta, ())
 
-    book = PlanCache(calibrate)
+    cache = PlanCache(calibrate)
     for sites, alpha, eta in ((10, 0.1, 1e-3), (20, 0.1, 1e-3), (20, 0.1, 1e-6), (20, 0.2, 1e-6)):
-        book._plans[sites, alpha, eta] = calibrate(sites, alpha, eta)
-    assert book.cached(10, 0.1, 1e-3) is book._plans[10, 0.1, 1e-3]
-    assert book.cached(5, 0.3, 1e-3) is None
-    assert book.cached(21, 0.1, 1e-3) is None
-    assert book.cached(10, 0.1, 1e-7) is None
+        cache._plans[sites, alpha, eta] = calibrate(sites, alpha, eta)
+    assert cache.cached(10, 0.1, 1e-3) is cache._plans[10, 0.1, 1e-3]
+    assert cache.cached(5, 0.3, 1e-3) is None
+    assert cache.cached(21, 0.1, 1e-3) is None
+    assert cache.cached(10, 0.1, 1e-7) is None
     for sites, eta in ((11, 1e-3), (20, 1e-4), (7, 1e-5)):
-        found = book.cached(sites, 0.1, eta)
+        found = cache.cached(sites, 0.1, eta)
         assert found is not None
         assert found.sites >= sites
         assert found.eta <= eta
