@@ -1,4 +1,4 @@
-"""Messages as bytes and back; all other bytes are refused."""
+"""Messages as bytes and, in a frame of their own, back; all other bytes are refused."""
 
 import msgspec
 import pytest
@@ -9,12 +9,13 @@ from countless.core.messages import Message, Report, SetTrigger, Snapshot, Start
 from countless.core.parameters import MIN_ALPHA
 from countless.core.triggers import BernoulliSampling, EveryNth, GeometricGrowth, OffsetMultiple, OncePerBlock, Trigger
 from countless.errors import ProtocolError
-from countless.wire.codec import decode, encode
+from countless.wire.codec import encode
+from countless.wire.frames import Item, decode_down, decode_up, encode_frames
 
 pack = msgspec.msgpack.encode
 
-naturals = st.integers(0, 2**70) | st.integers(0, 2**400) | st.sampled_from([2**63 - 1, 2**63, 2**64 - 1, 2**64])
-steps = naturals.map(lambda n: n + 1)
+naturals = st.integers(0, 2**70) | st.integers(0, 2**255 - 1) | st.sampled_from([2**63 - 1, 2**63, 2**64 - 1, 2**64])
+steps = naturals.map(lambda n: max(1, n))
 triggers: st.SearchStrategy[Trigger] = st.one_of(
     steps.map(EveryNth),
     st.floats(MIN_ALPHA, 0.5, exclude_max=True).map(GeometricGrowth),
@@ -22,7 +23,7 @@ triggers: st.SearchStrategy[Trigger] = st.one_of(
     steps.map(OncePerBlock),
     steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: OffsetMultiple(step, offset))),
 )
-counters = st.text(st.characters(exclude_categories=["Cs"]))
+counters = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=20)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Report, counters, naturals, naturals, naturals),
     st.builds(Snapshot, counters, naturals, naturals),
@@ -41,14 +42,14 @@ VECTORS: list[tuple[Message, str]] = [
     (SetTrigger("hits", 4, OffsetMultiple(7, 3), 99), "95 03 a4 68 69 74 73 04 93 04 07 03 63"),
     (Snapshot("é", 0, 2**64 - 1), "94 01 a2 c3 a9 00 cf ff ff ff ff ff ff ff ff"),
     (Snapshot("é", 0, 2**64), "94 01 a2 c3 a9 00 c4 09 00 00 00 00 00 00 00 00 01"),
-    (Report("", 0, 2**64, 1), "95 00 a0 00 c4 09 00 00 00 00 00 00 00 00 01 01"),
+    (Report("a", 0, 2**64, 1), "95 00 a1 61 00 c4 09 00 00 00 00 00 00 00 00 01 01"),
 ]
 
 MALFORMED: dict[str, bytes] = {
     "nothing": b"",
     "not an array": pack({"kind": 0}),
     "an empty array": pack([]),
-    "a kind that does not exist": pack([4, "hits", 1, 2]),
+    "a kind that does not exist": pack([14, "hits", 1, 2]),
     "a negative kind": pack([-1, "hits", 1, 2]),
     "a kind that is a boolean": pack([True, "hits", 1, 2]),
     "a kind that is a number with a point": pack([1.0, "hits", 1, 2]),
@@ -85,6 +86,17 @@ MALFORMED: dict[str, bytes] = {
 }
 
 
+def decode(data: bytes) -> Item:
+    """The only item of a frame, of a site or of a coordinator."""
+    frame = b"\x91" + data
+    try:
+        [up] = decode_up(frame)
+    except ProtocolError:
+        [down] = decode_down(frame)
+        return down
+    return up
+
+
 @given(messages)
 def test_message_is_decoded_as_encoded(message: Message) -> None:
     back = decode(encode(message))
@@ -106,10 +118,11 @@ def test_malformed_message_is_a_protocol_error(data: bytes) -> None:
 
 def decodes_or_refuses(data: bytes) -> None:
     try:
-        message = decode(data)
+        item = decode(data)
     except ProtocolError:
         return
-    assert decode(encode(message)) == message
+    [frame] = encode_frames([item])
+    assert decode(frame[1:]) == item
 
 
 @given(st.binary(max_size=60))

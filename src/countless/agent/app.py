@@ -32,8 +32,6 @@ class Add(Struct, forbid_unknown_fields=True):
 
 
 class BadBody(Exception):
-    """A request that was rejected and changed nothing."""
-
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
         self.status = status
@@ -43,8 +41,6 @@ _decode = msgspec.json.Decoder(Add | list[Add]).decode
 
 
 def build_app(agent: Agent) -> Starlette:
-    """The application. It reads datagrams from its start to its shutdown."""
-
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()

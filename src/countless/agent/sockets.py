@@ -18,6 +18,7 @@ from time import monotonic
 from countless.agent.intake import Intake
 from countless.agent.statsd import Reason
 from countless.errors import CountlessError, InvalidParameter
+from countless.wire.nats_url import netloc
 
 MAX_DATAGRAM_BYTES = 1 << 16  # UDP has no larger datagrams
 _RECEIVE_BUFFER_BYTES = 8 << 20  # Linux gives no more than net.core.rmem_max
@@ -87,8 +88,8 @@ def udp(host: str, port: int, *, allow_remote: bool = False) -> Receiver:
         endpoint.bind(address)
     except OSError as error:
         endpoint.close()
-        raise CannotListen(f"cannot listen on udp://{_netloc(address)}: {error.strerror}") from None
-    return Receiver(f"udp://{_netloc(endpoint.getsockname())}", endpoint)
+        raise CannotListen(f"cannot listen on udp://{netloc(*address)}: {error.strerror}") from None
+    return Receiver(f"udp://{netloc(*endpoint.getsockname()[:2])}", endpoint)
 
 
 def unix(path: Path) -> Receiver:
@@ -109,11 +110,11 @@ def http(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
     try:
         return socket.create_server(address, family=family)
     except OSError as error:
-        raise CannotListen(f"cannot listen on http://{_netloc(address)}: {error.strerror}") from None
+        raise CannotListen(f"cannot listen on http://{netloc(*address)}: {error.strerror}") from None
 
 
 def http_where(endpoint: socket.socket) -> str:
-    return f"http://{_netloc(endpoint.getsockname())}"
+    return f"http://{netloc(*endpoint.getsockname()[:2])}"
 
 
 def _resolve(option: str, host: str, port: int, allow_remote: bool) -> tuple[socket.AddressFamily, tuple[str, int]]:
@@ -130,11 +131,6 @@ def _resolve(option: str, host: str, port: int, allow_remote: bool) -> tuple[soc
             "that something else, such as a private network, protects it)",
         )
     return family, (place, port)
-
-
-def _netloc(address: tuple[str, int]) -> str:
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _remove_left_over(path: Path) -> None:

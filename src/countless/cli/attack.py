@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countless.cli.numbers import number_of_events
+from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.lab.arena.match import Match, Setting, run
 from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings
@@ -45,17 +46,11 @@ def attack(
     seed: Annotated[int, typer.Option(help="The same seed gives the same games.")] = 1,
     jobs: Annotated[int | None, typer.Option(help="Games at a time; by default one for each core.")] = None,
     backend: Annotated[str, typer.Option(help="Where games run: local, dask or ray.")] = "local",
-    as_json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json_: Json = False,
     out: Annotated[Path | None, typer.Option(help="Also write attack.json and games.csv here.")] = None,
 ) -> None:
     """Attack trackers; exit 1 if a guarantee that covers the adversary does not hold."""
-    base = {
-        "sites": sites,
-        "alpha": alpha,
-        "delta": delta,
-        "events": number_of_events(events),
-        "against": against,
-    }
+    base = {"sites": sites, "alpha": alpha, "delta": delta, "events": number_of_events(events), "against": against}
     stream = None if trace is None else read_trace(trace)
     limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}
     pairs = settings(scheme, adversary, base, seed=seed, trace=stream, **limits)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from countless.cli.options import Json
 from countless.errors import InvalidParameter
 from countless.lab.audit.likelihood_audit import AuditFinding
 from countless.lab.audit.mechanisms import MECHANISMS
@@ -34,7 +35,7 @@ def audit(
     plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 4000,
     confidence: Annotated[float, typer.Option(help="Of the bound from played rounds.")] = 0.999,
     seed: Annotated[int, typer.Option(help="The same seed repeats the same audit.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Search for violations of the privacy that partial_dp claims. Can reject a mechanism, but proves nothing."""
     plan = _noisy_plan(sites, alpha, eta, calibration)

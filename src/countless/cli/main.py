@@ -11,24 +11,10 @@ if TYPE_CHECKING:
     import typer
 
 # In the order of `--help`. Each is a file with the verb as a function and an EXAMPLE.
-VERBS = (
-    "demo",
-    "plan",
-    "simulate",
-    "attack",
-    "report",
-    "audit",
-    "serve",
-    "agent",
-    "add",
-    "get",
-    "watch",
-    "counters",
-    "sites",
-    "token",
-    "validate",
-    "doctor",
-)
+VERBS = [
+    *("demo", "plan", "simulate", "attack", "report", "audit"),
+    *("serve", "agent", "add", "get", "watch", "counters", "sites", "token", "validate", "doctor"),
+]
 
 
 def build() -> "typer.Typer":

@@ -19,7 +19,6 @@ def events_per_second(rate: str) -> float:
 
 
 def number_of_events(events: str) -> int:
-    """The value of `--events`."""
     try:
         number = float(events)
     except ValueError:

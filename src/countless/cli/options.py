@@ -17,6 +17,5 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def describe(answer: dict[str, float | str]) -> str:
-    """An answer in one line."""
     estimate, lower, upper = (float(answer[name]) for name in ("estimate", "lower", "upper"))
     return f"{answer['counter']}: {estimate:,.0f} (from {lower:,.0f} to {upper:,.0f}; {answer['state']})"

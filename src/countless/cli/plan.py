@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countless.cli.numbers import events_per_second
+from countless.cli.options import Json
 from countless.planning.failure_budget import round_eta
 from countless.planning.plan import Plan
 from countless.schemes.compare import DAY, Candidate, compare, crossovers, eligible, messages_on_day
@@ -38,7 +39,7 @@ def plan(
     rate: Annotated[
         str | None, typer.Option(help="Events of the whole fleet, such as 10000/s; adds messages per day.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare the schemes for a fleet, before deploying anything."""
     per_day = None if rate is None else DAY * events_per_second(rate)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countless.cli.numbers import events_per_second, number_of_events
+from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.lab.simulation.baselines import flush_messages, flush_messages_of_trace
@@ -39,7 +40,7 @@ def simulate(
         str, typer.Option(help="What traffic may know, for `auto`: adaptive, oblivious or sees-everything.")
     ] = "adaptive",
     seed: Annotated[int, typer.Option(help="The same seed gives the same run.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Also write simulate.json and course.csv into this folder.")] = None,
 ) -> None:
     """Run a stream of events through the production sites and coordinator, and count every message."""

@@ -80,7 +80,6 @@ class ApiClient:
         return AnswerStream(connection, response)
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """Send one request and return the decoded JSON."""
         connection, response = self._open(method, path, body)
         try:
             data = response.read()

@@ -27,7 +27,7 @@ from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import new_incarnation
 from countless.client.transport.base import Transport
 from countless.client.transport.endpoint import Endpoint
-from countless.client.transport.open import open_transport
+from countless.client.transport.websocket import WebSocketTransport
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -118,7 +118,11 @@ class Client:
         self._closing = False
 
     def _open_transport(self) -> Transport:
-        return open_transport(self.endpoint, self._token, self.site)
+        if isinstance(self.endpoint, Endpoint):
+            return WebSocketTransport(self.endpoint, self._token)
+        from countless.client.transport.nats_transport import NatsTransport  # most programs never need it
+
+        return NatsTransport(self.endpoint, self.site)
 
     def _open_state_dir(self, directory: Path) -> "DurableState":
         if isinstance(self.endpoint, Broker):

@@ -16,14 +16,11 @@ AT_EXIT_TIMEOUT_S = 2.0  # how long a process may wait at its end for the delive
 
 
 class Forkable(Protocol):
-    def before_fork(self) -> None:
-        """Take the lock."""
+    def before_fork(self) -> None: ...
 
-    def after_fork_parent(self) -> None:
-        """Release the lock."""
+    def after_fork_parent(self) -> None: ...
 
-    def after_fork_child(self) -> None:
-        """Continue as a new incarnation, and release the lock."""
+    def after_fork_child(self) -> None: ...
 
     def close(self, timeout: float = 5.0) -> bool: ...
 

@@ -47,7 +47,6 @@ class LocalCounter:
         return f"<LocalCounter of site {self._site.site_id.site!r}: {self.count:,} counted, {self._site.trigger!r}>"
 
     def add(self, n: int = 1) -> None:
-        """Count `n` more events."""
         if n == 1 and type(n) is int:
             if next(self._sequence) < self._threshold:
                 return

@@ -59,7 +59,6 @@ class Watch:
             self._stream.interrupt()
 
     def debug_state(self) -> dict[str, bool]:
-        """For tests."""
         return {"streaming": self._stream is not None, "running": self._thread.is_alive()}
 
     def _run(self) -> None:

@@ -9,8 +9,6 @@ _DAY_S = 86_400.0
 
 
 class CostRow(NamedTuple):
-    """The messages of one way to count."""
-
     name: str
     so_far: int
     in_a_day: int

@@ -6,7 +6,6 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
-from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -27,8 +26,6 @@ class Fleet:
         self.sites = sites
         self.alpha = alpha
         self.total = 0
-        self.started = monotonic()
-        self._processes = processes
         self._port = port
         self._share = -(-sites // processes)
         self._workers: list[subprocess.Popen[str]] = []

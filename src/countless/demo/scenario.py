@@ -21,8 +21,6 @@ Events = list[tuple[int, int]]  # (site, number of events)
 
 
 class Snapshot(NamedTuple):
-    """The state of one tracker."""
-
     estimate: float
     lower: float
     upper: float
@@ -44,8 +42,6 @@ class Frame(NamedTuple):
 
 
 class DemoTracker(ABC):
-    """A tracker with a referee."""
-
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
         self.total = 0
@@ -72,8 +68,6 @@ class DemoTracker(ABC):
 
 
 class ServiceTracker(DemoTracker):
-    """The service and its sites."""
-
     def __init__(self, fleet: Fleet) -> None:
         super().__init__(fleet.alpha)
         self._fleet = fleet
@@ -108,7 +102,6 @@ class ClassicalTracker(DemoTracker):
 
 
 def play(fleet: Fleet, events: int, seed: int | None) -> Iterator[Frame]:
-    """Both acts, frame by frame."""
     ours, theirs = ServiceTracker(fleet), ClassicalTracker(fleet.sites, fleet.alpha, seed)
     rng = SeededRandom(seed or 0).spawn("traffic")
     for number in range(_BURSTS):

@@ -20,6 +20,7 @@ from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import MAX_FRAME_BYTES
+from countless.wire.nats_url import netloc
 
 LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 
@@ -35,10 +36,8 @@ class Server(uvicorn.Server):
         """As in uvicorn; then print the address, because with port 0 the system chooses it."""
         await super().startup(sockets)
         if self.started:
-            address = self.servers[0].sockets[0].getsockname()
-            host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            scheme = "https" if self.config.is_ssl else "http"
-            print(f"countless: listening on {scheme}://{host}:{address[1]}", flush=True)
+            address = netloc(*self.servers[0].sockets[0].getsockname()[:2])
+            print(f"countless: listening on {'https' if self.config.is_ssl else 'http'}://{address}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First end the event streams: uvicorn would wait for them."""

@@ -1,11 +1,10 @@
-"""The four messages of the protocol as MessagePack arrays.
+"""The four messages of the protocol as MessagePack arrays; `frames.py` puts them into frames and decodes them.
 
 A message is an array [kind, counter, round, ...], a trigger is an array [kind, numbers...]. Integers have no limit
 here; one that does not fit into 64 bits is written as its bytes, little end first. The sender is known from the
 connection.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ _MESSAGE_KIND = {message: kind for kind, message in enumerate(MESSAGES)}
 _TRIGGER_KIND = {trigger: kind for kind, trigger in enumerate(_TRIGGERS)}
 _MAX_MSGPACK_INT = (1 << 64) - 1
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 def encode(message: Message) -> bytes:
@@ -29,16 +27,6 @@ def encode(message: Message) -> bytes:
     '95 00 a4 68 69 74 73 03 cd 03 e8 02'
     """
     return _pack([_MESSAGE_KIND[type(message)], *map(encode_field, message)])
-
-
-def decode(data: bytes) -> Message:
-    """The message, checked field by field; anything else is a `ProtocolError`."""
-    try:
-        kind, *fields = _unpack(data)
-        message = MESSAGES[_decode_natural(kind, "kind")]
-        return message(*[_DECODERS[name](field, name) for name, field in zip(message._fields, fields, strict=True)])
-    except (msgspec.DecodeError, ValueError, IndexError, RecursionError) as error:
-        raise ProtocolError(f"not a message: {error}") from error
 
 
 def encode_field(field: object) -> object:
@@ -66,25 +54,10 @@ def _decode_natural(value: object, name: str) -> int:
     raise ProtocolError(f"{name} is {value!r}: it must be an integer of at least 0")
 
 
-def decode_trigger(value: object, name: str = "trigger") -> Trigger:
-    if not isinstance(value, list):
-        raise ProtocolError(f"{name} is {value!r}: it must be an array")
+def decode_trigger(value: list[Any]) -> Trigger:
     try:
         kind, *numbers = value
         trigger = _TRIGGERS[_decode_natural(kind, "trigger")]
         return trigger(*[_decode_natural(each, "step") if isinstance(each, bytes) else each for each in numbers])
     except (TypeError, ValueError, IndexError, CountlessError) as error:
-        raise ProtocolError(f"{name} is {str(value)[:50]}: {error}") from error
-
-
-def _decode_text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise ProtocolError(f"{name} is {value!r}: it must be a string")
-    return value
-
-
-_DECODERS: dict[str, Callable[[object, str], Any]] = {
-    "counter": _decode_text,
-    "trigger": decode_trigger,
-    **dict.fromkeys(("round", "count", "crossings", "from_count"), _decode_natural),
-}
+        raise ProtocolError(f"trigger is {str(value)[:50]}: {error}") from error

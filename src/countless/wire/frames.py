@@ -130,12 +130,10 @@ def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> It
 
 
 def decode_up(data: bytes) -> list[UpItem]:
-    """The items that a site sent, checked field by field."""
     return _decode(data, _unpack_up)
 
 
 def decode_down(data: bytes) -> list[DownItem]:
-    """The items that the coordinator sent, checked field by field."""
     return _decode(data, _unpack_down)
 
 

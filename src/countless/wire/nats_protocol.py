@@ -70,7 +70,6 @@ class Parser:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """The events that `data` completes."""
         self._buffer += data
         while True:
             end = self._buffer.find(_LINE_END)

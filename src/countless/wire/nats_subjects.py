@@ -85,7 +85,6 @@ def encode_uplink(number: int, frame: bytes) -> bytes:
 
 
 def decode_uplink(data: bytes) -> tuple[int, bytes]:
-    """The sequence number and the frame."""
     try:
         return _uplink_header.unpack_from(data)[0], data[_uplink_header.size :]
     except error:

@@ -17,6 +17,11 @@ SCHEMES = ("nats://", "tls://")
 _ALLOWED = "an address such as nats://127.0.0.1:4222, or several with commas between them"
 
 
+def netloc(host: str, port: int) -> str:
+    """Host and port, as URLs write them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class BrokerNode(NamedTuple):
     host: str
     port: int
@@ -24,7 +29,7 @@ class BrokerNode(NamedTuple):
 
     @property
     def netloc(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return netloc(self.host, self.port)
 
 
 class Broker(NamedTuple):

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import cast
 
 import pytest
 
 from countless.client.transport.base import ConnectionLost
+from countless.client.transport.nats_socket import NatsSocket
 from countless.client.transport.nats_transport import NatsStream
 from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
@@ -61,7 +63,7 @@ class FakeSite:
         self.received: list[DownItem] = []
         self.error: str | None = None
         broker.sites.append(self)
-        self.stream = NatsStream(self, SHARD, subject_token(name))
+        self.stream = NatsStream(cast(NatsSocket, self), SHARD, subject_token(name))
 
     def subscribe(self, subject: str) -> int:
         number = len(self._subjects) + 1

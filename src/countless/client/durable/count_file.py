@@ -249,7 +249,6 @@ def _write_name(words: memoryview, name_word: int, at: int, raw: bytes) -> None:
 
 
 def _read_name(words: memoryview, name_word: int, at: int) -> str | None:
-    """The name; None if it is damaged."""
     length, check = words[name_word] & 0xFFFFFFFF, words[name_word] >> 32
     raw = bytes(words.cast("B")[8 * at : 8 * at + length])
     try:

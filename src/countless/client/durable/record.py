@@ -58,13 +58,11 @@ class CounterRecord:
         return filterfalse(partial(setitem, self._words, cell), count(self._words[cell] + 1))
 
     def increment(self) -> int:
-        """Count one event, with the lock held."""
         cell = self._at + _UNIT_TOTAL
         self._words[cell] += 1
         return self._words[cell]
 
     def add(self, n: int) -> None:
-        """Count `n` events."""
         total = self.batch_total + n
         if total >= MAX_COUNT:
             raise InvalidParameter("n", n, "less: a count that is kept in a state_dir ends at 2^63")
@@ -86,7 +84,6 @@ class CounterRecord:
 
     @property
     def count(self) -> int:
-        """What the present incarnation has counted."""
         return self.lifetime_total - self._words[self._active + _BASE]
 
     def snapshot(self, counter: str) -> Snapshot:

@@ -46,7 +46,6 @@ class ClientLoop:
 
     @property
     def done(self) -> bool:
-        """There is nothing more to send."""
         return self._stopped or (bool(self._sessions) and all(session.done for session in self._sessions))
 
     @property
@@ -71,7 +70,6 @@ class ClientLoop:
             self._session_of(name).add_counter(name, self._counters[name])
 
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
-        """Send these soon."""
         if self._sessions:
             self._session_of(counter).queue(counter, messages)
         else:  # the sessions begin with the exact counts

@@ -62,12 +62,10 @@ class CounterState(Protocol):
     """A counter of this incarnation: a `LocalCounter`, or what a process that ended has left of one."""
 
     @property
-    def open(self) -> bool:
-        """Whether it still counts."""
+    def open(self) -> bool: ...
 
     @property
-    def count(self) -> int:
-        """The exact count of this incarnation."""
+    def count(self) -> int: ...
 
     def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
         """The exact count, and every message that may have been lost with the last connection."""

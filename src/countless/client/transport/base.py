@@ -5,6 +5,7 @@ coordinator behind a WebSocket is one shard; behind a NATS broker there are as m
 """
 
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +17,14 @@ class ConnectionLost(OSError):
 Send = Callable[[bytes], None]
 Received = list[bytes] | ConnectionLost  # frames, or why the stream has ended
 EMPTY: list[bytes] = []
+
+
+def read_available(connection: socket.socket) -> bytes:
+    """Wait for data; empty if the peer has closed. With TLS, all that is decrypted: `select` does not see it."""
+    data = connection.recv(1 << 16)
+    while isinstance(connection, ssl.SSLSocket) and connection.pending():
+        data += connection.recv(1 << 16)
+    return data
 
 
 class Transport(Protocol):
@@ -30,14 +39,12 @@ class Transport(Protocol):
     def open_stream(self, shard: int) -> Send:
         """Start a fresh stream of frames with a shard and return the function that sends one frame on it."""
 
-    def sockets(self) -> list[socket.socket]:
-        """The sockets to select on."""
+    def sockets(self) -> list[socket.socket]: ...
 
     def receive(self) -> dict[int, Received]:
         """What has arrived since, by shard. Call it when a socket is readable."""
 
-    def close_stream(self, shard: int) -> None:
-        """End the stream with this shard, if there is one."""
+    def close_stream(self, shard: int) -> None: ...
 
     def close(self) -> None:
         """End all streams and the connection."""

@@ -4,6 +4,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from countless.errors import InvalidParameter
+from countless.wire.nats_url import netloc
 
 PORT = 2686
 _IS_SECURE = {"http": False, "ws": False, "https": True, "wss": True}
@@ -29,10 +30,8 @@ class Endpoint(NamedTuple):
 
     @property
     def netloc(self) -> str:
-        """Host and port, as URLs write them."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return netloc(self.host, self.port)
 
     @property
     def base(self) -> str:
-        """The URL of the API."""
         return f"{'https' if self.secure else 'http'}://{self.netloc}"

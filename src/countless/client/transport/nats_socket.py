@@ -1,12 +1,11 @@
 """One connection to a node of the NATS broker, for one thread: socket, TLS, login, and nothing of Countless."""
 
 import socket
-import ssl
 from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from countless.client.transport.base import ConnectionLost
+from countless.client.transport.base import ConnectionLost, read_available
 from countless.errors import InvalidParameter, ProtocolError
 from countless.tls import client_tls_context
 from countless.wire.nats_protocol import (
@@ -102,9 +101,7 @@ class NatsSocket:
 
     def _read(self) -> list[Event]:
         try:
-            data = self.socket.recv(1 << 16)
-            while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
-                data += self.socket.recv(1 << 16)
+            data = read_available(self.socket)
         except OSError as error:
             raise ConnectionLost(f"connection to the broker lost: {error}") from error
         if not data:

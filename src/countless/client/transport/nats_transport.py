@@ -8,7 +8,6 @@ import socket
 from contextlib import suppress
 from secrets import token_hex
 from time import monotonic
-from typing import Protocol
 
 import msgspec
 
@@ -36,20 +35,10 @@ from countless.wire.nats_url import Broker, BrokerNode
 _NODE_TIMEOUT_S = 5.0  # shorter than the timeout of a hello, so that the next attempt uses another node
 
 
-class PubSub(Protocol):
-    """The part of a `NatsSocket` that a stream needs."""
-
-    def publish(self, subject: str, payload: bytes, reply: str = "") -> None: ...
-
-    def subscribe(self, subject: str) -> int: ...
-
-    def unsubscribe(self, number: int) -> None: ...
-
-
 class NatsStream:
     """A stream to one shard, on one connection."""
 
-    def __init__(self, connection: PubSub, shard: int, site_token: str) -> None:
+    def __init__(self, connection: NatsSocket, shard: int, site_token: str) -> None:
         name = token_hex(8)
         self.info: StreamInfo | None = None
         self._connection = connection

@@ -5,7 +5,6 @@ The protocol is the sans-IO part of `websockets`; this module adds the socket, t
 
 import encodings.idna  # noqa: F401 - resolving a host name imports it; a fork must not find it half imported
 import socket
-import ssl
 from time import monotonic
 
 from websockets.client import ClientProtocol
@@ -14,7 +13,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send
+from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send, read_available
 from countless.client.transport.endpoint import Endpoint
 from countless.tls import client_tls_context
 from countless.wire.frames import MAX_FRAME_BYTES, VERSION
@@ -139,9 +138,7 @@ class WebSocketConnection:
 
     def _read(self) -> None:
         try:
-            data = self.socket.recv(1 << 16)
-            while isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
-                data += self.socket.recv(1 << 16)
+            data = read_available(self.socket)
         except OSError as error:
             raise ConnectionLost(f"connection lost: {error}") from error
         if data:

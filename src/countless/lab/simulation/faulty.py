@@ -8,11 +8,11 @@ true total throughout.
 """
 
 from heapq import heappop, heappush
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import DownMessage, Message, Outbox, SiteId, SiteName, Snapshot, UpMessage
+from countless.core.messages import DownMessage, Outbox, SiteId, SiteName, Snapshot, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvariantBroken
@@ -20,24 +20,21 @@ from countless.lab.simulation.faults import FaultProfile
 from countless.lab.simulation.owner import Owner
 from countless.lab.simulation.world import COUNTER
 from countless.randomness import SeededRandom
-from countless.wire.codec import decode, encode
+from countless.wire import frames
 
 MAX_SETTLING_TICKS = 10_000
 NO_CONNECTION = 0
 
-Kind = Literal["join", "leave", "up", "down", "left"]  # "left" acknowledges "leave"
-TO_SITE = ("down", "left")
-
 
 class InFlight(NamedTuple):
-    """A message on its way, ordered by its arrival."""
+    """A frame on its way, ordered by its arrival."""
 
     tick: int
     number: int
     connection: int
     site_id: SiteId
-    kind: Kind
-    data: bytes
+    to_site: bool
+    frame: bytes
 
 
 class Machine:
@@ -128,7 +125,7 @@ class FaultyWorld:
         for site_id, message in outbox:
             machine = self.machines.get(site_id.site)
             if machine is not None and machine.site.site_id == site_id:
-                self._dispatch(machine, "down", message)
+                self._dispatch(machine, message)
 
     def _crash_coordinator(self) -> None:
         self._coordinator_down_until = self.now + 1 + self._faults.randbelow(self.profile.outage)
@@ -157,44 +154,45 @@ class FaultyWorld:
             machine = None  # that incarnation has ended
         if arrived.connection and (machine is None or machine.connection != arrived.connection):
             return  # the connection broke while this was in flight
-        if arrived.kind in TO_SITE:
+        if arrived.to_site:
             if machine is not None and machine.down_until <= self.now:
-                self._arrive_at_site(machine, arrived.kind, decode(arrived.data))
+                [down] = frames.decode_down(arrived.frame)
+                self._arrive_at_site(machine, down)
         elif self._coordinator_is_up:
             if machine is not None:
                 machine.last_seen, machine.marked_unreachable = self.now, False
-            self._arrive_at_coordinator(arrived.site_id, machine, arrived.kind, decode(arrived.data))
+            [up] = frames.decode_up(arrived.frame)
+            self._arrive_at_coordinator(arrived.site_id, machine, up)
 
-    def _arrive_at_coordinator(self, site_id: SiteId, machine: Machine | None, kind: Kind, message: Message) -> None:
-        if kind == "join" and isinstance(message, Snapshot):
-            self._send_down(self.owner.join(site_id, message))
-        elif kind == "leave" and isinstance(message, Snapshot):
-            self._send_down(self.owner.leave(site_id, message))
+    def _arrive_at_coordinator(self, site_id: SiteId, machine: Machine | None, item: frames.UpItem) -> None:
+        if isinstance(item, frames.Join):
+            self._send_down(self.owner.join(site_id, Snapshot(*item)))
+        elif isinstance(item, frames.Leave):
+            self._send_down(self.owner.leave(site_id, Snapshot(*item)))
             if machine is not None:
-                self._dispatch(machine, "left", message)
-        elif isinstance(message, UpMessage):
-            self._send_down(self.owner.receive(site_id, message))
+                self._dispatch(machine, frames.LeaveAck(item.counter))
+        elif isinstance(item, UpMessage):
+            self._send_down(self.owner.receive(site_id, item))
 
     # The sites
 
-    def _arrive_at_site(self, machine: Machine, kind: Kind, message: Message) -> None:
-        if kind == "left":
+    def _arrive_at_site(self, machine: Machine, item: frames.DownItem) -> None:
+        if isinstance(item, frames.LeaveAck):
             self.departed += machine.site.count
             del self.machines[machine.site.site_id.site]
-        elif isinstance(message, DownMessage):
-            self._send_up(machine, machine.site.receive(message))
+        elif isinstance(item, DownMessage):
+            self._send_up(machine, machine.site.receive(item))
 
     def _send_up(self, machine: Machine, messages: tuple[UpMessage, ...]) -> None:
         for message in messages:
-            self._dispatch(machine, "up", message)
+            self._dispatch(machine, message)
 
-    def _dispatch(self, machine: Machine, kind: Kind, message: Message) -> None:
+    def _dispatch(self, machine: Machine, item: frames.Item) -> None:
         if not machine.connection:
             return  # the site resends its state when it reconnects
-        profile, copies = self.profile, 1
+        profile, copies, to_site = self.profile, 1, type(item) not in frames.UP_ITEMS
         arrival = self.now + 1 + self._faults.randbelow(profile.delay)
         if profile.ordered:
-            to_site = kind in TO_SITE
             arrival = machine.last_arrival[to_site] = max(machine.last_arrival[to_site], arrival)
         else:
             copies = 0 if self._one_in(profile.lose) else 2 if self._one_in(profile.repeat) else 1
@@ -202,8 +200,8 @@ class FaultyWorld:
             self._messages += 1
             tick = arrival + (copy and self._faults.randbelow(2 * profile.delay))
             connection = machine.connection if profile.ordered else NO_CONNECTION
-            sent = InFlight(tick, self._messages, connection, machine.site.site_id, kind, encode(message))
-            heappush(self._in_flight, sent)
+            [frame] = frames.encode_frames([item])
+            heappush(self._in_flight, InFlight(tick, self._messages, connection, machine.site.site_id, to_site, frame))
 
     def _restart_due(self) -> None:
         if self.now == self._coordinator_down_until:
@@ -234,10 +232,10 @@ class FaultyWorld:
         """Open a connection, join, and send again what the last connection may have lost."""
         self._connections += 1
         machine.connection, machine.last_arrival = self._connections, {True: 0, False: 0}
-        self._dispatch(machine, "join", machine.site.snapshot())
+        self._dispatch(machine, frames.Join(*machine.site.snapshot()))
         self._send_up(machine, machine.site.resend())
         if machine.leaving:
-            self._dispatch(machine, "leave", machine.site.snapshot())
+            self._dispatch(machine, frames.Leave(*machine.site.snapshot()))
 
     # Faults
 
@@ -259,7 +257,7 @@ class FaultyWorld:
         staying = sum(not other.leaving for other in self.machines.values())
         if self._one_in(profile.leave) and staying > 1:
             machine.leaving = True
-            self._dispatch(machine, "leave", machine.site.snapshot())
+            self._dispatch(machine, frames.Leave(*machine.site.snapshot()))
         elif self._one_in(profile.crash):
             machine.connection = NO_CONNECTION
             machine.down_until = self.now + 1 + self._faults.randbelow(profile.outage)
