@@ -74,6 +74,10 @@ class PartialDPPlan:
         return self.reports
 
     @property
+    def messages_per_round(self) -> float:
+        return self.reports + 2 * self.sites
+
+    @property
     def noisy(self) -> bool:
         """Whether the round hides its thresholds behind noise; the trivial one does not need to."""
         return self.threshold_scale > 0

@@ -68,6 +68,10 @@ class RoundPlan(Plan, Protocol):
     def steps_per_round(self) -> float:
         """About how many steps the total grows by in a round."""
 
+    @property
+    def messages_per_round(self) -> float:
+        """Expected messages of a round, with a synchronisation of two messages for each of the plan's sites."""
+
 
 @lru_cache(maxsize=256)
 def exact_fraction(alpha: float) -> Fraction:

@@ -49,6 +49,10 @@ class SampledPlan:
     def steps_per_round(self) -> int:
         return self.reports
 
+    @property
+    def messages_per_round(self) -> float:
+        return self.reports + 2 * self.sites
+
     def step(self, total: int) -> int:
         return step_within(self.alpha, self.allowance, total)
 

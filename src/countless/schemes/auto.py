@@ -100,7 +100,8 @@ def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[A
     active = min(exact, sum(sites * min(1, share * events) for _, sites, share in _shares(counts)))
     # Two messages for each site that takes part. (One is enough for a site that is known exactly, but only this time:
     # a scheme is chosen for what its rounds cost again and again.)
-    return PricedRound(2 * (context.inexact + active) + plan.steps_per_round, events, scheme, plan, step)
+    messages = plan.messages_per_round - 2 * (plan.sites - context.inexact - active)
+    return PricedRound(messages, events, scheme, plan, step)
 
 
 def _shares(counts: Counter[int]) -> Iterable[tuple[int, int, float]]:

@@ -1,9 +1,18 @@
 """What `auto` costs against the best single scheme in hindsight: `python -m bench auto` prints it for more streams."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from countless.core.estimator import Scheme
 from countless.lab.simulation.competitive import CompetitiveRatio, competitive_ratio
 from countless.lab.simulation.registry import stream_named
+from countless.lab.simulation.run import fast_run
+from countless.planning.dithered import plan_dithered
+from countless.planning.lattice import plan_lattice
+from countless.schemes.dithered import Dithered
+from countless.schemes.lattice import Lattice
 
 pytestmark = pytest.mark.slow
 
@@ -26,4 +35,36 @@ def test_few_sites_stay_deterministic_and_never_cost_more_than_a_message_per_eve
 def test_hundreds_of_sites_cost_about_as_much_as_the_best_scheme(stream: str) -> None:
     found = ratio(stream, 400, 400_000, 0.02)
     assert found.worst <= 1.2
+    assert found.at_end <= 1.05
+
+
+def test_hundred_sites_at_five_percent_stay_deterministic_where_a_plan_would_save_a_tenth() -> None:
+    course = fast_run("auto", stream_named("uniform", 100, 200_000, seed=1), 200_000, alpha=0.05, delta=0.05, seed=1)
+    assert {point.scheme for point in course.course} == {"deterministic"}
+
+
+@pytest.mark.parametrize(("scheme", "make_plan"), [(Lattice, plan_lattice), (Dithered, plan_dithered)])
+@pytest.mark.parametrize(("sites", "alpha"), [(100, 0.05), (300, 0.02)])
+def test_rounds_cost_what_their_plan_says(
+    scheme: Callable[[Any], Scheme], make_plan: Callable[..., Any], sites: int, alpha: float
+) -> None:
+    """`auto` compares schemes by these prices: a price that leaves a tenth out makes it choose a dearer scheme."""
+    events, plan = 5_000_000, make_plan(sites, alpha, 1e-4)
+    run = fast_run(
+        scheme(plan), stream_named("uniform", sites, events, seed=1), events, alpha=alpha, delta=0.05, seed=1
+    )
+    starts = {point.round: point.messages for point in reversed(run.course) if point.events > 20_000}
+    last, *_, first, _ = starts.values()  # the messages at the first point of each round, the last round first
+    per_round = (last - first) / (len(starts) - 2)
+    assert 0.95 * plan.messages_per_round <= per_round <= 1.05 * plan.messages_per_round
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize(("sites", "events", "alpha"), [(1_000, 500_000, 0.05), (3_000, 1_000_000, 0.1)])
+def test_thousands_of_sites_cost_about_as_much_as_the_best_scheme(
+    stream: str, sites: int, events: int, alpha: float
+) -> None:
+    found = ratio(stream, sites, events, alpha)
+    assert found.worst <= 1.3
     assert found.at_end <= 1.05
