@@ -54,11 +54,7 @@ class Intake:
     def drop(self, reason: Reason, what: bytes, times: int = 1) -> None:
         """Count a dropped line under its reason. The first of each reason is logged."""
         if not self.dropped[reason] and reason is not Reason.NOT_A_COUNTER:
-            log.warning(
-                "line dropped: reason=%s line=%r (logged once for each reason)",
-                reason,
-                what[:200],
-            )
+            log.warning("line dropped: reason=%s line=%r (logged once for each reason)", reason, what[:200])
         self.dropped[reason] += times
 
     def find(self, counter: str, labels: Labels, times: int = 1) -> Counter | Reason:

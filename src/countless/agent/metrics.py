@@ -24,9 +24,7 @@ class AgentCollector(Collector):
             dropped.add_metric([reason], number)
         yield dropped
         yield CounterMetricFamily(
-            "countless_agent_overflowed",
-            "Lines and adds counted in an overflow series.",
-            intake.overflowed,
+            "countless_agent_overflowed", "Lines and adds counted in an overflow series.", intake.overflowed
         )
         yield from self._sockets()
         yield GaugeMetricFamily("countless_agent_series", "Counters and their labelled series.", intake.series)
@@ -40,9 +38,7 @@ class AgentCollector(Collector):
     def _sockets(self) -> Iterable[Metric]:
         datagrams = CounterMetricFamily("countless_agent_datagrams", "Datagrams read.", labels=["socket"])
         drops = CounterMetricFamily(
-            "countless_agent_kernel_drops",
-            "Datagrams the kernel dropped: buffer full.",
-            labels=["socket"],
+            "countless_agent_kernel_drops", "Datagrams the kernel dropped: buffer full.", labels=["socket"]
         )
         buffers = GaugeMetricFamily(
             "countless_agent_receive_buffer_bytes", "Size of the receive buffer.", labels=["socket"]

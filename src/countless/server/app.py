@@ -37,7 +37,6 @@ def build_app(settings: Settings) -> Starlette:
 
 
 def require_nats() -> None:
-    """Raise unless the NATS client is installed."""
     if find_spec("nats") is None:
         raise InvalidParameter("nats", "an address", "used with pip install 'countless[nats]'")
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TypeVar
 
@@ -136,14 +137,20 @@ async def open_log_and_bucket(client: Client) -> Bucket:
             await asyncio.sleep(_RETRY_S)
 
 
+@asynccontextmanager
+async def connected_bucket(url: str) -> AsyncIterator[Bucket]:
+    client = await connect(url)
+    try:
+        yield await open_log_and_bucket(client)
+    finally:
+        await client.close()
+
+
 def require_broker(url: str) -> None:
     """Raise NoBroker unless the broker can be used."""
 
     async def check() -> None:
-        client = await connect(url)
-        try:
-            await open_log_and_bucket(client)
-        finally:
-            await client.close()
+        async with connected_bucket(url):
+            pass
 
     asyncio.run(check())

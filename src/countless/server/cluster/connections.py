@@ -12,6 +12,7 @@ from time import monotonic
 from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
+from countless.server.token_bucket import TokenBucket
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 from countless.wire.nats_subjects import (
     CLOSE,
@@ -31,31 +32,14 @@ log = logging.getLogger("countless.nats")
 
 Publish = Callable[[str, bytes], Awaitable[None]]
 _MAX_FRAMES_BEFORE_HELLO = 1000
-_BURST_S = 4.0  # a site that reconnects sends a few messages for each of its counters
 _SENDS_PER_YIELD = 100  # about 2 ms: a round start for thousands of sites must not block the loop
-
-
-class RateLimit:
-    """A token bucket for the messages of one stream. A broker cannot be slowed down, so excess closes the stream."""
-
-    def __init__(self, per_second: int) -> None:
-        self._per_second = per_second
-        self._tokens = _BURST_S * per_second
-        self._refilled = monotonic()
-
-    def allow(self, messages: int) -> bool:
-        now = monotonic()
-        refilled = self._tokens + (now - self._refilled) * self._per_second
-        self._tokens = min(_BURST_S * self._per_second, refilled) - messages
-        self._refilled = now
-        return self._tokens >= 0
 
 
 class NatsConnection:
     """One stream, as the server sees it. Sending only queues."""
 
     def __init__(
-        self, site_token: str, stream: str, rate_limit: RateLimit, on_queued: Callable[["NatsConnection"], None]
+        self, site_token: str, stream: str, bucket: TokenBucket, on_queued: Callable[["NatsConnection"], None]
     ) -> None:
         self.last_seen = monotonic()
         self.site_token = site_token
@@ -63,7 +47,7 @@ class NatsConnection:
         self.session: Session | None = None  # None until the server has accepted the hello
         self.before_hello: list[bytes] = []  # frames that arrived before that
         self.close_reason: str | None = None
-        self.rate_limit = rate_limit
+        self.bucket = bucket
         self.next_number = 1  # of the next frame from the site; the hello had 0
         self.sent = 0
         self.queue: list[DownItem] = []
@@ -98,7 +82,6 @@ class NatsConnections:
     # From the sites
 
     async def on_message(self, subject: str, data: bytes) -> None:
-        """A message on one of the shard's uplinks."""
         if not self._leased():
             return
         site_token, stream = subject.split(".")[3:5]
@@ -123,8 +106,8 @@ class NatsConnections:
 
     def _open(self, site_token: str, stream: str, frame: bytes) -> None:
         server = self._server
-        rate_limit = RateLimit(server.settings.max_messages_per_second)
-        connection = NatsConnection(site_token, stream, rate_limit, self._mark_ready)
+        bucket = TokenBucket(server.settings.max_messages_per_second)
+        connection = NatsConnection(site_token, stream, bucket, self._mark_ready)
         self._connections[site_token, stream] = connection
         server.connection_count += 1
         if server.connection_count > server.settings.max_connections or server.draining:
@@ -157,7 +140,7 @@ class NatsConnections:
         self._server.frame_bytes["up"] += len(frame)
         items: list[UpItem] = decode_up(frame)
         self._server.on_frame(connection.session, connection, items, len(frame))
-        if not connection.rate_limit.allow(len(items)):
+        if connection.bucket.take(len(items)):  # a broker cannot be slowed down, so excess closes the stream
             self._server.dropped["too many messages"] += 1
             connection.close(1008, "too many messages (max_messages_per_second)")
 
@@ -195,7 +178,6 @@ class NatsConnections:
         await self._publish(takeover_subject(self._shard), self._session.encode())
 
     async def run(self) -> None:
-        """Send what is queued, until cancelled."""
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
@@ -230,7 +212,6 @@ class NatsConnections:
         await self._publish(subject, encode_closed(StreamClosed(reason)))
 
     async def close(self, reason: str) -> None:
-        """Close all streams."""
         for task in self._hello_tasks:
             task.cancel()
         for connection in list(self._connections.values()):

@@ -128,7 +128,6 @@ async def respond_as_owner(app: ASGIApp, request: ForwardedRequest, leased: Call
 
 
 async def respond(app: ASGIApp, request: ForwardedRequest) -> Response:
-    """The response of an application in this process."""
     status, headers, body = 0, [], bytearray()
     unread = [request.body]
 

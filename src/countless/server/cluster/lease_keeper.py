@@ -14,15 +14,7 @@ import msgspec
 
 from countless.randomness import SystemRandom
 from countless.server.cluster.broker import Bucket
-from countless.server.cluster.leases import (
-    Assignment,
-    FailureDetector,
-    decode,
-    encode,
-    release_all,
-    renew,
-    unassigned,
-)
+from countless.server.cluster.leases import Assignment, FailureDetector, decode, encode, release_all, renew, unassigned
 
 log = logging.getLogger("countless.nats")
 
@@ -83,7 +75,6 @@ class LeaseKeeper:
         self.member_id, self._joined = token_hex(8), False
 
     async def release(self) -> None:
-        """Give up all shards and leave."""
         while True:
             assignment, revision = await self._read()
             if await self._bucket.compare_and_set(_KEY, encode(release_all(assignment, self.member_id)), revision):

@@ -77,7 +77,6 @@ def renew(assignment: Assignment, me: str, expired: frozenset[str], released: fr
 
 
 def release_all(assignment: Assignment, me: str) -> Assignment:
-    """Remove myself and give up my shards."""
     heartbeats = {member: beat for member, beat in assignment.heartbeats.items() if member != me}
     owners = tuple(UNOWNED if owner == me else owner for owner in assignment.owners)
     return Assignment(owners, assignment.lease_s, heartbeats)

@@ -105,7 +105,6 @@ class Member:
     # The lease
 
     async def run(self) -> None:
-        """Until cancelled."""
         try:
             while True:
                 self._wakeup.clear()

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from countless.server.cluster.broker import Bucket, connect, open_log_and_bucket
+from countless.server.cluster.broker import Bucket, connected_bucket
 from countless.server.storage.base import Token, TokenStore
 
 T = TypeVar("T")
@@ -52,16 +52,12 @@ def change_tokens(url: str, change: Callable[[TokenStore], T]) -> T:
     """Apply a change from outside. Running coordinators read it with their next heartbeat."""
 
     async def run() -> T:
-        client = await connect(url)
-        try:
-            bucket = await open_log_and_bucket(client)
+        async with connected_bucket(url) as bucket:
             while True:
                 tokens = BrokerTokens()
                 await tokens.refresh(bucket)
                 result = change(tokens)
                 if await tokens.write(bucket):
                     return result
-        finally:
-            await client.close()
 
     return asyncio.run(run())

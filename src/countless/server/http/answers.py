@@ -42,13 +42,16 @@ async def server_sent_events(answers: AsyncIterator[PublicAnswer], threshold: Th
     async for answer in answers:
         verdicts = threshold.news(last, answer.lower, answer.upper) if threshold else ()
         last = verdicts[-1] if verdicts else last
-        data = msgspec.json.encode(answer)
         for event in ("answer", *verdicts):
-            yield b"event: %s\ndata: %s\n\n" % (event.encode(), data)
+            yield encode_event(event, answer)
+
+
+def encode_event(event: str, data: object) -> bytes:
+    """One server-sent event; JSON as msgspec writes it has no line breaks."""
+    return b"event: %s\ndata: %s\n\n" % (event.encode(), msgspec.json.encode(data))
 
 
 def parse_threshold(over: str | None) -> Threshold | None:
-    """The query parameter `over`."""
     if over is None:
         return None
     digits = over.isascii() and over.isdecimal() and len(over) <= len(str(MAX_NUMBER))

@@ -43,7 +43,6 @@ def member_app(operations: Iterable[Operation], lifespan: Lifespan[Starlette]) -
 
 
 def shard_app(server: SiteServer, access: Authenticator, operations: Iterable[Operation]) -> Starlette:
-    """The counters and sites of one shard."""
     app = _application(routes_of(operations))
     app.state.server, app.state.access = server, access
     return app
@@ -66,7 +65,6 @@ async def _refuse_site(websocket: WebSocket) -> None:
 
 
 async def _http_error(request: Request, problem: Exception) -> Response:
-    """An unknown path or method."""
     assert isinstance(problem, HTTPException)  # noqa: S101 - for the type checker: starlette chooses by class
     response = error(problem.detail, problem.status_code)
     response.headers.update(problem.headers or {})

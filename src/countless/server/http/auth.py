@@ -27,8 +27,6 @@ _LOCAL_NAMES = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 
 
 class Grant(NamedTuple):
-    """What a caller may do."""
-
     scopes: frozenset[str]
     site: str | None = None  # a site token may be bound to one site
 

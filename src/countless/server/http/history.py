@@ -79,8 +79,6 @@ class TimeSeries:
 
 
 class History:
-    """The history of one counter."""
-
     __slots__ = ("_last", "_recorded_at", "points", "round_marks", "site_seconds")
 
     def __init__(self, counter: Counter, now: float) -> None:
@@ -148,10 +146,8 @@ class Recorder:
         return history
 
     def debug_state(self) -> list[str]:
-        """The names of the counters that have a history, sorted."""
         return sorted(self._histories)
 
 
 def reachable_sites(answer: Answer) -> int:
-    """Sites that are not silent."""
     return answer.sites - len(answer.silent)

@@ -15,8 +15,6 @@ from countless.server.http.server_view import ServerView
 
 
 class ServerCollector(Collector):
-    """Reads the server at each scrape."""
-
     def __init__(self, server: ServerView) -> None:
         self._server = server
 

@@ -5,7 +5,6 @@ A counter's name may contain slashes. In a URL they may be percent-encoded or no
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from functools import wraps
 from inspect import getdoc
 from typing import Any
 
@@ -47,25 +46,21 @@ def error(message: str, status: int) -> Response:
     return response
 
 
-def require_scope(scope: str | None) -> Callable[[Handler], Handler]:
+def require_scope(scope: str | None, handler: Handler) -> Handler:
     """Let only callers with this scope in, and turn CountlessError into a JSON response."""
 
-    def guard(handler: Handler) -> Handler:
-        @wraps(handler)
-        async def guarded(request: Request) -> Response:
-            if scope is not None and not request.app.state.access.authenticate(request).allows(scope):
-                request.app.state.server.dropped["not allowed"] += 1
-                return error(f"a token of scope {scope} is needed", 401)
-            try:
-                return await handler(request)
-            except CountlessError as problem:
-                if isinstance(problem, UnknownName) and problem.value in request.path_params.values():
-                    return error(f"there is no {problem.parameter} {problem.value!r}", 404)
-                return error(str(problem), 400)
+    async def guarded(request: Request) -> Response:
+        if scope is not None and not request.app.state.access.authenticate(request).allows(scope):
+            request.app.state.server.dropped["not allowed"] += 1
+            return error(f"a token of scope {scope} is needed", 401)
+        try:
+            return await handler(request)
+        except CountlessError as problem:
+            if isinstance(problem, UnknownName) and problem.value in request.path_params.values():
+                return error(f"there is no {problem.parameter} {problem.value!r}", 404)
+            return error(str(problem), 400)
 
-        return guarded
-
-    return guard
+    return guarded
 
 
 # The routes
@@ -75,7 +70,7 @@ def routes_of(operations: Iterable[Operation]) -> list[Route]:
     """One route for each path, so that a 405 lists all methods of the path."""
     paths: dict[str, dict[str, Handler]] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method] = require_scope(each.scope)(each.handler)
+        paths.setdefault(each.path, {})[each.method] = require_scope(each.scope, each.handler)
     return [
         Route(path.replace("}", ":path}"), _by_method(handlers), methods=list(handlers))
         for path, handlers in paths.items()

@@ -120,8 +120,6 @@ def _why(counter: Counter, prices: dict[str, float]) -> str:
 
 
 class SiteRow(NamedTuple):
-    """One incarnation of a site."""
-
     site: str
     state: str
     last_seen: float  # seconds since 1970

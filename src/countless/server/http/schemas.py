@@ -38,8 +38,7 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
     label_cap: Cap | None = None
 
     def given(self) -> dict[str, Any]:
-        fields = ("alpha", "delta", "scheme", "adversary", "label_cap")
-        return {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
+        return {name: value for name in Rules.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
 class NewCounter(Rules, kw_only=True):

@@ -7,13 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from time import monotonic, time
-from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from countless.errors import InvalidParameter
+from countless.server.http.answers import encode_event
 from countless.server.http.auth import Authenticator
 from countless.server.http.openapi import error
 from countless.server.http.server_view import ServerView
@@ -71,11 +70,11 @@ def _view(request: Request, role: str) -> View:
 async def _stream(request: Request, server: ServerView, view: View, role: str) -> AsyncIterator[bytes]:
     request.app.state.open_streams += 1
     try:
-        yield encode("hello", {"face": role, "now": time(), "beat": KEEPALIVE_S})
+        yield encode_event("hello", {"face": role, "now": time(), "beat": KEEPALIVE_S})
         last_sent = monotonic()
         while not server.draining:
             began = monotonic()
-            events = b"".join(encode(*event) for event in view.changes())
+            events = b"".join(encode_event(*event) for event in view.changes())
             spent = monotonic() - began
             if events:
                 yield events
@@ -83,7 +82,7 @@ async def _stream(request: Request, server: ServerView, view: View, role: str) -
             elif monotonic() - last_sent >= KEEPALIVE_S:
                 if role_of(request) != role:  # the token was revoked
                     return
-                yield encode("beat", {"now": time()})
+                yield encode_event("beat", {"now": time()})
                 last_sent = monotonic()
             await _pause(server, view, max(MIN_INTERVAL_S, IDLE_SHARE * spent))
     finally:
@@ -97,8 +96,3 @@ async def _pause(server: ServerView, view: View, least: float) -> None:
         await asyncio.sleep(min(left, 0.5))
     with suppress(TimeoutError):
         await asyncio.wait_for(view.wait(), timeout=1.0)
-
-
-def encode(event: str, data: dict[str, Any]) -> bytes:
-    """One server-sent event; JSON as msgspec writes it has no line breaks."""
-    return b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"

@@ -31,8 +31,7 @@ class View(Protocol):
     def changes(self) -> Iterator[Event]:
         """What changed since the last call; at the first call, everything."""
 
-    async def wait(self) -> None:
-        """Until something may have changed."""
+    async def wait(self) -> None: ...
 
 
 def public_answer(answer: Answer) -> dict[str, Any]:
@@ -55,8 +54,6 @@ def _require_sort(sort: str, sorts: tuple[str, ...], default: str) -> str:
 
 
 class CounterView:
-    """One counter, for the read scope."""
-
     def __init__(self, server: ServerView, recorder: Recorder, name: str) -> None:
         self._server = server
         self._recorder = recorder
@@ -86,25 +83,22 @@ class CounterView:
         await (counter.changed.wait() if counter else asyncio.sleep(LIST_INTERVAL_S))
 
 
-class OperatorCounterView:
+class OperatorCounterView(CounterView):
     """One counter, for operators: also its rounds, cost, plan, and a page of its sites."""
 
     def __init__(self, server: ServerView, recorder: Recorder, name: str, find: str, sort: str, start: int) -> None:
-        self._public = CounterView(server, recorder, name)
-        self._server = server
-        self._recorder = recorder
-        self._name = name
+        super().__init__(server, recorder, name)
         self._find, self._start = find, start
         self._sort = _require_sort(sort, SITE_SORTS, "state")
         self._forget()
 
     def _forget(self) -> None:
-        self._last: dict[str, dict[str, Any]] = {}  # by the name of the event
+        self._last_details: dict[str, dict[str, Any]] = {}  # by the name of the event
         self._last_mark = 0.0
         self._due = 0.0
 
     def changes(self) -> Iterator[Event]:
-        for event in self._public.changes():
+        for event in super().changes():
             if event[0] == "history":
                 self._forget()
             yield event
@@ -118,8 +112,8 @@ class OperatorCounterView:
             self._last_mark = marks[-1][0]
             yield "marks", {"marks": marks}
         for name, data in (("facts", details(counter, history)), ("sites", self._site_table(counter, now))):
-            if data != self._last.get(name):
-                self._last[name] = data
+            if data != self._last_details.get(name):
+                self._last_details[name] = data
                 yield name, data
 
     def _site_table(self, counter: Counter, now: float) -> dict[str, Any]:
@@ -134,13 +128,8 @@ class OperatorCounterView:
             "left": {"known": counter.departed, "share": counter.departed / total},
         }
 
-    async def wait(self) -> None:
-        await self._public.wait()
-
 
 class ListView:
-    """A page of all counters, for the read scope."""
-
     def __init__(self, server: ServerView, recorder: Recorder, find: str, sort: str, start: int) -> None:
         self._server = server
         self._recorder = recorder

@@ -14,12 +14,12 @@ from countless.server.http.receiver import ERROR, RECEIVER
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
+from countless.server.token_bucket import TokenBucket
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
 log = logging.getLogger("countless.websocket")
 
 HELLO_TIMEOUT_S = 10.0
-BURST_S = 4.0  # a site may send this many seconds' worth at once: after a reconnect it has items for every counter
 ITEMS_PER_WRITE = 1000
 MAX_REASON_CHARS = 120  # a WebSocket close frame has room for 123 bytes
 
@@ -65,18 +65,16 @@ class SocketConnection:
 
 
 class RateLimitedReader:
-    """Passes the frames of one session to the site server. A token bucket: `max_messages_per_second`, BURST_S full.
+    """Passes the frames of one session to the site server.
 
     Both methods return for how many seconds nothing more is to be read; TCP then makes the site wait.
     """
 
-    __slots__ = ("_connection", "_last_refill", "_per_second", "_server", "_session", "_tokens")
+    __slots__ = ("_bucket", "_connection", "_server", "_session")
 
     def __init__(self, server: SiteServer, session: Session, connection: SocketConnection) -> None:
         self._server, self._session, self._connection = server, session, connection
-        self._per_second = server.settings.max_messages_per_second
-        self._tokens = BURST_S * self._per_second
-        self._last_refill = monotonic()
+        self._bucket = TokenBucket(server.settings.max_messages_per_second)
 
     def on_frame(self, frame: bytes) -> float:
         self._server.frame_bytes["up"] += len(frame)
@@ -84,15 +82,9 @@ class RateLimitedReader:
 
     def on_items(self, items: list[UpItem], size: int) -> float:
         self._server.on_frame(self._session, self._connection, items, size)
-        self._tokens -= len(items)
-        return self._delay() if self._tokens < 0 else 0.0
-
-    def _delay(self) -> float:
-        now = monotonic()
-        self._tokens += min(BURST_S, now - self._last_refill) * self._per_second
-        self._last_refill = now
-        seconds = max(0.0, -self._tokens / self._per_second)
-        self._session.last_seen = now + seconds  # the site must not time out while it is not read
+        seconds = self._bucket.take(len(items))
+        if seconds:
+            self._session.last_seen = monotonic() + seconds  # the site must not time out while it is not read
         return seconds
 
 
