@@ -134,5 +134,13 @@ class Scheme(ABC):
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Open the next round, or keep the present one. Must be quick, because messages are waiting."""
 
+    def needs_plan(self, sites: int) -> bool:
+        """Whether `prepare` has anything to do for a round of this many sites."""
+        return False
+
     def prepare(self, context: RoundContext) -> None:  # noqa: B027 - most schemes have nothing slow to do
         """Do the slow part of `open_round(context)` ahead of time."""
+
+    def prices(self, context: RoundContext) -> dict[str, float]:
+        """Messages per e-fold of the schemes it chooses among, as far as their plans are computed: for people."""
+        return {}

@@ -23,6 +23,7 @@ CANDIDATES: dict[str, tuple[type[PlannedScheme[Any]], ...]] = {
 }
 
 MIN_SAVING = 0.15  # `deterministic` is certain and has a smaller typical error: less than this is not worth leaving it
+MIN_SITES_TO_PLAN = 32  # with fewer it stays deterministic unless traffic is oblivious (`countless plan`)
 RECONSIDER_GROWTH = 1.1  # of the total while deterministic: often enough to leave within a tenth of the best moment
 
 
@@ -63,9 +64,16 @@ class Auto(Scheme):
     def create(cls, adversary: str, *, may_block: bool = True) -> "Auto":
         return cls(adversary, may_block=may_block)
 
+    def needs_plan(self, sites: int) -> bool:
+        return sites >= MIN_SITES_TO_PLAN or self.safe_against == "oblivious"
+
     def prepare(self, context: RoundContext) -> None:
         for scheme in self._schemes:
             scheme.prepare(context)
+
+    def prices(self, context: RoundContext) -> dict[str, float]:
+        plans = {scheme.name: scheme.plans(context, may_block=False) for scheme in self._schemes}
+        return {name: min(plan.messages_per_efold for plan in found) for name, found in plans.items() if found}
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Start the cheapest round, unless `deterministic` costs about as much over the same events."""

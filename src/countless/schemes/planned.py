@@ -59,6 +59,9 @@ class PlannedScheme(Scheme, Generic[P]):
             return start_exactly(self.name, context, reconsider_at=min(map(usable_from, plans)))
         return self._fallback(context)
 
+    def needs_plan(self, sites: int) -> bool:
+        return True
+
     def prepare(self, context: RoundContext) -> None:
         self.plans(context, may_block=True)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from bench.auto import CompetitiveRatio, competitive_ratio
 from countless.core.estimator import Scheme
-from countless.lab.simulation.competitive import CompetitiveRatio, competitive_ratio
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.run import fast_run
 from countless.planning.dithered import plan_dithered

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 from countless.core.messages import Snapshot
 from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
-from countless.planning.plan import Plan
-from countless.schemes.auto import CANDIDATES, Auto
+from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto
 from countless.server.http.history import History
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.counter import MIN_SITES_TO_PLAN, Counter
+from countless.server.sessions.counter import Counter
 from countless.wire.frames import encode_frames
 
 ADVERSARY_TEXT = {
@@ -87,11 +86,9 @@ def _prices(counter: Counter) -> dict[str, float]:
     """Messages per e-fold of the total, by scheme: those that `auto` may choose and whose plan is computed already."""
     sites, alpha = max(1, counter.published_answer.sites), counter.config.alpha
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
-    following = counter.next_plan() if counter.config.scheme == Auto.name else None
-    for scheme in CANDIDATES[counter.config.adversary] if following else ():
-        plans: list[Plan] = scheme(may_block=False).plans(following[1], may_block=False) if following else []
-        if plans:
-            prices[scheme.name] = min(each.messages_per_efold for each in plans)
+    ahead = counter.next_plan()
+    if ahead is not None:
+        prices |= counter.coordinator.scheme.prices(ahead[1])
     running = counter.coordinator.plan
     if running is not None:
         prices[counter.published_answer.scheme] = getattr(running, "messages_per_efold", 0.0)
@@ -107,7 +104,7 @@ def _why(counter: Counter, prices: dict[str, float]) -> str:
     proof = f"with a proof against {ADVERSARY_TEXT[config.adversary]}"
     if scheme != "deterministic":
         return f"It is the cheapest scheme {proof} for this many sites and this total."
-    if counter.published_answer.sites < MIN_SITES_TO_PLAN and config.adversary != "oblivious":
+    if not counter.coordinator.scheme.needs_plan(counter.published_answer.sites):
         return f"For fewer than {MIN_SITES_TO_PLAN} sites no scheme {proof} is cheaper."
     if cheapest is None:
         return "It needs no plan. Plans of other schemes are being computed."

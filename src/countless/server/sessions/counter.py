@@ -14,14 +14,9 @@ from countless.core.estimator import RoundContext
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
-from countless.schemes.auto import Auto
-from countless.schemes.planned import PlannedScheme
 from countless.schemes.registry import scheme_named
 from countless.server.sessions.labels import site_of
 from countless.server.storage.base import Config, CounterFields
-
-# With fewer sites `auto` stays deterministic unless traffic is oblivious (`countless plan`), so it needs no plan.
-MIN_SITES_TO_PLAN = 32
 
 
 class Traffic:
@@ -94,10 +89,8 @@ class Counter:
         """What to plan for the next round; None if no plan would be used. Sites are rounded up, so that a plan outlives
         a few joins.
         """
-        if not isinstance(self.coordinator.scheme, Auto | PlannedScheme):
-            return None
         config, context = self.config, self.coordinator.next_context
-        if context.sites < MIN_SITES_TO_PLAN and config.scheme == Auto.name and config.adversary != "oblivious":
+        if not self.coordinator.scheme.needs_plan(context.sites):
             return None
         sites = round_up_sites(context.sites)
         key = PlanKey(config.scheme, config.adversary, sites, context.alpha, round_eta(context.delta, context.round))
