@@ -1,8 +1,6 @@
 """The calibration of `blocks`: one report in each block of `step` events, at a uniform place.
 
-Blocks start at the count where the trigger was set. With f of the current block's `step` events seen, the
-block has reported with probability f/step: a site's error in steps is Bernoulli(f/step) - f/step. Its range
-is 1, so by Hoeffding's lemma psi(s) = s^2/8.
+The error of a site, in steps, is a centred coin: psi(s) = s^2/8 (docs/theory/oblivious.md, section 4).
 """
 
 from countless.planning.oblivious import ObliviousPlan, SiteError, plan_step_per_report

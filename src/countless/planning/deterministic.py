@@ -1,8 +1,7 @@
-"""The calibration of `deterministic`: nothing to choose, only a price.
+"""The calibration of `deterministic`: nothing to choose, only a price (docs/theory/oblivious.md, section 1).
 
-After a report at count n a site sends nothing while its count is in [n, floor(n rho)], rho = (1+alpha)/(1-alpha),
-and (1+alpha) n is within 1 ± alpha of all of it: (1-alpha) n rho = (1+alpha) n. Sums of such estimates are
-within 1 ± alpha of sums of counts. There is no randomness, no round and no failure.
+After a report at count n a site sends nothing while its count is at most n rho, rho = (1+alpha)/(1-alpha). There is no
+randomness, no round and no failure.
 """
 
 from dataclasses import dataclass

@@ -1,22 +1,8 @@
-"""The calibration of `hyz`: sampled reports, each site estimated by its last one.
+"""The calibration of `hyz`: sampled reports, each site estimated by its last one (docs/theory/oblivious.md, section 5).
 
-After Huang, Yi and Zhang (2012), one copy. Proofs: docs/theory/oblivious.md. Let a site have seen n events
-since its base, each reported with probability p = 1/step, and let G be the number of events since the last
-report; P(G >= l) = (1-p)^l, and G >= n means that there was none. The estimate is base + (gap - 1 + step)
-after the first report, `base` before, so the error is step - 1 - G if G < n, and -n otherwise: mean 0,
-variance at most step^2. With Y = error/step and z = (1-p) e^(-s p) < 1,
-
-    E e^(sY) = (1 - z^n) M + z^n,    M = p e^s / (e^(s p) - 1 + p).
-
-M is the limit n -> infinity, a law of mean 0, so M >= 1 and E e^(sY) <= M. And e^(s p) >= 1 + s p gives
-
-    ln M <= s - ln(1+s)    for every s > -1, every n and every step.
-
-The upper tail has s - ln(1+s), the lower one, at -s, has -s - ln(1-s), 0 < s < 1: the larger, used for both.
-In Bernstein's form: P(±X > x) <= exp(-k (u - ln(1+u))) <= exp(-x^2 / (2k + 4x/3)), u = x/k.
-
-Reports are not steps of the estimate here, so the round's length is bounded by Chernoff: except with
-probability eta/64 the m-th report has come by t = m + A + sqrt(A^2 + 2 m A), A = ln(64/eta).
+After Huang, Yi and Zhang (2012), one copy. For the error of a site, in steps, psi(s) = -s - ln(1-s), 0 < s < 1. Reports
+are not steps of the estimate here, so the round's length is bounded by Chernoff: except with probability eta/64 the
+m-th report has come by t = m + A + sqrt(A^2 + 2 m A), A = ln(64/eta).
 """
 
 from math import inf, log, log1p, sqrt

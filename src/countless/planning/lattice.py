@@ -1,9 +1,6 @@
 """The calibration of `lattice`: each site reports on its own randomly shifted lattice.
 
-A site's error is uniform on the `step` points from -(step-1)/2 to (step-1)/2, whatever its count. In steps,
-its moment generating function is at most that of the uniform law on [-1/2, 1/2]:
-
-    psi(s) = ln( sinh(s/2) / (s/2) )  <=  s^2/24.
+The error of a site, in steps, is uniform on ±1/2: psi(s) = ln( sinh(s/2) / (s/2) ). docs/theory/oblivious.md, section 3.
 """
 
 from math import exp, log, log1p

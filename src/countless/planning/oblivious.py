@@ -1,22 +1,13 @@
 """What `lattice`, `blocks` and `hyz` share: the allowance when the error is a sum of independent site errors.
 
-Proofs: docs/theory/oblivious.md. These schemes are safe when the input does not react to the answers: at every moment
-fixed in advance the error X_t, in steps, t = (N - N0)/step, is then a sum of k independent mean-zero terms. Let psi(s)
-bound ln E exp(±s term). By Chernoff, for every s > 0,
-
-    P(X_t > x), P(X_t < -x)  <=  exp(k psi(s) - s x).
-
-The total and the estimate only grow, so a failure lasts: u steps after the error has exceeded E + alpha t, it falls
-short of that limit by at most (1+alpha) u; u steps before a failure from below, by at most (1-alpha) u. So around the
-first failure the sum over all events of exp(s (±X_t - alpha t - E)) has a known least value, and by Markov a failure
-has at most the probability (expected sum)/(that value). Both are geometric series. If the round does not get beyond
-t_max, h further steps on either side are enough, and the probability is at most eta when
+These schemes are safe when the input does not react to the answers. Let psi(s) bound ln E exp(±s Y), Y one site's error
+in steps. If the round does not get beyond t_max steps, it fails with probability at most eta when
 
     E  =  ( k psi(s) + ln( (1 - e^(-s alpha (t_max+h))) / (alpha eta) * F ) ) / s,
     F  =  (1+alpha) / (1 - e^(-s (1+alpha) h))  +  (1-alpha) e^(s alpha h) / (1 - e^(-s (1-alpha) h)).
 
-Every s > 0 and every integer h >= 1 is valid; we take the best s, and h = ln(1/alpha)/s rounded up. F is little more
-than 2.
+Every s > 0 and every integer h >= 1 is valid; we take the best s, and h = ln(1/alpha)/s rounded up. Proof:
+docs/theory/oblivious.md, section 2.
 """
 
 from collections.abc import Callable

@@ -1,23 +1,9 @@
 """The `proven` calibration of `partial_dp`: constants that prove its error, optimised.
 
-A round has K = 2^p phases of threshold T; phase counts enter a binary mechanism with 2^p - 1 inputs. With
-noise of scale b1 on the thresholds and b2 on the nodes, transcripts with at most K - 1 updates have
-likelihood ratios within `exp(epsilon)` off the leaked blocks, `epsilon = 2/b1 + (2p - 1)/b2`, so every
-active block's crossing moves by at most `tanh(epsilon/4)` in the posterior mean, and a leaked one, which
-has reported, by less than 1 and only upwards.
-
-**Claim** (proof in docs/theory/partial-dp.md). With probability at least 1 - eta the answer
-`N0 + step (noisy prefix sum + offset)` is within 1 ± alpha at all times of the round, if `alpha N0/step >=
-E` and
-
-    sum over j < K of  H_j + L_j  <=  eta,   for some s, s' > 0, where
-    H_j = exp(-s  (E - offset + alpha j T - (1+alpha)(k tanh + j)))  M2(s)^pop(j)  M1(alpha s)^j
-    L_j = exp(-s' (E + offset + alpha j T - (1-alpha) k tanh))  M2(s')^pop(j)  M1(alpha s')^j
-          * (exp(s' (1-alpha)(T-1)) M1((1-alpha) s') + 1)
-
-with M1, M2 the moment generating functions of the noise. There is no Hoeffding term and no union over
-times: a failing transcript fixes its input, so its posterior mean can be put under the exponential of the
-noise bound (Jensen).
+A round has K = 2^p phases of threshold T, noise of scale b1 on the thresholds and b2 on the nodes of the tree. With
+E = `allowance`, the answer `N0 + step (noisy prefix sum + offset)` is within 1 ± alpha throughout the round, with
+probability at least 1 - eta, if alpha N0/step >= E and the sum over j < K of H_j + L_j is at most eta. H_j and L_j, the
+chances to be too high or too low in phase j, and the proof: docs/theory/partial-dp.md, claims A and B.
 """
 
 from collections.abc import Callable, Sequence

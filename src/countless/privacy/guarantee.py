@@ -6,8 +6,8 @@ leaks i:
 
     P(transcript in E | S)  <=  exp(epsilon) P(transcript in E | S') + delta.
 
-The leak map belongs to the guarantee: the transcript decides, after the fact, which data are given up. Each composition
-below states its proof; a composition that is not proved raises InvalidParameter. Proofs: docs/theory/partial-dp.md.
+The leak map belongs to the guarantee: the transcript decides, after the fact, which data are given up. A composition
+that is not proved raises InvalidParameter. Proofs: docs/theory/partial-dp.md.
 """
 
 from collections.abc import Callable, Hashable
@@ -92,11 +92,7 @@ class PartialDPGuarantee:
     def compose_sequential(self, later: "PartialDPGuarantee") -> "PartialDPGuarantee":
         """Both mechanisms on the same data, `later` chosen with knowledge of the first one's whole transcript.
 
-        Formal guarantees: epsilons, deltas and kappas add; the leak map of the pair is the union. Proof:
-        for an event of pairs none of which leaks i, the inner probability given the first transcript obeys
-        `later`; capped at 1 it is a [0, 1]-valued function of the first transcript that vanishes where that
-        leaks i, and the first guarantee passes from events to such functions by integrating over their
-        level sets.
+        Formal guarantees: epsilons, deltas and kappas add; the leak map of the pair is the union.
         """
         return self._sum(later)
 

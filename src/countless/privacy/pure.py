@@ -1,10 +1,8 @@
 """Tight forms for pure partial privacy (proofs: docs/theory/posterior.md).
 
-With delta = 0 a single transcript already bounds likelihood ratios by `e^epsilon`, and then the posterior
-probability of a fact about an unleaked point is within `tanh(epsilon/4)` of its prior: the odds move by at
-most `e^epsilon`. That replaces the paper's `e^epsilon - 1`, four times as large for small epsilon. A
-failing transcript determines its query, so there is no union bound over queries, and the failures of the two steps do
-not add up.
+With delta = 0 the posterior probability of a fact about an unleaked point is within `tanh(epsilon/4)` of its prior,
+where the paper has `e^epsilon - 1`. There is no union bound over queries, and the failures of the two steps do not add
+up.
 """
 
 from math import exp, log, sqrt, tanh
@@ -72,12 +70,6 @@ def transfer_tight(
     The error is `alpha` plus that of `posterior_tight` plus `sqrt(m_hat ln(1/eta)/2)/m`, the failure
     `beta/(1 - eta)`. So eta is no failure probability and may be large, for example 1/2.
 
-    Formal guarantees: the distance is a function of the transcript. Take a failing one, its worst query and
-    its side. On a sample drawn from its posterior, the query is within bias plus the root term of the
-    distribution with probability 1 - eta (Hoeffding for martingale differences of range 1), and then the
-    answer is off by more than alpha on that sample. So failing transcripts have (1 - eta) of their weight
-    in beta.
-
     >>> from countless.privacy.guarantee import PartialDPGuarantee
     >>> promise = transfer_tight(PartialDPGuarantee(0.4), Sample(10_000), Accuracy(0.02, 0.01), 0.5)
     >>> round(promise.error, 4), round(promise.failure, 4)
@@ -96,9 +88,6 @@ def transfer_exponential(
 
     `log_moment` bounds `ln E exp(s |worst sample error|)`, or of the sum over times of such exponentials. The
     error is that of `posterior_tight` plus `(log_moment + ln(1/failure))/s`.
-
-    Formal guarantees: for a failing transcript put the posterior *mean* of the query under the exponential;
-    by Jensen `exp(s mean error) <= mean exp(s error)`; Markov's inequality over transcripts completes the proof.
     """
     require_pure(guarantee, "transfer_exponential")
     if not s > 0:

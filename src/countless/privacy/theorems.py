@@ -6,10 +6,8 @@ sample given the transcript (resampling), and that posterior is close to the pri
 the two steps, which the paper calls c and d in changing roles, have fixed names here: `sample_slack` and
 `posterior_slack`. `Sample` holds what is known about the queries.
 
-Corrections to the paper (reasons in docs/theory/partial-dp.md): `kappa/m` and not `2 kappa/m`; at most
-`m_hat` leaked points count in a query on m_hat points; resampling needs answers inside the range of their
-query; for low-sensitivity queries that range need not be 1; the pure theorems have no slacks at all. Tight
-pure forms are in `countless.privacy.pure`.
+docs/theory/partial-dp.md has a table of the errors and failures, and of the corrections to the paper with their
+reasons. Tight pure forms are in `countless.privacy.pure`.
 """
 
 from collections.abc import Mapping
@@ -92,8 +90,6 @@ def ratio_or_zero(probability: float, slack: float, name: str) -> float:
 def resampling(sample: Sample, accuracy: Accuracy, sample_slack: float) -> GeneralisationBound:
     """Lemma "sample_acc" (Jung et al. 2020) and its variant for queries on m_hat points.
 
-    The error is `alpha + (m_hat/m) sample_slack`, the failure `beta/sample_slack`.
-
     >>> resampling(Sample(1000), Accuracy(0.01, 1e-6), 0.001).failure
     0.001
     """
@@ -106,12 +102,7 @@ def resampling(sample: Sample, accuracy: Accuracy, sample_slack: float) -> Gener
 def posterior_linear(
     guarantee: PartialDPGuarantee, sample: Sample, posterior_slack: float = 0.0
 ) -> GeneralisationBound:
-    """Lemma "trans_linear", and "rdp_post_sim_m_hat" if m_hat is given.
-
-    The error is `(m_hat/m)(e^epsilon - 1) + kappa/m + 2 posterior_slack`, the failure
-    `delta/posterior_slack`. The paper states `2 kappa/m` in the first; its proof, like the second lemma,
-    gives `kappa/m`.
-    """
+    """Lemma "trans_linear", and "rdp_post_sim_m_hat" if m_hat is given."""
     terms = {
         "privacy": sample.active / sample.m * expm1(guarantee.epsilon),
         "leak": min(guarantee.kappa, sample.active) / sample.m,
@@ -125,9 +116,6 @@ def transfer_linear(
     guarantee: PartialDPGuarantee, sample: Sample, accuracy: Accuracy, sample_slack: float, posterior_slack: float = 0.0
 ) -> GeneralisationBound:
     """Theorem "transfer_linear", and "transfer_linear_m_hat" if m_hat is given: the two lemmas together.
-
-    The error is `alpha + (m_hat/m)(e^epsilon - 1 + sample_slack) + kappa/m + 2 posterior_slack`, the failure
-    `delta/posterior_slack + beta/sample_slack`.
 
     >>> from countless.privacy.guarantee import PartialDPGuarantee, LeakMap
     >>> tracker = PartialDPGuarantee(0.1, 0.0, 32, LeakMap("blocks that ended a phase", frozenset))
@@ -156,11 +144,7 @@ def low_sensitivity(sensitivity: float) -> str:
 def posterior_low_sensitivity(
     guarantee: PartialDPGuarantee, sample: Sample, sensitivity: float, posterior_slack: float = 0.0
 ) -> GeneralisationBound:
-    """Lemma "cond_low_sensitivity".
-
-    The error is `(e^epsilon - 1 + kappa/m_hat + 4 posterior_slack) m_hat sensitivity`, the failure
-    `(m/m_hat) delta/posterior_slack`.
-    """
+    """Lemma "cond_low_sensitivity"."""
     if not (isfinite(sensitivity) and sensitivity >= 0):
         raise InvalidParameter("sensitivity", sensitivity, "finite and at least 0")
     terms = {
@@ -182,12 +166,7 @@ def transfer_low_sensitivity(
     posterior_slack: float = 0.0,
     query_range: float = 1.0,
 ) -> GeneralisationBound:
-    """Theorem "transfer_low_sensitivity".
-
-    The error is that of the lemma plus `alpha + sample_slack`, the failure that of the lemma plus
-    `query_range beta/sample_slack`. The paper has no `query_range`: its resampling step takes
-    `answer - query <= 1` from linear queries, which a low-sensitivity query need not satisfy.
-    """
+    """Theorem "transfer_low_sensitivity". The paper has no `query_range`; it assumes 1."""
     if not (isfinite(query_range) and query_range > 0):
         raise InvalidParameter("query_range", query_range, "finite and above 0")
     posterior = posterior_low_sensitivity(guarantee, sample, sensitivity, posterior_slack)
@@ -211,10 +190,7 @@ def check_failure(name: str, value: float) -> float:
 
 
 def posterior_pure(guarantee: PartialDPGuarantee, sample: Sample, eta: float) -> GeneralisationBound:
-    """Lemma "cond_pure_dp" as the paper proves it: for *every* transcript, under the posterior of the sample.
-
-    The error is `(m_hat/m)(e^epsilon - 1) + kappa/m + sqrt(2 m_hat ln(2/eta))/m`, the failure eta.
-    """
+    """Lemma "cond_pure_dp" as the paper proves it: for *every* transcript, under the posterior of the sample."""
     require_pure(guarantee, "posterior_pure")
     terms = {
         "privacy": sample.active / sample.m * expm1(guarantee.epsilon),
@@ -226,11 +202,7 @@ def posterior_pure(guarantee: PartialDPGuarantee, sample: Sample, eta: float) ->
 
 
 def transfer_pure(guarantee: PartialDPGuarantee, sample: Sample, accuracy: Accuracy, eta: float) -> GeneralisationBound:
-    """Theorem "transfer_pure_dp", and "transfer_pure_dp_mhat" if m_hat is given.
-
-    The error is `alpha` plus that of `posterior_pure`, the failure `beta + eta`. The constants c and d in the
-    paper's statement do not occur in it.
-    """
+    """Theorem "transfer_pure_dp", and "transfer_pure_dp_mhat" if m_hat is given."""
     posterior = posterior_pure(guarantee, sample, eta)
     terms = {"sample error": accuracy.error, **posterior.terms}
     name = "transfer, pure (theorem transfer_pure_dp)"

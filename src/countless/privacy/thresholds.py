@@ -4,10 +4,8 @@ A private threshold hides *how many* events it took to pass it. It cannot hide f
 event, that the threshold was passed just now; so the guarantee is partial. `PhasedCounter` counts crossings in phases:
 a phase ends at a private threshold, and only then the public value moves, to the noisy sum of all finished phases.
 
-Corrections to the paper: the noise has scale `4/epsilon` (one proof writes `epsilon/4`); a threshold is also
-tested at the start of its phase, since its noise may be below `-threshold` (without that test, passing at the
-first event has the whole lower tail as its probability and passing at the second only one cell: their ratio
-is far above `exp(epsilon/4)`); phases are counted by one whole K.
+Corrections to the paper, with reasons: docs/theory/partial-dp.md. A threshold is also tested at the start of its phase,
+since its noise may be below `-threshold`.
 """
 
 from dataclasses import dataclass

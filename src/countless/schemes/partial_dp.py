@@ -87,18 +87,12 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
     safe_against = "adaptive"
 
     def __init__(
-        self,
-        plan: PartialDPPlan | None = None,
-        *,
-        calibration: str = "proven",
-        noise: Noise | None = None,
-        may_block: bool = True,
+        self, plan: PartialDPPlan | None = None, *, calibration: str = "proven", may_block: bool = True
     ) -> None:
         super().__init__(plan, may_block=may_block)
         if calibration not in CALIBRATIONS:
             raise UnknownName("calibration", calibration, CALIBRATIONS)
         self.caches = (PLAN_CACHES[calibration],)
-        self._noise = noise  # None: from the coordinator's random source
 
     def estimator(self, plan: PartialDPPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        return NoisyPhaseEstimator(plan, step, self._noise or noise_from(rng.spawn("noise")))
+        return NoisyPhaseEstimator(plan, step, noise_from(rng.spawn("noise")))
