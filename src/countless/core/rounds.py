@@ -169,7 +169,8 @@ class Rounds:
             entry.reported = count
         if self.awaited:
             return []
-        return self._apply(entry, self.setup.estimator.on_report(entry, before, new_crossings))
+        effect = self.setup.estimator.on_report(entry, before, new_crossings)
+        return self._apply(entry, effect)
 
     def on_snapshot(self, entry: Entry, count: int) -> Outbox:
         if entry.round_state is AWAITING_SNAPSHOT:
@@ -247,6 +248,8 @@ class Rounds:
 
     def _apply(self, entry: Entry, effect: Effect | None) -> Outbox:
         self._publish()
+        if effect is None:
+            return []
         if effect is Effect.END_ROUND:
             return self._end_round()
         if effect is Effect.CHANGE_TRIGGER and entry.presence is not DEPARTED:

@@ -59,9 +59,9 @@ class MemoryNetwork:
 
     def send(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:
         """Deliver what a site sends, and all that follows from it."""
-        outbox: Outbox = []
-        self._send_up(site_id, messages, outbox)
-        self._deliver(outbox)
+        outbox = self._send_up(site_id, messages)
+        if outbox:
+            self._deliver(outbox)
 
     def join(self, site_id: SiteId, hello: Snapshot) -> None:
         """Let a site join. A PlanError leaves the traffic as it was."""
@@ -75,19 +75,21 @@ class MemoryNetwork:
         self._tap(site_id, farewell)
         self._deliver(self._coordinator.leave(site_id, farewell))
 
-    def _send_up(self, site_id: SiteId, messages: tuple[UpMessage, ...], outbox: Outbox) -> None:
+    def _send_up(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> Outbox:
+        outbox: Outbox = []
         for message in messages:
             self._up += 1
             if self._taps:
                 self._tap(site_id, message)
             outbox += self._coordinator.receive(site_id, message)
+        return outbox
 
     def _deliver(self, outbox: Outbox) -> None:
         for site_id, message in outbox:
             self._down += 1
             if self._taps:
                 self._tap(site_id, message)
-            self._send_up(site_id, self._receive(site_id, message), outbox)  # the loop delivers what this appends
+            outbox += self._send_up(site_id, self._receive(site_id, message))  # the loop delivers that too
 
     def _tap(self, site_id: SiteId, message: Message) -> None:
         for tap in self._taps:
