@@ -193,22 +193,23 @@ class Coordinator:
 
     def receive(self, site_id: SiteId, message: UpMessage) -> Outbox:
         """A report or a snapshot."""
-        entry = self._ledger[site_id]
-        if message.round != self._rounds.number:
+        entry, rounds = self._ledger[site_id], self._rounds
+        if message.round != rounds.number:
             self._require_known_round(site_id, message)
             self._ledger.apply(entry, MESSAGE)
-            return self._rounds.on_stale_message(entry, message.count)
+            return rounds.on_stale_message(entry, message.count)
         if isinstance(message, Snapshot):
             if entry.presence is UNREACHABLE:
                 self._ledger.apply(entry, MESSAGE)
-            return self._rounds.on_snapshot(entry, message.count)
+            return rounds.on_snapshot(entry, message.count)
         if entry.presence is DEPARTED:
             return []
-        if not entry.is_plausible(message.count, message.crossings):
+        count, crossings = message.count, message.crossings
+        if not entry.is_plausible(count, crossings):
             raise ProtocolError(f"{message} of {site_id} has more crossings than events: {entry}")
         if entry.presence is UNREACHABLE:
             self._ledger.apply(entry, MESSAGE)
-        return self._rounds.on_report(entry, message.count, message.crossings)
+        return rounds.on_report(entry, count, crossings)
 
     def mark_unreachable(self, site_id: SiteId) -> Outbox:
         """A site has timed out: do not wait for it any longer, and use its last known count."""

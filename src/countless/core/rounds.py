@@ -170,6 +170,9 @@ class Rounds:
         if self.awaited:
             return []
         effect = self.setup.estimator.on_report(entry, before, new_crossings)
+        if effect is None:
+            self._publish()
+            return []
         return self._apply(entry, effect)
 
     def on_snapshot(self, entry: Entry, count: int) -> Outbox:
@@ -248,8 +251,6 @@ class Rounds:
 
     def _apply(self, entry: Entry, effect: Effect | None) -> Outbox:
         self._publish()
-        if effect is None:
-            return []
         if effect is Effect.END_ROUND:
             return self._end_round()
         if effect is Effect.CHANGE_TRIGGER and entry.presence is not DEPARTED:

@@ -96,11 +96,12 @@ class BernoulliSampling:
         return TriggerState(count + rng.geometric(self.step), count)
 
     def advance(self, count: int, state: TriggerState, rng: RandomSource) -> int:
-        crossings = 0
-        while state.next_at <= count:
+        crossings, point = 0, state.next_at
+        while point <= count:
             crossings += 1
-            state.last = state.next_at
-            state.next_at += rng.geometric(self.step)
+            state.last = point
+            point += rng.geometric(self.step)
+        state.next_at = point
         return crossings
 
 
