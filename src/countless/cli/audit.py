@@ -17,7 +17,6 @@ from countless.lab.audit.likelihood_audit import AuditFinding
 from countless.lab.audit.mechanisms import MECHANISMS
 from countless.lab.audit.run import AuditConfig, audit_mechanism, to_json
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
-from countless.privacy.thresholds import PhasedShape
 from countless.randomness import SeededRandom
 
 EXAMPLE = "Example:  countless audit --sites 1000 --alpha 0.01 --mechanism one-level-too-few"
@@ -40,8 +39,7 @@ def audit(
     """Search for violations of the privacy that partial_dp claims. Can reject a mechanism, but proves nothing."""
     plan = _noisy_plan(sites, alpha, eta, calibration)
     config = AuditConfig(events, window, transcripts, plays, confidence)
-    shape = PhasedShape(plan.phases, plan.threshold, plan.threshold_scale, plan.tree_length, plan.tree_scale)
-    findings = audit_mechanism(mechanism, shape, plan.epsilon, sites, SeededRandom(seed), config)
+    findings = audit_mechanism(mechanism, plan.shape, plan.epsilon, sites, SeededRandom(seed), config)
     if as_json:
         print(json.dumps({"seed": seed, **to_json(findings)}, indent=2))
     else:

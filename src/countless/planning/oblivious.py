@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, exp, expm1, inf, log
 
-from countless.planning.plan import Reason, check_request, step_within
-from countless.planning.round_length import best_reports, messages_per_efold, reasons_for_length
+from countless.planning.plan import Reason, check_request
+from countless.planning.round_length import EndedByReports, best_reports, messages_per_efold, reasons_for_length
 from countless.planning.search import golden_section_min, round_up
 
 # Covers the rounding of doubles in E, whose share is below 1e-12.
@@ -25,7 +25,7 @@ _MIN_TILT, _MAX_TILT = 1e-7, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class ObliviousPlan:
+class ObliviousPlan(EndedByReports):
     """A round of an oblivious scheme: synchronise at the `reports`-th report. Answers are not rounded."""
 
     scheme: str
@@ -38,21 +38,10 @@ class ObliviousPlan:
     reasons: tuple[Reason, ...]
     least_step: int = 2
 
-    @property
-    def steps_per_round(self) -> int:
-        return self.reports
-
-    @property
-    def messages_per_round(self) -> float:
-        return self.reports + 2 * self.sites
-
-    def step(self, total: int) -> int:
-        return step_within(self.alpha, self.allowance, total)
-
 
 @dataclass(frozen=True, slots=True)
 class SiteError:
-    """One site's error in steps: `log_moment` is psi on (0, `most_tilt`); it never exceeds `largest`."""
+    """One site's error in steps: `log_moment` is psi on (0, `max_tilt`); it never exceeds `max_error`."""
 
     scheme: str
     log_moment: Callable[[float], float]

@@ -15,16 +15,11 @@ from fractions import Fraction
 from math import ceil, inf, log, log2, sqrt
 
 from countless.errors import UnknownName
-from countless.planning.partial_dp_proven import (
-    Bound,
-    Noisy,
-    best_noisy,
-    reports_per_round,
-    reports_quantile,
-)
+from countless.planning.partial_dp_proven import Bound, Noisy, best_noisy, reports_per_round, reports_quantile
 from countless.planning.plan import Reason, check_request, step_within
-from countless.planning.round_length import messages_per_efold
+from countless.planning.round_length import EndedByReports, messages_per_efold
 from countless.privacy.binary_mechanism import tree_levels
+from countless.privacy.thresholds import PhasedShape
 
 CALIBRATIONS = ("paper", "proven")
 _UP = 1.0 + 1e-12
@@ -32,7 +27,7 @@ _CAP_SHARE = 1e-3  # share of eta for the event that some site runs into the cap
 
 
 @dataclass(frozen=True, slots=True)
-class PartialDPPlan:
+class PartialDPPlan(EndedByReports):
     """One round of `partial_dp`. The estimator needs, in order of use:
 
     - `threshold`, `threshold_scale`: a phase ends when its crossings reach `threshold + noise` of this
@@ -70,12 +65,8 @@ class PartialDPPlan:
         return max(1, step) if self.calibration == "paper" else step
 
     @property
-    def steps_per_round(self) -> float:
-        return self.reports
-
-    @property
-    def messages_per_round(self) -> float:
-        return self.reports + 2 * self.sites
+    def shape(self) -> PhasedShape:
+        return PhasedShape(self.phases, self.threshold, self.threshold_scale, max(1, self.tree_length), self.tree_scale)
 
     @property
     def noisy(self) -> bool:
@@ -179,11 +170,7 @@ def _noisy(sites: int, alpha: float, eta: float) -> PartialDPPlan:
 
 def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[Reason, ...]:
     return (
-        Reason(
-            "phases",
-            round_.phases,
-            "a power of two, so that the tree of K - 1 inputs is full; cheapest found",
-        ),
+        Reason("phases", round_.phases, "a power of two, so that the tree of K - 1 inputs is full; cheapest found"),
         Reason("threshold", round_.threshold, "cheapest found with the noise scales"),
         Reason("threshold_scale", round_.threshold_scale, "a block changes the counts of two phases by one each"),
         Reason("tree_scale", round_.tree_scale, "those two counts change at most 2 log2(K) - 1 nodes of the tree"),

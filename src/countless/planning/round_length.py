@@ -7,11 +7,32 @@ A round of `m` reports and one synchronisation costs `m + 2k` messages and lets 
 from collections.abc import Callable
 from math import log1p
 
-from countless.planning.plan import Reason
+from countless.planning.plan import Reason, step_within
 
 # Candidates for m are 2^(i/8): within 4.4 % of any best m, which costs under 0.1 % of the messages. One grid
 # for every request makes the best m, and with it the allowance, grow with the number of sites.
 _PER_OCTAVE = 8
+
+
+class EndedByReports:
+    """What plans have in common whose rounds end at the `reports`-th report."""
+
+    __slots__ = ()
+    sites: int
+    alpha: float
+    allowance: float
+    reports: float
+
+    @property
+    def steps_per_round(self) -> float:
+        return self.reports
+
+    @property
+    def messages_per_round(self) -> float:
+        return self.reports + 2 * self.sites
+
+    def step(self, total: int) -> int:
+        return step_within(self.alpha, self.allowance, total)
 
 
 def messages_per_efold(sites: int, alpha: float, allowance: float, reports: float, sync: int = 2) -> float:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import log, log1p
 
 from countless.errors import InvalidParameter, PlanError
-from countless.planning.plan import Reason, check_request, step_within
+from countless.planning.plan import Reason, check_request
 from countless.planning.poisson_boundary import p_too_few, p_too_many, too_few_start_ville, too_many_slack_ville
-from countless.planning.round_length import best_reports, messages_per_efold, reasons_for_length
+from countless.planning.round_length import EndedByReports, best_reports, messages_per_efold, reasons_for_length
 from countless.planning.search import approx_root, round_up, safe_root
 
 # The least steps to make plans for. A larger one allows a cheaper plan; beyond the last there is no gain.
@@ -27,7 +27,7 @@ LIMIT = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class SampledPlan:
+class SampledPlan(EndedByReports):
     """A round of `sampled`: publish N0 + step (reports + shift), synchronise at the `reports`-th report.
 
     `bound` names the proof that gave the cheaper round: "closed form" or "ville".
@@ -44,17 +44,6 @@ class SampledPlan:
     bound: str
     reasons: tuple[Reason, ...]
     scheme: str = "sampled"
-
-    @property
-    def steps_per_round(self) -> int:
-        return self.reports
-
-    @property
-    def messages_per_round(self) -> float:
-        return self.reports + 2 * self.sites
-
-    def step(self, total: int) -> int:
-        return step_within(self.alpha, self.allowance, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +147,7 @@ def _plan_by_boundaries(sites: int, alpha: float, eta: float, least_step: int) -
 
 
 def _plan(
-    sites: int,
-    alpha: float,
-    eta: float,
-    least_step: int,
-    numbers: tuple[float, int, int],
-    bound: str,
-    because: str,
+    sites: int, alpha: float, eta: float, least_step: int, numbers: tuple[float, int, int], bound: str, because: str
 ) -> SampledPlan:
     allowance, reports, shift = numbers
     cost = messages_per_efold(sites, alpha, allowance, reports)

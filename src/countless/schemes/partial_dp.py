@@ -11,7 +11,7 @@ from countless.errors import UnknownName
 from countless.planning.cache import PlanCache
 from countless.planning.partial_dp import CALIBRATIONS, PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import Noise, noise_from
-from countless.privacy.thresholds import PhasedCounter, PhasedShape
+from countless.privacy.thresholds import PhasedCounter
 from countless.schemes.planned import PlannedScheme
 
 PLAN_CACHES = {name: PlanCache(partial(plan_partial_dp, calibration=name)) for name in CALIBRATIONS}
@@ -21,12 +21,9 @@ class NoisyPhaseEstimator(Estimator):
     """Crossings go into the phased counter that `countless audit` checks; only its noisy value is published."""
 
     def __init__(self, plan: PartialDPPlan, step: int, noise: Noise) -> None:
-        shape = PhasedShape(
-            plan.phases, plan.threshold, plan.threshold_scale, max(1, plan.tree_length), plan.tree_scale
-        )
         self._plan = plan
         self._trigger = OncePerBlock(step)
-        self._counter = PhasedCounter(shape, noise)
+        self._counter = PhasedCounter(plan.shape, noise)
         self._total = 0  # at the start of the round, plus the counts of sites that joined
 
     @property
