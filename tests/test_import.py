@@ -36,12 +36,12 @@ def test_nothing_heavy_is_imported(statement: str) -> None:
     assert modules_after(statement) & HEAVY == own
 
 
-def test_the_package_alone_imports_none_of_its_rooms() -> None:
+def test_package_import_loads_no_sub_package() -> None:
     loaded = {name for name in modules_after("import countless") if name.startswith("countless")}
     assert loaded == {"countless"}
 
 
-def test_a_site_needs_no_scheme_and_no_plan() -> None:
+def test_client_imports_no_scheme_and_no_planner() -> None:
     loaded = modules_after("import countless.client.local_counter")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("countless.")}
     assert rooms == {"client", "core", "errors", "randomness"}

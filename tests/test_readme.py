@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_the_six_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme_python_block_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names: dict[str, object] = {}
     exec(code, names)  # noqa: S102 - the README's own example
@@ -25,7 +25,7 @@ def test_the_six_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_serve_connect_curl(tmp_path: Path) -> None:
+def test_readme_serve_connect_and_curl_work(tmp_path: Path) -> None:
     """The three lines, with the port that the system gives and Python in place of curl."""
     (program,) = re.findall(r"^python -c '(.*)'$", README, re.MULTILINE)
     ((address, fields),) = re.findall(r"^curl http://127.0.0.1:2686(\S+) +# (.*)$", README, re.MULTILINE)
@@ -63,12 +63,12 @@ def test_plan_output_in_the_docs_is_what_the_command_prints() -> None:
     assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in made.splitlines()]
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_readme_links_lead_to_files() -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", README):
         assert (ROOT / target).exists(), target
 
 
-def test_its_commands_are_make_targets() -> None:
+def test_readme_commands_are_make_targets() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"\bmake (\w+)", README):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

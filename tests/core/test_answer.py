@@ -12,29 +12,29 @@ from countless.core.answer import STATE_TABLE, Answer, State, bounds, midpoint
 ANSWER = Answer(1000, 0.25, 0.05, State.HOLDING, 3, 12, "dithered")
 
 
-def test_the_table_has_an_entry_for_every_combination_of_facts() -> None:
+def test_state_table_covers_every_combination_of_facts() -> None:
     assert STATE_TABLE.keys() == set(product((False, True), repeat=3))
     assert set(STATE_TABLE.values()) == set(State)
 
 
-def test_what_is_not_answered_is_being_learnt_whatever_else_is_true() -> None:
+def test_state_is_learning_while_a_snapshot_is_missing() -> None:
     assert {state for (answered, _, _), state in STATE_TABLE.items() if not answered} == {State.LEARNING}
 
 
-def test_a_silent_site_degrades_even_an_exact_answer() -> None:
+def test_unreachable_site_degrades_even_an_exact_answer() -> None:
     assert {STATE_TABLE[True, False, exact] for exact in (False, True)} == {State.DEGRADED}
 
 
-def test_only_an_answer_that_is_exact_is_called_so() -> None:
+def test_state_is_exact_only_if_all_facts_hold() -> None:
     assert [facts for facts, state in STATE_TABLE.items() if state is State.EXACT] == [(True, True, True)]
 
 
-def test_bounds_are_the_totals_that_the_estimate_can_stand_for() -> None:
+def test_bounds_follow_from_estimate_and_alpha() -> None:
     assert (ANSWER.lower, ANSWER.upper) == (1000 / 1.25, 1000 / 0.75)
 
 
 @given(st.integers(1, 10**40), st.integers(1, 499), st.booleans())
-def test_no_total_that_an_estimate_can_stand_for_is_shut_out_by_rounding(total: int, mille: int, high: bool) -> None:
+def test_rounded_bounds_contain_every_possible_total(total: int, mille: int, high: bool) -> None:
     part = mille if high else -mille
     edge = total * (1000 + part)  # as far from the total as alpha lets the estimate be
     estimate = edge // 1000 if edge % 1000 == 0 else edge / 1000
@@ -44,7 +44,7 @@ def test_no_total_that_an_estimate_can_stand_for_is_shut_out_by_rounding(total: 
     assert most == pytest.approx(estimate / (1 - mille / 1000), rel=1e-14)
 
 
-def test_str_is_a_sentence() -> None:
+def test_str_of_an_answer() -> None:
     assert str(ANSWER) == "1,000 (from 800 to 1,333; holding, dithered, round 3, 12 sites)"
     assert "silent: a, 7)" in str(Answer(1, 0.1, 0.1, State.DEGRADED, 1, 2, "exact", ("a", 7)))
     many = Answer(1, 0.1, 0.1, State.DEGRADED, 1, 2000, "exact", tuple(range(1500)))
@@ -52,7 +52,7 @@ def test_str_is_a_sentence() -> None:
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**9), st.integers(1, 10**6))
-def test_the_midpoint_is_inside_and_whole_if_it_can_be(low: int, width: int, unit: int) -> None:
+def test_midpoint_is_inside_and_an_integer_if_possible(low: int, width: int, unit: int) -> None:
     high = low + width
     chosen = midpoint(low, high, unit)
     assert isinstance(chosen, int) == (-(-low // unit) <= high // unit)
@@ -63,7 +63,7 @@ def test_the_midpoint_is_inside_and_whole_if_it_can_be(low: int, width: int, uni
         assert abs(Fraction(chosen) - Fraction(low + high, 2 * unit)) <= Fraction(chosen) / 2**52
 
 
-def test_the_midpoint_of_a_point_is_the_point() -> None:
+def test_midpoint_of_one_number_is_that_number() -> None:
     assert midpoint(7, 7, 1) == 7
     assert midpoint(10**40, 10**40, 1) == 10**40
     assert midpoint(1, 2, 3) == 0.5

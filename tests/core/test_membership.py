@@ -1,4 +1,4 @@
-"""Who takes part: newcomers, departures, silence, and a coordinator that starts again."""
+"""Membership: joins, rejoins, departures, time-outs, and a restarted coordinator."""
 
 import pytest
 
@@ -13,13 +13,13 @@ from support.worlds import COUNTER, asked, down, report, snapshot
 
 
 class TestJoin:
-    def test_a_joiner_brings_its_count_and_gets_the_pace(self) -> None:
+    def test_joining_site_brings_its_count_and_gets_a_trigger(self) -> None:
         made = in_round_one()
         [(site_id, message)] = made.join(D, snapshot(1000))
         assert (site_id, message) == (D, SetTrigger(COUNTER, 1, made.trigger_of(D), 1000))
         assert (made.published, made.answer.sites) == (1100, 4)
 
-    def test_a_joiner_during_a_synchronisation_is_in_the_new_round(self) -> None:
+    def test_site_that_joins_during_a_synchronisation_is_in_the_new_round(self) -> None:
         made = in_round_two()
         assert down(made.join(D, snapshot(1000)), SetTrigger) == ["d"]
         assert made.published < 1000
@@ -27,21 +27,21 @@ class TestJoin:
             made.receive(site_id, snapshot(count, round=2))
         assert made.published == 1120
 
-    def test_when_places_run_out_a_new_round_starts(self) -> None:
+    def test_join_without_a_free_slot_starts_a_new_round(self) -> None:
         made = in_round_one("lattice", slots=4)
         assert asked(made.join(D, snapshot(0))) == []
         outbox = made.join(SiteId("e"), snapshot(9))
         assert asked(outbox) == ["a", "b", "c", "d", "e"]
         assert made.round == 2
 
-    def test_a_place_is_kept_for_a_leaver_until_the_round_ends(self) -> None:
+    def test_slot_of_a_departed_site_is_not_free_until_the_round_ends(self) -> None:
         made = in_round_one("lattice", slots=4)
         made.leave(A, snapshot(51, round=1))
         assert made.join(D, snapshot(0)) != []
         assert made.round == 1
         assert asked(made.join(SiteId("e"), snapshot(0))) == ["b", "c", "d", "e"]
 
-    def test_a_joiner_without_a_plan_changes_nothing(self) -> None:
+    def test_join_without_a_plan_changes_nothing(self) -> None:
         scheme = Plain("lattice", start=2, slots=3)
         made = coordinator(scheme, A, B, C)
         made.receive(A, report(2, 2))
@@ -52,51 +52,51 @@ class TestJoin:
         assert facts(made) == before
         assert D not in made.debug_state().entries
 
-    def test_a_new_life_is_a_new_site(self) -> None:
+    def test_new_incarnation_is_a_new_site(self) -> None:
         made = in_round_one()
         made.leave(A, snapshot(60, round=1))
         made.join(A._replace(incarnation=1), snapshot(0))
         assert (made.known_total, made.answer.sites) == (60 + 30 + 20, 3)
 
 
-class TestComeBack:
-    def test_in_the_present_round_nothing_need_be_said(self) -> None:
+class TestRejoin:
+    def test_rejoin_in_the_same_round_sends_nothing(self) -> None:
         made = in_round_one()
         assert made.join(A, snapshot(57, round=1)) == []
 
-    def test_from_an_earlier_round_it_goes_on_from_what_is_known(self) -> None:
+    def test_rejoin_from_an_earlier_round_continues_at_the_reported_count(self) -> None:
         made = coordinator(Plain("blocks", start=3), A, B)
         made.receive(A, report(3, 3))
         assert made.join(B, snapshot(8)) == [(B, SetTrigger(COUNTER, 1, made.trigger_of(B), 0))]
 
-    def test_one_that_was_asked_is_asked_again(self) -> None:
+    def test_rejoin_of_a_site_that_owes_a_snapshot_requests_it_again(self) -> None:
         made = in_round_two()
         [(site_id, message)] = made.join(B, snapshot(33, round=1))
         assert (site_id, message) == (B, StartRound(COUNTER, 2, made.trigger_of(B)))
 
 
 class TestLeave:
-    def test_last_words_are_exact_and_stay(self) -> None:
+    def test_final_snapshot_is_exact_and_stays_in_the_total(self) -> None:
         made = coordinator(Exact(), A, B)
         made.receive(A, report(5, 5))
         made.leave(A, snapshot(9))
         assert (made.published, made.answer.sites, made.answer.state) == (9, 1, State.EXACT)
 
-    def test_said_twice_they_count_once(self) -> None:
+    def test_duplicate_final_snapshot_is_counted_once(self) -> None:
         made = coordinator(Exact(), A, B)
         made.leave(A, snapshot(9))
         before = facts(made)
         assert made.leave(A, snapshot(9)) == []
         assert facts(made) == before
 
-    def test_a_leaver_answers_the_question_it_was_asked(self) -> None:
+    def test_final_snapshot_answers_the_request_for_a_snapshot(self) -> None:
         made = in_round_two()
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.leave(C, snapshot(28, round=1))
         assert (made.answer.state, made.debug_state().estimator.estimate) == (State.HOLDING, 128)
 
-    def test_the_next_round_has_it_exactly(self) -> None:
+    def test_next_round_has_the_final_count_of_a_departed_site(self) -> None:
         made = in_round_one(reports=1, step=10)
         made.leave(B, snapshot(44, round=1))
         assert asked(made.receive(A, report(60, 1, round=1))) == ["a", "c"]
@@ -104,7 +104,7 @@ class TestLeave:
         made.receive(C, snapshot(21, round=2))
         assert made.debug_state().estimator.estimate == 60 + 21 + 44
 
-    def test_while_others_are_asked(self) -> None:
+    def test_site_that_leaves_while_others_owe_snapshots_is_counted_exactly(self) -> None:
         made = in_round_two()
         made.receive(A, snapshot(70, round=2))
         made.leave(A, snapshot(74, round=2))
@@ -112,29 +112,29 @@ class TestLeave:
         made.receive(C, snapshot(20, round=2))
         assert made.known_total == 124
 
-    def test_lattice_reports_that_the_farewell_has_overtaken_are_in_it(self) -> None:
+    def test_final_snapshot_includes_lattice_reports_that_it_overtook(self) -> None:
         made = in_round_one("lattice", step=10, reports=100)
         points = made.debug_state().estimator.estimate
         made.leave(A, snapshot(50 + 40, round=1))
         assert made.debug_state().estimator.estimate == points + 40
 
 
-class TestSilence:
-    def test_the_answer_says_who(self) -> None:
+class TestUnreachable:
+    def test_answer_names_unreachable_sites(self) -> None:
         made = in_round_one()
         assert made.mark_unreachable(B) == []
         assert (made.answer.state, made.answer.silent) == (State.DEGRADED, ("b",))
         made.receive(B, report(40, 1, round=1))
         assert (made.answer.state, made.answer.silent) == (State.HOLDING, ())
 
-    def test_a_round_does_not_wait_for_it(self) -> None:
+    def test_round_starts_without_the_snapshot_of_an_unreachable_site(self) -> None:
         made = in_round_two()
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         assert made.mark_unreachable(C) == []
         assert (made.answer.state, made.debug_state().estimator.estimate) == (State.DEGRADED, 120)
 
-    def test_its_late_snapshot_corrects_what_was_assumed(self) -> None:
+    def test_late_snapshot_corrects_the_assumed_round_start(self) -> None:
         made = in_round_two()
         made.mark_unreachable(C)
         made.receive(A, snapshot(70, round=2))
@@ -147,36 +147,36 @@ class TestSilence:
         made.receive(C, snapshot(55, round=2))
         assert facts(made) == before
 
-    def test_a_snapshot_that_its_own_report_overtook_changes_nothing_more(self) -> None:
+    def test_late_snapshot_below_a_reported_count_changes_nothing(self) -> None:
         made = in_round_two()
         made.receive(C, report(60, 1, round=2))
-        made.mark_unreachable(C)  # its base is now the 60 it reported
+        made.mark_unreachable(C)  # its round start is now the 60 that it reported
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         made.receive(C, snapshot(55, round=2))
         assert made.debug_state().estimator.estimate == 160
 
-    def test_who_was_silent_at_the_start_of_a_round_is_told_when_it_speaks(self) -> None:
+    def test_site_unreachable_at_a_round_start_gets_its_trigger_when_it_reports(self) -> None:
         made = in_round_one(reports=1, step=10)
         made.mark_unreachable(C)
         assert asked(made.receive(A, report(60, 1, round=1))) == ["a", "b"]
         assert made.receive(C, report(38, 2, round=1)) == [(C, SetTrigger(COUNTER, 2, made.trigger_of(C), 20))]
         assert made.answer.silent == ()
 
-    def test_who_fell_silent_while_it_was_asked_is_told_when_it_speaks(self) -> None:
+    def test_site_that_timed_out_owing_a_snapshot_gets_its_trigger_when_it_reports(self) -> None:
         made = in_round_two()
         made.mark_unreachable(C)
         assert made.receive(C, report(38, 2, round=1)) == [(C, SetTrigger(COUNTER, 2, made.trigger_of(C), 20))]
         assert made.receive(C, report(38, 2, round=1)) == []  # once
 
-    def test_who_has_answered_after_all_is_not_told_again(self) -> None:
+    def test_site_whose_late_snapshot_arrived_gets_no_second_trigger(self) -> None:
         made = in_round_two()
         made.mark_unreachable(C)
         made.receive(C, snapshot(55, round=2))
-        assert made.receive(C, report(38, 2, round=1)) == []  # an old report, overtaken by all that
+        assert made.receive(C, report(38, 2, round=1)) == []  # an old report that the snapshot overtook
 
-    def test_who_comes_back_may_have_adopted_the_round_at_a_later_count_meanwhile(self) -> None:
-        """The question was only late: the site ignores the SetTrigger, and its Snapshot still counts."""
+    def test_rejoined_site_may_have_adopted_the_round_at_a_later_count(self) -> None:
+        """The StartRound was only late: the site ignores the SetTrigger, and its Snapshot still counts."""
         made = in_round_two()
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
@@ -185,7 +185,7 @@ class TestSilence:
         made.receive(C, snapshot(55, round=2))
         assert made.debug_state().estimator.estimate == 155
 
-    def test_who_is_silent_still_at_the_next_round_is_assumed_again(self) -> None:
+    def test_site_still_unreachable_at_the_next_round_is_assumed_again(self) -> None:
         made = in_round_two()
         made.mark_unreachable(C)
         made.receive(A, snapshot(70, round=2))
@@ -193,7 +193,7 @@ class TestSilence:
         assert asked(made.receive(A, report(90, 2, round=2))) == ["a", "b"]
         assert made.receive(C, snapshot(55, round=2)) == [(C, SetTrigger(COUNTER, 3, made.trigger_of(C), 20))]
 
-    def test_a_silent_site_may_leave(self) -> None:
+    def test_unreachable_site_may_leave(self) -> None:
         made = in_round_two()
         made.mark_unreachable(C)
         made.receive(A, snapshot(70, round=2))
@@ -205,7 +205,7 @@ class TestSilence:
 
 
 class TestRestart:
-    def test_everybody_is_asked_and_the_answer_is_learning(self) -> None:
+    def test_recovery_requests_all_snapshots_and_the_answer_is_learning(self) -> None:
         before = in_round_one()
         before.leave(B, snapshot(44, round=1))
         after = coordinator(Plain("blocks", start=100), saved_state=before.saved_state)
@@ -216,7 +216,7 @@ class TestRestart:
         after.receive(C, snapshot(27, round=2))
         assert (after.answer.state, after.debug_state().estimator.estimate) == (State.HOLDING, 61 + 27 + 44)
 
-    def test_it_may_die_again_before_all_have_answered(self) -> None:
+    def test_second_restart_before_all_snapshots_requests_them_again(self) -> None:
         first = in_round_two()
         second = coordinator(Plain("blocks", start=100), saved_state=first.saved_state)
         second.recover()
@@ -225,15 +225,15 @@ class TestRestart:
         assert asked(third.recover()) == ["a", "b", "c"]
         assert (third.round, third.known_total) == (4, 75 + 30 + 20)
 
-    def test_what_was_published_is_not_taken_back(self) -> None:
+    def test_published_estimate_does_not_fall_after_a_restart(self) -> None:
         saved_state = PersistentState(round=3, published=500, departed=0, known=((A, 10),))
         made = coordinator(Exact(), saved_state=saved_state)
         made.recover()
         made.receive(A, snapshot(480, round=4))
         assert (made.published, made.answer.state) == (500, State.HOLDING)
 
-    def test_a_plan_for_more_than_is_found_is_made_again(self) -> None:
-        """What was published says 1,000 at least; a site that is given up on leaves 410. The step must fit that."""
+    def test_recovery_plans_again_if_the_known_total_is_below_the_planned(self) -> None:
+        """The published estimate stands for 1,000 or more, but 410 are known: the step must fit 410."""
         saved_state = PersistentState(round=3, published=1100, departed=0, known=((A, 400), (B, 10)))
         made = coordinator(Plain("blocks", start=100), saved_state=saved_state)
         assert asked(made.recover()) == ["a", "b"]
@@ -243,7 +243,7 @@ class TestRestart:
         made.receive(A, snapshot(400, round=5))
         assert (made.answer.state, made.debug_state().planned_total, made.published) == (State.DEGRADED, 410, 1100)
 
-    def test_a_restart_with_nobody_left(self) -> None:
+    def test_restart_without_sites_keeps_the_departed_count(self) -> None:
         made = coordinator(Exact(), saved_state=PersistentState(2, 9, 9, ()))
         assert made.recover() == []
         assert (made.answer.estimate, made.answer.state) == (9, State.EXACT)

@@ -24,7 +24,7 @@ FORBIDDEN = [
 ALLOWED = ["abc", "collections", "collections.abc", "copy", "dataclasses", "enum", "fractions", "math", "typing"]
 OURS = ("countless.core", "countless.errors")
 
-IMPORT_WITHOUT_A_WORLD = f"""
+IMPORT_WITHOUT_IO = f"""
 import sys
 import {", ".join(ALLOWED)}
 sys.path.insert(0, {str(PACKAGE.parent)!r})
@@ -36,10 +36,8 @@ print(sorted(name for name in sys.modules if name.startswith("countless")))
 """
 
 
-def test_the_core_imports_in_a_world_without_io() -> None:
-    run = subprocess.run(
-        [sys.executable, "-I", "-c", IMPORT_WITHOUT_A_WORLD], capture_output=True, text=True, check=False
-    )
+def test_core_imports_without_io_modules() -> None:
+    run = subprocess.run([sys.executable, "-I", "-c", IMPORT_WITHOUT_IO], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     loaded = ast.literal_eval(run.stdout)
     assert {name for name in loaded if not name.startswith("countless.core")} == {"countless", "countless.errors"}
@@ -58,13 +56,13 @@ def imports_of(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
-def test_no_core_module_names_anything_else(path: Path) -> None:
-    strangers = {name for name in imports_of(path) if not name.startswith(OURS) and name not in ALLOWED}
-    assert strangers == set()
+def test_core_module_imports_only_allowed_modules(path: Path) -> None:
+    unexpected = {name for name in imports_of(path) if not name.startswith(OURS) and name not in ALLOWED}
+    assert unexpected == set()
 
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
-def test_no_core_module_reaches_around_the_import_statement(path: Path) -> None:
+def test_core_module_uses_no_dynamic_imports_or_globals(path: Path) -> None:
     tree = ast.parse(path.read_text())
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert names & {"__import__", "eval", "exec", "open", "input", "print", "globals", "hash", "id"} == set()
@@ -73,7 +71,7 @@ def test_no_core_module_reaches_around_the_import_statement(path: Path) -> None:
     assert ast.Assert not in statements  # invariants must survive -O
 
 
-def test_the_inits_of_sub_packages_are_empty() -> None:
+def test_init_files_of_sub_packages_are_empty() -> None:
     """Import contracts do not look through names re-exported by an `__init__`."""
     full = [path.parent.name for path in PACKAGE.glob("*/__init__.py") if path.read_text().strip()]
     assert full == []

@@ -1,4 +1,4 @@
-"""A mark: possibly over, certainly over, each said once and in this order."""
+"""A threshold: possibly over, certainly over; each verdict is given once and in this order."""
 
 import pytest
 from hypothesis import given
@@ -12,26 +12,26 @@ from countless.errors import InvalidParameter
     ("lower", "upper", "verdict"),
     [(0, 0, None), (90, 100, None), (90, 100.5, "possibly"), (100, 110, "possibly"), (100.5, 110, "certainly")],
 )
-def test_over_means_more_than_the_mark(lower: float, upper: float, verdict: Verdict | None) -> None:
+def test_verdict_is_over_only_above_the_threshold(lower: float, upper: float, verdict: Verdict | None) -> None:
     assert Threshold(100).verdict(lower, upper) == verdict
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40))))
-def test_each_word_is_said_once_in_order_and_when_it_is_true(answers: list[tuple[int, int]]) -> None:
-    """Also when the bounds come back down: a coordinator may widen alpha, and the truth has not fallen."""
-    threshold, said, words = Threshold(100), None, list[Verdict]()
+def test_each_verdict_is_given_once_in_order_and_when_true(answers: list[tuple[int, int]]) -> None:
+    """Also when the bounds come back down: a coordinator may widen alpha, and the total has not fallen."""
+    threshold, last, verdicts = Threshold(100), None, list[Verdict]()
     for lower, width in answers:
-        for word in threshold.news(said, lower, lower + width):
-            words.append(word)
-            said = word
+        for verdict in threshold.news(last, lower, lower + width):
+            verdicts.append(verdict)
+            last = verdict
     passed = [
         *(["possibly"] if any(lower + width > 100 for lower, width in answers) else []),
         *(["certainly"] if any(lower > 100 for lower, _ in answers) else []),
     ]
-    assert words == passed
+    assert verdicts == passed
 
 
 @pytest.mark.parametrize("over", [-1, 1.5, True, "7", None, float("nan")])
-def test_a_mark_is_a_whole_number(over: int) -> None:
+def test_threshold_must_be_a_non_negative_integer(over: int) -> None:
     with pytest.raises(InvalidParameter, match="over"):
         Threshold(over)

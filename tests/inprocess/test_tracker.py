@@ -1,4 +1,4 @@
-"""The library face: what a person types, what a person reads, and what happens to bad input."""
+"""`Tracker`: calls, answers, listeners, and refused input."""
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -14,7 +14,7 @@ from countless.planning.lattice import plan_lattice
 from countless.schemes.lattice import Lattice
 
 
-def test_six_lines() -> None:
+def test_tracker_in_six_lines() -> None:
     tracker = Tracker(sites=1000, alpha=0.01)
     tracker.site(3).add()
     tracker.site(7).add(41)
@@ -22,7 +22,7 @@ def test_six_lines() -> None:
     assert tracker.answer.lower <= 42 <= tracker.answer.upper
 
 
-def test_the_answer_carries_what_a_reader_needs() -> None:
+def test_answer_of_a_new_tracker() -> None:
     answer = Tracker(sites=4, alpha=0.1, delta=0.02, scheme="lattice", seed=1).answer
     assert (answer.alpha, answer.delta, answer.sites, answer.round) == (0.1, 0.02, 4, 0)
     assert (answer.scheme, answer.state, answer.silent) == ("lattice", State.EXACT, ())
@@ -37,21 +37,21 @@ def test_sites_may_have_names() -> None:
     assert [tracker.site(name).count for name in tracker.sites] == [0, 3, 5, 4]
 
 
-def test_without_sites_until_one_comes() -> None:
+def test_tracker_may_start_without_sites() -> None:
     tracker = Tracker(sites=0, alpha=0.1)
     assert tracker.answer.estimate == 0
     tracker.add_site().add(3)
     assert (tracker.sites, tracker.answer.estimate) == ((0,), 3)
 
 
-def test_a_new_site_gets_the_next_free_number() -> None:
+def test_added_site_gets_the_next_free_number() -> None:
     tracker = Tracker(sites=[0, 2, 3], alpha=0.1)
     tracker.add_site()
     tracker.add_site("x")
     assert tracker.sites == (0, 2, 3, 4, "x")
 
 
-def test_a_site_that_is_removed_stays_in_the_total() -> None:
+def test_removed_site_stays_in_the_total() -> None:
     tracker = Tracker(sites=3, alpha=0.1)
     old = tracker.site(1)
     old.add(3)
@@ -66,49 +66,49 @@ def test_a_site_that_is_removed_stays_in_the_total() -> None:
 
 
 class TestListeners:
-    def test_they_hear_every_change_and_nothing_else(self) -> None:
-        tracker, heard = Tracker(sites=3, alpha=0.2, scheme="deterministic"), list[float]()
-        tracker.on_change(lambda answer: heard.append(answer.estimate))
+    def test_listener_is_called_for_every_change_only(self) -> None:
+        tracker, received = Tracker(sites=3, alpha=0.2, scheme="deterministic"), list[float]()
+        tracker.on_change(lambda answer: received.append(answer.estimate))
         for event in range(500):
             tracker.site(event % 3).add()
-        assert heard == sorted(set(heard))
-        assert heard[-1] == tracker.answer.estimate
-        assert heard[0] == 1
+        assert received == sorted(set(received))
+        assert received[-1] == tracker.answer.estimate
+        assert received[0] == 1
 
-    def test_usable_as_a_decorator(self) -> None:
-        tracker, heard = Tracker(sites=1, alpha=0.2), list[Answer]()
+    def test_on_change_is_a_decorator(self) -> None:
+        tracker, received = Tracker(sites=1, alpha=0.2), list[Answer]()
 
         @tracker.on_change
         def listen(answer: Answer) -> None:
-            heard.append(answer)
+            received.append(answer)
 
         tracker.site(0).add(3)
-        assert heard == [tracker.answer]
-        listen(heard[0])
+        assert received == [tracker.answer]
+        listen(received[0])
 
     @pytest.mark.parametrize("scheme", ["exact", "deterministic", "dithered", "partial_dp", "sampled"])
-    def test_one_that_adds_events_is_an_adaptive_stream(self, scheme: str) -> None:
+    def test_listener_that_adds_events_is_an_adaptive_stream(self, scheme: str) -> None:
         """Each change causes events at a site it did not come from, until 3,000 events; delta = 1e-9."""
         tracker, total = Tracker(sites=5, alpha=0.2, delta=1e-9, scheme=scheme, seed=1), 0
-        heard = list[float]()
+        received = list[float]()
 
         @tracker.on_change
         def feed_back(answer: Answer) -> None:
             nonlocal total
-            heard.append(answer.estimate)
+            received.append(answer.estimate)
             if total < 3_000:
                 total += 1
-                tracker.site(len(heard) % 5).add()
+                tracker.site(len(received) % 5).add()
 
         for event in range(2_000):
             total += 1
             tracker.site(event % 5).add()
             assert abs(tracker.answer.estimate - total) <= 0.2 * total
         assert tracker.total == total
-        assert heard == sorted(set(heard))
-        assert heard[-1] == tracker.answer.estimate
+        assert received == sorted(set(received))
+        assert received[-1] == tracker.answer.estimate
 
-    def test_one_that_adds_and_removes_sites(self) -> None:
+    def test_listener_may_add_and_remove_sites(self) -> None:
         tracker = Tracker(sites=2, alpha=0.2, seed=1)
 
         @tracker.on_change
@@ -123,7 +123,7 @@ class TestListeners:
         assert len(tracker.sites) in (4, 5)
         assert 1 not in tracker.sites
 
-    def test_one_that_fails_does_not_break_the_count(self) -> None:
+    def test_failing_listener_does_not_change_the_count(self) -> None:
         tracker, failing = Tracker(sites=1, alpha=0.2, scheme="exact"), [True]
 
         @tracker.on_change
@@ -145,14 +145,14 @@ def test_messages_count_the_traffic_in_both_directions() -> None:
     assert (tracker.messages.total, tracker.messages.words) == (1, 1)
 
 
-def test_messages_have_their_bytes_when_asked_for() -> None:
+def test_message_bytes_are_counted_on_request() -> None:
     tracker = Tracker(sites=2, alpha=0.1, scheme="exact", counter="c", count_bytes=True)
     assert tracker.messages.bytes == 0
     tracker.site(0).add(3)
     assert tracker.messages == Traffic(up=1, down=0, bytes=7)
 
 
-def test_repr_helps() -> None:
+def test_repr_of_a_tracker() -> None:
     tracker = Tracker(sites=2, alpha=0.1, delta=0.02, scheme="exact", counter="hits")
     tracker.site(0).add(1234)
     assert repr(tracker) == (
@@ -161,16 +161,16 @@ def test_repr_helps() -> None:
     )
 
 
-def test_without_a_seed_runs_differ_and_with_one_they_do_not() -> None:
+def test_runs_with_the_same_seed_are_equal() -> None:
     """Two unseeded runs agree with probability below 1e-12: about 20 secret offsets of at least 10 values each."""
 
-    def bill(seed: int | None) -> Traffic:
+    def traffic(seed: int | None) -> Traffic:
         tracker = Tracker(sites=20, alpha=0.3, scheme="lattice", seed=seed)
         for event in range(20_000):
             tracker.site(event % 20).add()
         return tracker.messages
 
-    assert bill(4) == bill(4)
+    assert traffic(4) == traffic(4)
 
 
 NOT_ALLOWED: dict[tuple[str, str], list[Any]] = {
@@ -201,7 +201,7 @@ BAD = [(name, value, allowed) for (name, allowed), values in NOT_ALLOWED.items()
 
 
 @pytest.mark.parametrize(("parameter", "value", "allowed"), BAD, ids=lambda value: str(value)[:20])
-def test_bad_arguments_name_the_parameter_the_value_and_the_range(parameter: str, value: Any, allowed: str) -> None:
+def test_invalid_argument_error_names_parameter_value_and_range(parameter: str, value: Any, allowed: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
         Tracker(**{parameter: value})
     text = str(refused.value)
@@ -210,7 +210,7 @@ def test_bad_arguments_name_the_parameter_the_value_and_the_range(parameter: str
 
 
 @pytest.mark.parametrize("name", [None, 1.5, True, ["a"]])
-def test_a_site_name_is_a_string_or_an_integer(name: Any) -> None:
+def test_site_name_must_be_a_string_or_an_integer(name: Any) -> None:
     with pytest.raises(InvalidParameter, match="a string or an integer"):
         Tracker(sites=[name], alpha=0.1)
 
@@ -236,7 +236,7 @@ REFUSED: dict[str, Callable[[Tracker], object]] = {
 
 
 @pytest.mark.parametrize("attempt", REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_refused_changes_nothing(attempt: Callable[[Tracker], object]) -> None:
+def test_refused_call_changes_nothing(attempt: Callable[[Tracker], object]) -> None:
     tracker = Tracker(sites=3, alpha=0.1, seed=1)
     tracker.site(0).add(100)
     before = state(tracker)
@@ -249,8 +249,8 @@ def names(count: int) -> Iterable[str]:
     return (f"s{number}" for number in range(count))
 
 
-class TestAPlanOfOnesOwn:
-    def test_it_is_followed(self) -> None:
+class TestGivenPlan:
+    def test_given_plan_is_used(self) -> None:
         plan = plan_lattice(8, 0.2, 1e-9)
         tracker = Tracker(sites=names(5), alpha=0.2, scheme=Lattice(plan), seed=1)
         tracker.site("s0").add(10_000)
@@ -258,8 +258,8 @@ class TestAPlanOfOnesOwn:
         assert tracker.plan is plan
         assert tracker.answer.scheme == "lattice"
 
-    def test_its_places_may_all_be_taken(self) -> None:
-        """Newcomers make the next round ask for a reserve; a plan that has none left is still good."""
+    def test_given_plan_may_fill_all_its_slots(self) -> None:
+        """After joins the next round wants spare slots; a given plan without spare slots is still used."""
         tracker = Tracker(sites=5, alpha=0.2, scheme=Lattice(plan_lattice(8, 0.2, 1e-9)), seed=1)
         tracker.site(0).add(10_000)
         for _ in range(3):
@@ -269,7 +269,7 @@ class TestAPlanOfOnesOwn:
                 tracker.site(site).add(100)
         assert abs(tracker.answer.estimate - 170_000) <= 34_000
 
-    def test_one_site_too_many_is_refused_and_changes_nothing(self) -> None:
+    def test_more_sites_than_the_given_plan_are_refused_and_change_nothing(self) -> None:
         tracker = Tracker(sites=5, alpha=0.2, scheme=Lattice(plan_lattice(5, 0.2, 1e-9)), seed=1)
         tracker.site(0).add(10_000)
         before = state(tracker)

@@ -234,7 +234,7 @@ def conversation(stage: Stage) -> list[Any]:
     return told
 
 
-def test_the_transcript_does_not_depend_on_the_transport(tmp_path: Path) -> None:
+def test_transcript_does_not_depend_on_the_transport(tmp_path: Path) -> None:
     transcripts = {}
     for stage in (memory, websocket, over_nats):
         with stage(tmp_path / stage.__name__) as here:

@@ -1,4 +1,4 @@
-"""`blocks`: one step for each block that has reported; never off by a whole step a site, and right on average."""
+"""`blocks`: one step for each block that has reported; the error is below one step per site, and zero on average."""
 
 from fractions import Fraction
 
@@ -24,7 +24,7 @@ def opened(step: int, *bases: int, reports: int = 10**9) -> tuple[CrossingEstima
 
 @pytest.mark.parametrize("step", [1, 2, 5])
 @pytest.mark.parametrize("events", [0, 1, 3, 8, 10])
-def test_the_mean_over_all_positions_is_the_truth(step: int, events: int) -> None:
+def test_blocks_mean_over_all_positions_is_the_total(step: int, events: int) -> None:
     """Whole blocks have reported once each; the current one has if its position is among the events seen."""
     whole, rest = divmod(events, step)
     mean = Fraction(0)
@@ -42,7 +42,7 @@ streams = st.lists(st.lists(st.integers(1, 80), max_size=20), min_size=1, max_si
 
 
 @given(st.integers(1, 30), streams, st.integers(0, 99))
-def test_it_is_never_off_by_a_step_a_site(step: int, streams: list[list[int]], seed: int) -> None:
+def test_blocks_error_is_below_one_step_per_site(step: int, streams: list[list[int]], seed: int) -> None:
     estimator, entries = opened(step, *[10 * slot for slot in range(len(streams))])
     sites = [
         Site(
@@ -65,13 +65,13 @@ def test_it_is_never_off_by_a_step_a_site(step: int, streams: list[list[int]], s
             assert abs(estimator.estimate - total) <= len(streams) * max(0, step - 1)
 
 
-def test_a_round_ends_after_its_reports() -> None:
+def test_blocks_round_ends_after_its_reports() -> None:
     estimator, [site] = opened(10, 0, reports=3)
     assert estimator.on_report(site, 0, 2) is None
     assert estimator.on_report(site, 0, 1) is Effect.END_ROUND
 
 
-def test_newcomers_and_latecomers_bring_what_is_known_exactly() -> None:
+def test_blocks_joins_and_late_starts_add_their_exact_counts() -> None:
     estimator, sites = opened(10, 7)
     estimator.join(Entry(SiteId("new"), 33, 1))
     assert estimator.estimate == 5 + 7 + 33
@@ -79,7 +79,7 @@ def test_newcomers_and_latecomers_bring_what_is_known_exactly() -> None:
     assert estimator.estimate == 5 + 7 + 33 + 4
 
 
-def test_a_shift_is_in_steps() -> None:
+def test_shift_of_the_crossing_estimator_is_in_steps() -> None:
     estimator = CrossingEstimator(BernoulliSampling(10), 100, shift=3)
     estimator.start([], departed=200)
     assert estimator.estimate == 230

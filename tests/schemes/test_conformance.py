@@ -1,4 +1,4 @@
-"""What every scheme must do, whatever its recipe. Walks the registry: a new scheme is tested without a line here.
+"""What every scheme must do. The tests read the registry, so a new scheme needs no line here.
 
 Every run has delta = 1e-9. Each `within` test makes one run of one tracker, so a correct scheme raises a false alarm
 with probability at most 1e-9 in it; there are about 9 schemes * 17 runs of them, and the seeds are pinned.
@@ -44,7 +44,7 @@ def check_after_every_event(tracker: Tracker, stream: Stream) -> None:
         tracker.site(site).add(n)
         total += n
         answer = tracker.answer
-        assert tracker.answer.contains(total), f"event {number}: {answer} but the truth is {total}"
+        assert tracker.answer.contains(total), f"event {number}: {answer} but the total is {total}"
         assert answer.estimate >= published, f"event {number}: the answer fell from {published} to {answer}"
         assert answer.lower <= answer.estimate <= answer.upper
         published = answer.estimate
@@ -52,7 +52,7 @@ def check_after_every_event(tracker: Tracker, stream: Stream) -> None:
 
 
 @every_scheme
-def test_exact_at_start_up(name: str) -> None:
+def test_answer_is_exact_at_start(name: str) -> None:
     tracker = tracker_for(name, 5, 0.05)
     assert (tracker.answer.estimate, tracker.answer.state) == (0, State.EXACT)
     for total in range(1, 10):
@@ -94,7 +94,7 @@ def test_within_alpha_with_a_thousand_sites(name: str) -> None:
 
 @pytest.mark.slow
 @every_scheme
-def test_huge_batches(name: str) -> None:
+def test_within_alpha_with_huge_batches(name: str) -> None:
     tracker, total = tracker_for(name, 3, 0.1), 0
     for exponent in range(0, 120, 5):
         tracker.site(exponent % 3).add(2**exponent)
@@ -105,7 +105,7 @@ def test_huge_batches(name: str) -> None:
 
 @pytest.mark.slow
 @every_scheme
-def test_joins_and_leaves_keep_the_guarantee(name: str) -> None:
+def test_within_alpha_with_joins_and_departures(name: str) -> None:
     sites, rng = 8, SeededRandom(5)
     tracker = tracker_for(name, sites, 0.2)
     total = 0
@@ -115,7 +115,7 @@ def test_joins_and_leaves_keep_the_guarantee(name: str) -> None:
             tracker.add_site()
         elif event % 131 == 0 and len(present) > 2:
             tracker.remove_site(present[rng.randbelow(len(present))])
-        elif event % 500 == 499:  # a site restarts without its state: the same name, another life
+        elif event % 500 == 499:  # a site restarts without its state: the same name, a new incarnation
             name_again = present[rng.randbelow(len(present))]
             tracker.remove_site(name_again)
             tracker.add_site(name_again)
@@ -124,12 +124,12 @@ def test_joins_and_leaves_keep_the_guarantee(name: str) -> None:
             tracker.site(present[rng.randbelow(len(present))]).add(n)
             total += n
         assert tracker.total == total
-        assert tracker.answer.contains(total), f"event {event}: {tracker.answer} but the truth is {total}"
+        assert tracker.answer.contains(total), f"event {event}: {tracker.answer} but the total is {total}"
         assert tracker.answer.sites == len(tracker.sites)
 
 
 @every_scheme
-def test_the_last_site_may_leave_and_another_come(name: str) -> None:
+def test_last_site_may_leave_and_another_join(name: str) -> None:
     tracker = tracker_for(name, 1, 0.2)
     tracker.site(0).add(5_000)
     assert tracker.remove_site(0) == 5_000
@@ -141,14 +141,14 @@ def test_the_last_site_may_leave_and_another_come(name: str) -> None:
 
 @pytest.mark.slow
 @every_scheme
-def test_a_restart_after_which_nobody_answers_for_a_long_time(name: str) -> None:
-    """All sites are given up on, so the new round starts from less than what had been published; then all come back."""
+def test_restart_with_all_sites_unreachable_for_a_while(name: str) -> None:
+    """All sites time out, so the new round starts below the published estimate; then all rejoin."""
     world = World(scheme_named(name), 60, alpha=0.2)
     for site, n in stream_named("round_robin", 60, 20_000, seed=12):
         world.add(site, n)
     published = world.coordinator.published
-    world.coordinator = world._coordinator(saved_state=world.coordinator.saved_state)
-    world.coordinator.recover()  # and nothing of it arrives
+    world.coordinator = world.new_coordinator(saved_state=world.coordinator.saved_state)
+    world.coordinator.recover()  # none of its messages arrives
     for address in world.sites:
         world.coordinator.mark_unreachable(address)
     answer = world.coordinator.answer
@@ -203,13 +203,13 @@ def test_replay_from_a_seed_is_identical(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RANDOMISED)
-def test_another_seed_is_another_run(name: str) -> None:
+def test_different_seeds_give_different_runs(name: str) -> None:
     assert transcript_of(name, seed=11).transcript != transcript_of(name, seed=12).transcript
 
 
 @every_scheme
-def test_a_synchronisation_finds_the_truth(name: str) -> None:
-    """When a round begins, the sum of what the coordinator knows is the true total."""
+def test_synchronisation_finds_the_exact_total(name: str) -> None:
+    """When a round begins, the known total is the true total."""
     world = World(scheme_named(name), 10, alpha=0.2)
     rounds = 0
     for site, n in stream_named("uniform", 10, 8_000, seed=9):
@@ -225,11 +225,11 @@ def test_a_synchronisation_finds_the_truth(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BATCH_BLIND)
-def test_a_batch_is_its_events(name: str) -> None:
-    """Where dice do not depend on the sizes of batches, answers agree exactly after every batch.
+def test_batch_equals_its_events(name: str) -> None:
+    """Where random draws do not depend on the sizes of batches, answers agree exactly after every batch.
 
-    A batch that runs past the end of a round is counted in at its end, not at its middle, so the cuts include the
-    events at which a round of the unit stream ended.
+    A batch that runs past the end of a round is counted at its end, not in its middle, so a batch also ends where a
+    round of the unit stream ends.
     """
     sites, batches, rng = 10, 1_500, SeededRandom(10)
     one_by_one, batched = tracker_for(name, sites, 0.2, seed=3), tracker_for(name, sites, 0.2, seed=3)

@@ -25,7 +25,7 @@ SLOTS = 5
 
 
 class Reference:
-    """One round, as section 1 of docs/theory/dithered.md has it. Slow on purpose."""
+    """One round as the theory page defines it, without shortcuts."""
 
     def __init__(self, plan: DitheredPlan, step: int, rng: SeededRandom) -> None:
         offsets, thresholds = rng.spawn("offsets"), rng.spawn("thresholds")
@@ -88,7 +88,7 @@ class Reference:
 
 
 class Round:
-    """The publisher with production sites around it: what the coordinator does, without the coordinator."""
+    """The estimator with production sites around it: what the coordinator does, without the coordinator."""
 
     def __init__(self, plan: DitheredPlan, step: int, seed: int, bases: list[int]) -> None:
         self.estimator = DitheredEstimator(plan, step, SeededRandom(seed))
@@ -110,8 +110,8 @@ class Round:
         self.sites.append(Site(HITS, entry.site_id, SeededRandom(0), trigger=trigger, count=entry.round_start))
 
     def B(self) -> Fraction:  # noqa: N802
-        slots, step = len(self.estimator._lattices), self.estimator._lattices.step
-        return Fraction(2 * self.estimator._lead + slots * (step - 1), 2 * step)
+        step = self.reference.step
+        return Fraction(2 * self.estimator.debug_state().lead + SLOTS * (step - 1), 2 * step)
 
     def join(self, count: int) -> None:
         entry = Entry(SiteId(len(self.entries)), count, len(self.entries))
@@ -132,9 +132,9 @@ class Round:
         while messages and not self.over:
             [report] = messages
             assert isinstance(report, Report)
-            messages = self._hear(self.entries[slot], report)
+            messages = self._on_report(self.entries[slot], report)
 
-    def _hear(self, entry: Entry, report: Report) -> tuple[Report, ...]:
+    def _on_report(self, entry: Entry, report: Report) -> tuple[Report, ...]:
         before, entry.reported = entry.reported, report.count
         effect = self.estimator.on_report(entry, before, report.crossings - entry.crossings)
         entry.crossings = report.crossings
@@ -152,7 +152,7 @@ class Round:
         assert self.over == reference.over
         if self.over:
             return
-        assert self.estimator._phase == reference.phase
+        assert self.estimator.phase == reference.phase
         assert [self.estimator.trigger(slot).offset for slot in range(SLOTS)] == reference.offsets  # type: ignore[union-attr]
         assert self.B() == reference.B()
         low, high = reference.answer_range()
@@ -177,7 +177,7 @@ moves = st.lists(
     st.integers(0, 10**6),
     st.lists(st.integers(0, 30), min_size=1, max_size=3),
 )
-def test_the_clever_way_is_the_slow_way(
+def test_dithered_estimator_equals_the_slow_reference(
     moves: list[tuple[str, int, int]], step: int, shape: tuple[float, float], seed: int, bases: list[int]
 ) -> None:
     """Phases, offsets, B and answers agree after every batch, whoever joins and leaves."""
@@ -199,13 +199,13 @@ def test_the_clever_way_is_the_slow_way(
 
 
 @given(st.integers(1, 12), st.integers(0, 10**6), st.integers(0, 100), st.integers(0, 60))
-def test_neither_a_join_nor_a_departure_moves_the_hidden_sum(step: int, seed: int, n: int, count: int) -> None:
+def test_joins_and_departures_do_not_change_the_hidden_sum(step: int, seed: int, n: int, count: int) -> None:
     played = Round(dithered_plan(SLOTS, phases=50), step, seed, [3, 4])
     played.add(0, n)
-    before, phase = played.B(), played.estimator._phase
+    before, phase = played.B(), played.estimator.phase
     played.join(count)
     played.leave(0)
-    assert (played.B(), played.estimator._phase) == (before, phase)
+    assert (played.B(), played.estimator.phase) == (before, phase)
 
 
 def batches(events: int, seed: int) -> Iterator[tuple[int, int]]:
@@ -217,7 +217,7 @@ def batches(events: int, seed: int) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_batch_is_its_events_and_costs_no_more(seed: int) -> None:
+def test_dithered_batch_equals_its_events_and_costs_no_more(seed: int) -> None:
     plan = dithered_plan(SLOTS, phases=60)
     batched, unit = Round(plan, 6, seed, [0, 0, 0]), Round(plan, 6, seed, [0, 0, 0])
     for slot, n in batches(700, seed):
@@ -228,53 +228,53 @@ def test_a_batch_is_its_events_and_costs_no_more(seed: int) -> None:
         assert batched.over == unit.over
         if batched.over:
             break
-        assert batched.estimator._phase == unit.estimator._phase
+        assert batched.estimator.phase == unit.estimator.phase
         assert batched.estimator.estimate == unit.estimator.estimate
         assert batched.B() == unit.B()
         # One for the report, and one more if the first look at the new lattice ends a phase too.
         assert batched.changes - changes <= 2
-    assert batched.estimator._phase > 10
+    assert batched.estimator.phase > 10
 
 
-def test_the_answer_is_constant_inside_a_phase_and_grows_from_one_to_the_next() -> None:
+def test_dithered_estimate_is_constant_in_a_phase_and_grows_with_phases() -> None:
     played = Round(dithered_plan(SLOTS, phases=30), 5, 7, [0, 0])
-    estimates = {played.estimator._phase: played.estimator.estimate}
+    estimates = {played.estimator.phase: played.estimator.estimate}
     for event in range(800):
         played.add(event % 2, 1)
         if played.over:
             break
-        phase, estimate = played.estimator._phase, played.estimator.estimate
+        phase, estimate = played.estimator.phase, played.estimator.estimate
         assert estimates.setdefault(phase, estimate) == estimate
     assert list(estimates.values()) == sorted(set(estimates.values()))
     assert len(estimates) == 30
 
 
 @pytest.mark.slow
-def test_each_lattice_that_the_public_learns_moves_at_once() -> None:
+def test_lattice_that_a_report_exposes_is_redrawn_at_once() -> None:
     """With a step so large that it rarely stays where it was (pinned seed)."""
     step = 997
     played = Round(dithered_plan(SLOTS, phases=30), step, 3, [0, 0])
     known = [played.estimator.trigger(slot) for slot in range(2)]
     for event in range(60):
-        slot, phase = event % 2, played.estimator._phase
+        slot, phase = event % 2, played.estimator.phase
         played.add(slot, step)
         if played.over:
             break
-        moved = played.estimator._phase != phase
+        moved = played.estimator.phase != phase
         assert (played.estimator.trigger(slot) != known[slot]) == moved
         assert played.sites[slot].trigger == played.estimator.trigger(slot)
         known[slot] = played.estimator.trigger(slot)
     assert played.changes > 5
 
 
-def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
-    """A float knows a threshold to a few events of such a step, and an offset must not show it.
+def test_low_digits_of_a_threshold_are_drawn_separately() -> None:
+    """A float holds a threshold to a few events of such a step, and an offset must not reveal them.
 
-    The windows are but eight grains wide: many thresholds share one, and are in order all the same.
+    The windows are eight grains wide: many thresholds share one, and are still in order.
     """
     step, plan = 10**12, dithered_plan(SLOTS, phases=30, length=1e-4, dither=2e-3)
     estimator, rng = DitheredEstimator(plan, step, SeededRandom(4)), SeededRandom(4).spawn("thresholds")
-    goals = estimator._goals
+    goals = estimator.debug_state().goals
     thresholds = plan.thresholds([rng.random() for _ in plan.phases])
     exact = [Fraction(theta) * step - Fraction(SLOTS * (step - 1), 2) for theta in thresholds]
     moves = [goal - place for goal, place in zip(goals, exact, strict=True)]
@@ -284,29 +284,29 @@ def test_the_finest_digits_of_a_threshold_are_drawn_apart() -> None:
     assert max(moves) > plan.resolution * step / 4
 
 
-def test_a_small_die_has_as_many_digits_as_a_large_one() -> None:
-    """Where the law of a threshold is thin, the fractions below 2^-40 may decide about many grains."""
+def test_small_fractions_have_full_precision() -> None:
+    """Where the density of a threshold is small, fractions below 2^-40 decide between many grains."""
     quarter, half, last = 2**51, 2**52, 2**53 - 1
     assert _fraction(quarter, half, ScriptedRandom()) == 0.25 + 2.0**-54
     assert _fraction(0, half, ScriptedRandom([0, quarter])) == 2.0**-106 * (0.25 + 2.0**-54)
     assert _fraction(last, last, ScriptedRandom()) < 1
 
 
-def test_thresholds_in_one_place_end_their_phases_at_once() -> None:
+def test_equal_thresholds_end_their_phases_together() -> None:
     plan = dithered_plan(SLOTS, phases=40, length=0.2, dither=1.5)
     played = Round(plan, 3, 6, [0, 0])
     skipped = 0
     for event in range(60):
-        phase = played.estimator._phase
+        phase = played.estimator.phase
         played.add(event % 2, 1)
         if played.over:
             break
         played.check()
-        skipped += played.estimator._phase > phase + 1
+        skipped += played.estimator.phase > phase + 1
     assert skipped > 3
 
 
-def test_the_round_of_a_tracker_follows_a_checked_plan() -> None:
+def test_dithered_round_of_a_tracker_has_a_checked_plan() -> None:
     tracker = Tracker(sites=50, alpha=0.1, delta=0.01, scheme="dithered", seed=5)
     for event in range(30_000):
         tracker.site(event % 50).add()

@@ -28,7 +28,7 @@ def estimate(step: int, base: int, coins: tuple[bool, ...], *, batched: bool) ->
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
 @pytest.mark.parametrize("events", [0, 1, 2, 5, 9])
 @pytest.mark.parametrize("batched", [False, True])
-def test_the_mean_over_all_coins_is_the_truth(step: int, events: int, batched: bool) -> None:
+def test_hyz_mean_over_all_coins_is_the_total(step: int, events: int, batched: bool) -> None:
     heads = Fraction(1, step)
     mean = Fraction(0)
     for coins in product((False, True), repeat=events):
@@ -38,12 +38,12 @@ def test_the_mean_over_all_coins_is_the_truth(step: int, events: int, batched: b
     assert mean == 100 + 50 + events
 
 
-def test_a_site_counts_as_its_base_until_it_reports() -> None:
+def test_hyz_estimates_the_round_start_until_the_first_report() -> None:
     assert estimate(10, 50, (False,) * 8, batched=False) == 150
     assert estimate(10, 50, (False, False, True, False), batched=False) == 100 + 53 - 1 + 10
 
 
-def test_a_round_ends_after_its_reports() -> None:
+def test_hyz_round_ends_after_its_reports() -> None:
     site = Entry(SiteId(0), 0, 0)
     estimator = LastReportEstimator(5, 3)
     estimator.start([site], departed=0)
@@ -53,7 +53,7 @@ def test_a_round_ends_after_its_reports() -> None:
     assert estimator.on_report(site, 8, 1) is Effect.END_ROUND
 
 
-def test_a_late_base_matters_only_before_the_first_report() -> None:
+def test_hyz_late_start_matters_only_before_the_first_report() -> None:
     site = Entry(SiteId(0), 10, 0)
     estimator = LastReportEstimator(5, 100)
     estimator.start([site], departed=0)

@@ -1,4 +1,4 @@
-"""`lattice`: what a lattice says of a site is off by at most half a step, and by any amount equally likely."""
+"""`lattice`: the error of a site is uniform on half a step in both directions."""
 
 from collections import Counter
 from fractions import Fraction
@@ -25,7 +25,9 @@ def entries(*bases: int) -> list[Entry]:
 
 def play(made: LatticeEstimator, site: Entry, count: int) -> bool:
     """The site has come to `count`: it reports its last lattice point, if that is new. True if the round is over."""
-    point = made._lattices[site.slot].floor(count)
+    trigger = made.trigger(site.slot)
+    assert isinstance(trigger, OffsetMultiple)
+    point = trigger.floor(count)
     before = site.reported
     if point <= before:
         return False
@@ -34,14 +36,14 @@ def play(made: LatticeEstimator, site: Entry, count: int) -> bool:
 
 
 @given(st.integers(1, 60), st.integers(0, 10**40), st.integers(0, 200))
-def test_a_sites_error_is_uniform_on_half_a_step_either_way(step: int, base: int, more: int) -> None:
+def test_lattice_error_of_a_site_is_uniform_within_half_a_step(step: int, base: int, more: int) -> None:
     """Over all offsets, at any count: each of the `step` values from -(step-1)/2 to (step-1)/2 exactly once."""
     errors = Counter[Fraction]()
     for offset in range(step):
         made, [site] = estimator(step, [offset]), entries(base)
         made.start([site], departed=0)
         play(made, site, base + more)
-        points = made._points  # the published number is a float: too coarse for 10^40
+        points = made.debug_state()["points"]  # the published number is a float: too coarse for 10^40
         errors[points + Fraction(step - 1, 2) - (base + more)] += 1
     assert errors == {Fraction(2 * i - (step - 1), 2): 1 for i in range(step)}
 
@@ -50,7 +52,7 @@ bases_and_more = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), m
 
 
 @given(st.integers(1, 30), bases_and_more, st.data())
-def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
+def test_lattice_error_is_at_most_half_a_step_per_site(
     step: int, counts: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     offsets = data.draw(st.lists(st.integers(0, step - 1), min_size=len(counts), max_size=len(counts)))
@@ -62,13 +64,13 @@ def test_the_sum_of_the_errors_is_at_most_half_a_step_a_site(
     assert abs(made.estimate - truth) <= len(counts) * (step - 1) / 2
 
 
-def test_points_below_zero_are_not_clipped() -> None:
+def test_lattice_points_below_zero_are_not_clipped() -> None:
     made, [site] = estimator(10, [7]), entries(2)
     made.start([site], departed=0)
     assert made.estimate == -3 + 4.5
 
 
-def test_a_newcomer_stands_on_its_lattice_too() -> None:
+def test_joined_site_counts_as_its_lattice_point() -> None:
     made, sites = estimator(10, [0, 3]), entries(20, 58)
     made.start(sites[:1], departed=0)
     assert made.estimate == 20 + 4.5
@@ -76,7 +78,7 @@ def test_a_newcomer_stands_on_its_lattice_too() -> None:
     assert made.estimate == 20 + 53 + 9
 
 
-def test_a_round_ends_after_its_reports_also_inside_a_batch() -> None:
+def test_lattice_round_ends_after_its_reports_also_inside_a_batch() -> None:
     made, [site] = estimator(10, [0], reports=4), entries(0)
     made.start([site], departed=0)
     assert not play(made, site, 30)
@@ -86,7 +88,7 @@ def test_a_round_ends_after_its_reports_also_inside_a_batch() -> None:
     assert play(made, site, 1000)
 
 
-def test_a_free_slot_moves_with_whoever_takes_it() -> None:
+def test_offset_of_a_free_slot_is_shifted_by_the_count_of_the_joining_site() -> None:
     lattices = OffsetTable(10, 2, ScriptedRandom([7, 4]))
     lattices.shift(1, 25)
     assert lattices[1] == OffsetMultiple(10, 9)
@@ -95,7 +97,7 @@ def test_a_free_slot_moves_with_whoever_takes_it() -> None:
 
 
 @given(st.integers(1, 50), st.integers(0, 10**9), st.integers(0, 10**20), st.integers(0, 10**9))
-def test_a_gain_is_the_way_from_point_to_point(step: int, offset: int, before: int, events: int) -> None:
+def test_gain_is_the_distance_between_lattice_points(step: int, offset: int, before: int, events: int) -> None:
     lattices = OffsetTable(step, 1, ScriptedRandom([offset % step]))
     trigger, now = lattices[0], before + events
     assert lattices.gain(0, before, now) == trigger.floor(now) - trigger.floor(before)

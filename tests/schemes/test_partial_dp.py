@@ -124,17 +124,17 @@ def test_row_a_threshold_at_or_below_zero_ends_its_phase_at_its_start() -> None:
     noise = ScriptedNoise(0, 0, -7, 0, 3)  # phase 1: 7; its sum; phase 2: 0, at once; its sum; phase 3: 10
     estimator, site = opened(QUIET, noise)
     cross(estimator, site, 7)
-    assert estimator._counter.ended == 2
+    assert estimator.phase == 2
     assert estimator.estimate == 1000 + 10 * 7
     cross(estimator, site, 9)
-    assert estimator._counter.ended == 2
+    assert estimator.phase == 2
     cross(estimator, site, 1)
-    assert estimator._counter.ended == 3
+    assert estimator.phase == 3
 
 
 def test_row_even_the_first_phase_may_end_before_its_first_crossing() -> None:
     estimator, _ = opened(QUIET, ScriptedNoise(-9, 5))
-    assert estimator._counter.ended == 1
+    assert estimator.phase == 1
     assert estimator.estimate == 1000 + 10 * 5
 
 
@@ -188,7 +188,7 @@ def test_row_the_transcript_starts_at_the_exact_total() -> None:
     assert estimator.estimate == 12345
 
 
-def test_noise_off_reduces_to_blocks_at_phase_ends() -> None:
+def test_partial_dp_without_noise_is_blocks_at_phase_ends() -> None:
     """And between phase ends to what `blocks` said at the last one, however the crossings are batched."""
     rng = SeededRandom(3)
     private, mine = opened(QUIET, ScriptedNoise())
@@ -208,13 +208,13 @@ def test_noise_off_reduces_to_blocks_at_phase_ends() -> None:
     assert crossings >= QUIET.threshold * QUIET.phases
 
 
-def test_what_newcomers_and_latecomers_bring_is_known_exactly() -> None:
+def test_partial_dp_joins_and_late_starts_add_their_exact_counts() -> None:
     estimator, site = opened(QUIET, ScriptedNoise())
     estimator.join(Entry(SiteId(1), 50, 1))
     estimator.on_late_start(site, 1000, 6)
     assert estimator.estimate == 1056
 
 
-def test_an_unknown_calibration_is_named() -> None:
+def test_unknown_calibration_is_refused_by_name() -> None:
     with pytest.raises(UnknownName, match=r"calibration = 'guess'.*paper, proven"):
         PartialDP(calibration="guess")

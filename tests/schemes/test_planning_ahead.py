@@ -1,4 +1,4 @@
-"""A coordinator never works out a plan while messages wait: it plans ahead, or falls back to what is safe."""
+"""A coordinator computes no plan while messages wait: it plans ahead, or continues as `deterministic`."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def coordinator(scheme: Scheme, sites: int) -> Coordinator:
 
 
 def feed(tracked: Coordinator, count: int) -> None:
-    """One site of the fleet reports every event; the answers are dropped."""
+    """One site of the fleet reports every event; replies are dropped."""
     for number in range(1, count + 1):
         tracked.receive(SiteId(0), Report("hits", 0, number, number))
         if tracked.round:
@@ -30,28 +30,28 @@ def feed(tracked: Coordinator, count: int) -> None:
 
 
 @pytest.mark.parametrize("scheme", [Dithered(may_block=False), Sampled(may_block=False), Auto(may_block=False)])
-def test_without_a_plan_the_sites_go_on_deterministically(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheme_without_a_plan_continues_as_deterministic(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: PlanCache[ObliviousPlan], sites: int, alpha: float, eta: float) -> ObliviousPlan:
-        raise AssertionError("a plan was worked out while messages waited")
+        raise AssertionError("a plan was computed while messages waited")
 
     monkeypatch.setattr(PlanCache, "plan", refuse)
-    tracked = coordinator(scheme, sites=123)  # a number that no other test plans for
+    tracked = coordinator(scheme, sites=123)  # no other test plans for this number
     feed(tracked, 2_000)
     assert tracked.round == 0
     assert abs(tracked.published / 2_000 - 1) <= ALPHA
 
 
-def test_plan_made_ahead_is_used_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_made_ahead_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tracked = coordinator(Dithered(may_block=False), sites=3)
     tracked.prepare()
-    monkeypatch.setattr(PlanCache, "plan", lambda *_: pytest.fail("a plan was worked out while messages waited"))
+    monkeypatch.setattr(PlanCache, "plan", lambda *_: pytest.fail("a plan was computed while messages waited"))
     feed(tracked, 2_000)
     assert tracked.round == 1
     assert tracked.answer.scheme == "dithered"
 
 
-def test_tracker_plans_ahead_of_a_round_that_starts_without_messages() -> None:
-    """Where every event is reported, no site has to be asked for its count or sent a trigger."""
+def test_tracker_prepares_the_next_plan_for_a_round_without_messages() -> None:
+    """Where every event is reported, a round starts without messages."""
     prepared: list[int] = []
 
     class Watched(Sampled):
@@ -59,15 +59,13 @@ def test_tracker_plans_ahead_of_a_round_that_starts_without_messages() -> None:
             prepared.append(context.round)
             super().prepare(context)
 
-    tracker = Tracker(
-        sites=3, alpha=0.1937, scheme=Watched(may_block=False), seed=1
-    )  # an alpha that no other test plans for
+    tracker = Tracker(sites=3, alpha=0.1937, scheme=Watched(may_block=False), seed=1)  # an alpha of its own
     tracker.site(0).add()
     assert (tracker.answer.round, tracker.messages.down) == (1, 0)
     assert prepared == [1, 2]
 
 
-def test_cache_offers_only_plans_that_are_safe_instead() -> None:
+def test_plan_cache_offers_only_plans_that_are_safe_instead() -> None:
     made: list[tuple[int, float, float]] = []
 
     def calibrate(sites: int, alpha: float, eta: float) -> ObliviousPlan:
@@ -76,8 +74,8 @@ def test_cache_offers_only_plans_that_are_safe_instead() -> None:
 
     cache = PlanCache(calibrate)
     for sites, alpha, eta in ((10, 0.1, 1e-3), (20, 0.1, 1e-3), (20, 0.1, 1e-6), (20, 0.2, 1e-6)):
-        cache._plans[sites, alpha, eta] = calibrate(sites, alpha, eta)
-    assert cache.cached(10, 0.1, 1e-3) is cache._plans[10, 0.1, 1e-3]
+        cache.plan(sites, alpha, eta)
+    assert cache.cached(10, 0.1, 1e-3) is cache.plan(10, 0.1, 1e-3)
     assert cache.cached(5, 0.3, 1e-3) is None
     assert cache.cached(21, 0.1, 1e-3) is None
     assert cache.cached(10, 0.1, 1e-7) is None

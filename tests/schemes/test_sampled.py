@@ -69,14 +69,16 @@ assignments = st.lists(st.integers(0, 5), min_size=150, max_size=150)
 
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), assignments, assignments)
-def test_the_assignment_of_events_to_sites_changes_nothing(seed: int, left: list[int], right: list[int]) -> None:
+def test_assignment_of_events_to_sites_does_not_change_the_answers(
+    seed: int, left: list[int], right: list[int]
+) -> None:
     rng = SeededRandom(seed)
     tape = [rng.randbelow(STEP) == 0 for _ in range(150)]
     scheme = Plain("sampled", start=20, step=STEP, reports=7)
     assert answers(scheme, left, tape) == answers(scheme, right, tape)
 
 
-def test_the_same_for_a_round_of_the_scheme_itself() -> None:
+def test_assignment_of_events_does_not_change_a_sampled_round() -> None:
     """With a real plan; the first round starts from an exact total, so the step is the same for all assignments."""
     plan = plan_sampled(6, 0.2, 0.01, least_step=2)
     start = next(total for total in range(1, 10**6) if plan.step(total) >= 2)
@@ -92,7 +94,7 @@ def test_the_same_for_a_round_of_the_scheme_itself() -> None:
 
 
 @pytest.mark.parametrize("sites", [1, 3])
-def test_gaps_drawn_by_each_site_have_the_law_of_the_tape(sites: int) -> None:
+def test_gaps_drawn_by_each_site_have_the_law_of_one_sequence(sites: int) -> None:
     """Heads among 12 events, 6,000 runs, against the binomial law: 8 cells, 7 degrees, P(chi-square > 70) < 2e-12."""
     size, events, step = 6_000, 12, 3
     seen = [0] * 8

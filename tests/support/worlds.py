@@ -32,12 +32,12 @@ class World:
         self.sites: dict[SiteId, Site] = {}
         self.scheme, self.alpha, self.delta = scheme, alpha, delta
         fleet = [SiteId(name) for name in range(sites)]
-        self.coordinator = self._coordinator(fleet=fleet)
+        self.coordinator = self.new_coordinator(fleet=fleet)
         for site_id in fleet:
             self._enter(site_id)
         self.gone = 0
 
-    def _coordinator(
+    def new_coordinator(
         self, fleet: list[SiteId] | None = None, saved_state: PersistentState | None = None
     ) -> Coordinator:
         return Coordinator(
@@ -80,7 +80,7 @@ class World:
 
     def restart(self) -> None:
         """The coordinator dies and another one goes on from what it saved."""
-        self.coordinator = self._coordinator(saved_state=self.coordinator.saved_state)
+        self.coordinator = self.new_coordinator(saved_state=self.coordinator.saved_state)
         self.settle(self.coordinator.recover())
 
     def up(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:

@@ -1,6 +1,7 @@
 """`dithered`: secret lattices and secret thresholds; theorem and proof in docs/theory/dithered.md."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
@@ -14,6 +15,14 @@ from countless.schemes.offsets import OffsetTable
 from countless.schemes.planned import PlannedScheme
 
 _WHOLE = 1 << 53  # a float in [0.5, 1) has this many values
+
+
+class HiddenState(NamedTuple):
+    """What `debug_state` shows: the total at the start of the round, the hidden sum, and where each phase ends."""
+
+    total: int
+    lead: int
+    goals: list[int]
 
 
 class DitheredEstimator(Estimator):
@@ -33,9 +42,13 @@ class DitheredEstimator(Estimator):
         self._phase = -1
 
     @property
-    def phase(self) -> int | None:
+    def phase(self) -> int:
         """From 0, once the round has begun."""
         return max(0, self._phase)
+
+    def debug_state(self) -> HiddenState:
+        """The secrets, for tests."""
+        return HiddenState(self._total, self._lead, self._goals)
 
     def trigger(self, slot: int) -> Trigger:
         return self._lattices[slot]

@@ -48,6 +48,10 @@ class LatticeEstimator(Estimator):
         """The estimate of the site stays on its lattice. The final snapshot includes reports that it has overtaken."""
         return self.on_report(entry, before, 0)
 
+    def debug_state(self) -> dict[str, int]:
+        """The exact sum of lattice points, for tests: the estimate may be a float."""
+        return {"points": self._points}
+
     def _estimate(self) -> None:
         doubled = 2 * self._points + self._sites * (self._lattices.step - 1)
         whole = doubled >> 1

@@ -6,18 +6,14 @@ import socket
 
 import pytest
 
-from countless import Tracker
-from countless.core.messages import Message, SiteId
-from countless.inprocess.network import MemoryNetwork
 from countless.lab.simulation.world import World
 from countless.randomness import SeededRandom
 from countless.schemes.registry import SCHEMES
+from support.trackers import Line, tapped_tracker
 
 pytestmark = pytest.mark.slow
 
 AGENTS, PROCESSES, EACH, ALPHA = 3, 3, 300, 0.1
-
-Line = tuple[SiteId, Message]
 
 
 def counting_process(events: int) -> tuple[int, socket.socket]:
@@ -61,10 +57,7 @@ def test_processes_behind_agents_are_one_site_each() -> None:
     order = arrivals()
     assert [order.count(agent) for agent in range(AGENTS)] == [PROCESSES * EACH] * AGENTS
     for scheme in SCHEMES:
-        theirs: list[Line] = []
-        tracker = Tracker(AGENTS, ALPHA, 1e-9, scheme, seed=7)
-        tap = lambda site_id, message, lines=theirs: lines.append((site_id, message))  # noqa: E731
-        tracker._network = MemoryNetwork(tracker._coordinator, tracker._receive, tap)
+        tracker, theirs = tapped_tracker(sites=AGENTS, alpha=ALPHA, delta=1e-9, scheme=scheme, seed=7)
         ours: list[Line] = []
         tap = lambda site_id, message, lines=ours: lines.append((site_id, message))  # noqa: E731
         world = World(scheme, AGENTS, alpha=ALPHA, delta=1e-9, seed=7, tap=tap)

@@ -2,28 +2,17 @@
 
 import pytest
 
-from countless import Tracker
-from countless.core.messages import Message, SiteId
+from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, UnknownName
-from countless.inprocess.network import MemoryNetwork
 from countless.lab.simulation.world import World
 from countless.schemes.registry import SCHEMES
 from support.streams import stream_named
-
-Line = tuple[SiteId, Message]
-
-
-def tapped_tracker(scheme: str, sites: int, seed: int) -> tuple[Tracker, list[Line]]:
-    lines: list[Line] = []
-    tracker = Tracker(sites=sites, alpha=0.2, delta=0.01, scheme=scheme, seed=seed)
-    tap = lambda site_id, message: lines.append((site_id, message))  # noqa: E731
-    tracker._network = MemoryNetwork(tracker._coordinator, tracker._receive, tap)
-    return tracker, lines
+from support.trackers import Line, tapped_tracker
 
 
 @pytest.mark.parametrize("scheme", list(SCHEMES))
 def test_world_has_the_transcript_of_a_tracker(scheme: str) -> None:
-    tracker, theirs = tapped_tracker(scheme, 10, seed=4)
+    tracker, theirs = tapped_tracker(sites=10, alpha=0.2, delta=0.01, scheme=scheme, seed=4)
     ours: list[Line] = []
     world = World(
         scheme, 10, alpha=0.2, delta=0.01, seed=4, tap=lambda site_id, message: ours.append((site_id, message))
