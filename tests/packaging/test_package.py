@@ -30,14 +30,14 @@ def wheel(built: Path) -> Path:
     return path
 
 
-def test_the_version_stands_in_one_place(built: Path) -> None:
+def test_wheel_and_sdist_have_the_version_of_the_package(built: Path) -> None:
     assert {path.name for path in built.iterdir()} == {
         f"countless-{countless.__version__}-py3-none-any.whl",
         f"countless-{countless.__version__}.tar.gz",
     }
 
 
-def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
+def test_wheel_has_the_files_of_the_package_only(wheel: Path) -> None:
     package = {
         str(path.relative_to(ROOT / "src"))
         for path in (ROOT / "src/countless").rglob("*")
@@ -47,34 +47,47 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -
     assert inside == package
 
 
-def test_the_sdist_can_be_tested(built: Path) -> None:
+def test_sdist_has_the_tests(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "tests/README.md", "src/countless/__init__.py"} <= names
 
 
-def test_installed_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
-    """First as a bare client, which pulls nothing heavy; then with the server's lock file, for the demo."""
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    install(tmp_path, str(wheel))
-    listed = run(tmp_path, "-m", "pip", "list", "--format=freeze")
+@pytest.fixture
+def fresh(wheel: Path, tmp_path: Path) -> Path:
+    """The Python of an environment that has the wheel and what it requires."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    pip(python, "install", "--quiet", "--no-compile", str(wheel))
+    return python
+
+
+def test_client_in_a_fresh_environment_installs_nothing_heavy(fresh: Path) -> None:
+    listed = pip(fresh, "list", "--format=freeze")
     names = {line.partition("==")[0].partition(" @")[0].lower() for line in listed.splitlines()}
-    assert names - {"pip", "setuptools"} == {"countless", "msgspec", "websockets"}
+    assert names == {"countless", "msgspec", "websockets"}
     code = "import countless; t = countless.Tracker(sites=3); t.site(1).add(5); print(t.answer.estimate)"
-    assert run(tmp_path, "-c", code) == "5\n"
-    install(tmp_path, "--require-hashes", "-r", str(ROOT / "requirements/server.txt"))
-    output = run(
-        tmp_path, "-m", "countless.cli.main", "demo", "--sites", "40", "--processes", "2", "--events", "100000"
-    )
+    assert run(fresh, "-c", code) == "5\n"
+
+
+@pytest.mark.soak
+def test_demo_runs_in_a_fresh_environment_with_the_lock_file_of_the_server(fresh: Path) -> None:
+    requirements = ROOT / "requirements/server.txt"
+    pip(fresh, "install", "--quiet", "--no-compile", "--require-hashes", "-r", str(requirements))
+    output = run(fresh, "-m", "countless.cli.main", "demo", "--sites", "40", "--processes", "2", "--events", "100000")
     assert "Guaranteed: an error of at most" in output
 
 
-def install(folder: Path, *what: str) -> None:
-    run(folder, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", *what)
+def pip(python: Path, *arguments: str) -> str:
+    """With the pip of the environment that runs the tests."""
+    command = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def run(folder: Path, *arguments: str) -> str:
+def run(python: Path, *arguments: str) -> str:
     variables = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
-    command = [str(folder / "venv/bin/python"), *arguments]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=variables, cwd=folder).stdout
+    command = [str(python), *arguments]
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, env=variables, cwd=python.parent
+    ).stdout

@@ -15,11 +15,15 @@ from typing import Any, Self
 from countless.client.api import AnswerStream, ApiClient, ServiceError
 
 TIMEOUT_S = 20.0  # ten times what anything here takes on an idle machine
+POLL_S = 0.005
 
 
 def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
-    """Poll until the condition is true, and return its value."""
-    deadline = monotonic() + TIMEOUT_S
+    """Poll until the condition is true, and return its value.
+
+    It waits between polls, because most conditions are requests, and the processes under test need the processor.
+    """
+    deadline, pause = monotonic() + TIMEOUT_S, Event()
     while True:
         try:
             result = condition()
@@ -29,6 +33,7 @@ def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
             return result
         if monotonic() > deadline:
             raise AssertionError(f"{what} did not come true within {TIMEOUT_S:.0f} seconds")
+        pause.wait(POLL_S)
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Streams that do not react to the answers: pairs (site, how many events), from a seed."""
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from countless.randomness import SeededRandom
 
@@ -55,4 +56,10 @@ STREAMS: dict[str, Callable[[int, int, SeededRandom], Stream]] = {
 
 
 def stream_named(name: str, sites: int, events: int, seed: int) -> Stream:
-    return STREAMS[name](sites, events, SeededRandom(seed).spawn("stream", name))
+    return iter(_recorded(name, sites, events, seed))
+
+
+@lru_cache(maxsize=16)
+def _recorded(name: str, sites: int, events: int, seed: int) -> list[tuple[int, int]]:
+    """Every scheme gets the same streams, and some take longer to draw than to count."""
+    return list(STREAMS[name](sites, events, SeededRandom(seed).spawn("stream", name)))

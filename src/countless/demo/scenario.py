@@ -129,7 +129,8 @@ def _spread(sites: int, events: int, rng: SeededRandom) -> Events:
     """So many events over all sites; some have up to ten times the rate of others."""
     weights = [1 + 9 * rng.random() for _ in range(sites)]
     scale = events / sum(weights)
-    return [(site, n) for site, weight in enumerate(weights) if (n := int(weight * scale + rng.random()))]
+    spread = [(site, n) for site, weight in enumerate(weights) if (n := int(weight * scale + rng.random()))]
+    return spread or [(0, 1)]  # the counter exists from its first event on
 
 
 def _stop_after_jump(tracker: DemoTracker, site: int, sites: int) -> None:

@@ -55,9 +55,11 @@ def test_sampling_triggers_heal_after_unordered_messages(scheme: str, profile: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hundred", range(4))
-def test_random_trials_heal(hundred: int) -> None:
-    for seed in range(1000 + 25 * hundred, 1025 + 25 * hundred):
+@pytest.mark.parametrize(
+    "first_seed", [1000, 1025, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1050, 1500, 25))]
+)
+def test_random_trials_heal(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 25):
         Trial.drawn(seed).run()
 
 
