@@ -4,7 +4,7 @@ import pytest
 
 from countless.errors import UnknownName
 from countless.lab.arena.match import Setting, run
-from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
+from countless.lab.arena.negative_controls import NEGATIVE_CONTROLS
 from countless.lab.arena.registry import ADVERSARIES, ATTACKS, CONTROLS, adversary_named
 from countless.schemes.registry import SCHEMES
 

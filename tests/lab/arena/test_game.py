@@ -8,9 +8,8 @@ import pytest
 
 from countless.errors import InvalidParameter
 from countless.lab.arena.game import Adversary, FullView, Game, Move, Until, View
-from countless.lab.arena.match import Setting, game_of
+from countless.lab.arena.match import Setting, Tracked, game_of
 from countless.lab.arena.registry import ADVERSARIES, adversary_named
-from countless.lab.arena.subject import Tracked
 from countless.randomness import SeededRandom
 
 

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from countless.lab.arena.game import Game
-from countless.lab.arena.match import Setting, game_of, run
+from countless.lab.arena.match import Setting, Tracked, game_of, run
 from countless.lab.arena.registry import ADVERSARIES, adversary_named
-from countless.lab.arena.subject import Tracked
 from countless.planning.partial_dp import PartialDPPlan
 
 DELTA = 1e-7

@@ -10,14 +10,35 @@ from countless.core.estimator import Scheme
 from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
 from countless.lab.arena.game import Adversary, Game, Point, Score
-from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
+from countless.lab.arena.negative_controls import NEGATIVE_CONTROLS
 from countless.lab.arena.parallel import Progress, in_parallel
-from countless.lab.arena.subject import Tracked
 from countless.lab.confidence import lower_limit, upper_limit
+from countless.lab.simulation.world import World
 from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named
 
 CONFIDENCE = 0.95
+
+
+class Tracked(World):
+    """A `World` of numbered sites; see `game.Subject`."""
+
+    @property
+    def sent(self) -> int:
+        return self.messages.total
+
+    @property
+    def scheme(self) -> str:
+        return self.coordinator.scheme.name
+
+    def step(self, site: int) -> int:
+        """The step of the trigger in force, or 0 if it has none or reports every event."""
+        step: int = getattr(self.coordinator.trigger_of(self.site(site).site_id), "step", 1)
+        return step if step > 1 else 0
+
+    def events_until_report(self, site: int) -> int:
+        tracked = self.site(site)
+        return tracked.next_at - tracked.count - 1
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from countless.core.messages import SiteName
 from countless.lab.arena.game import Game
-from countless.lab.arena.match import Setting
+from countless.lab.arena.match import Setting, Tracked
 from countless.lab.arena.registry import adversary_named
-from countless.lab.arena.subject import Tracked
 from countless.randomness import SeededRandom
 
 CONTESTANTS = {"hyz": "the classical tracker", "auto": "Countless"}

@@ -8,7 +8,7 @@ from typing import Any
 from countless.errors import UnknownName
 from countless.lab.arena.adversaries.feedback import Feedback
 from countless.lab.arena.match import Match, Setting
-from countless.lab.arena.negative_controls.registry import NEGATIVE_CONTROLS
+from countless.lab.arena.negative_controls import NEGATIVE_CONTROLS
 from countless.lab.arena.registry import ADVERSARIES as KINDS
 from countless.lab.arena.registry import CONTROLS, SEARCH, adversary_named
 from countless.lab.arena.search import evolve
