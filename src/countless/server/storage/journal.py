@@ -1,11 +1,20 @@
-"""Journal entries: what one save changed, as one row of the state file (docs/decisions/journal.md)."""
+"""The journal of the state file: an entry for each save, and the rows that are in entries only.
 
-from collections.abc import Iterable
+A save appends one entry to the `journal` table (docs/decisions/journal.md). `Journal` has the same rows in memory. When
+the entries have become many, a fold begins: with every following save, some of the rows are written to their tables,
+and at last the entries are deleted. Rows are absolute values, so a fold that a restart interrupted begins again.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
-from countless.server.storage.base import Changes
+from countless.core.messages import SiteId, SiteName
+from countless.server.storage.base import Changes, CounterFields, SiteCounts, parse_total
+
+MAX_BYTES = 1 << 25  # of entries, from which a fold begins: a restart reads twice as much in two seconds
 
 _Number = int | float | str  # this version writes text; files of schema 2 also have numbers
 _REMOVED = -1
@@ -17,13 +26,7 @@ class Entry(msgspec.Struct, array_like=True):
     deleted: list[str] = []
 
 
-class Folded(NamedTuple):
-    """What a sequence of entries amounts to. Rows of one table are in the order of its key."""
-
-    deleted: set[str]  # before the rows below are written
-    counters: list[tuple[str, int, str, str]]
-    sites: list[tuple[str, str, int, str]]
-    removed: list[tuple[str, str, int]]
+_decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 def encode_entry(changes: Changes) -> bytes:
@@ -38,28 +41,86 @@ def encode_entry(changes: Changes) -> bytes:
     return msgspec.msgpack.encode((counters, sites, changes.deleted))
 
 
-def fold(entries: Iterable[bytes]) -> Folded:
-    """Values are absolute, so the last entry wins; a deletion undoes the entries before it."""
-    deleted: set[str] = set()
-    counters: dict[str, tuple[str, int, _Number, _Number]] = {}
-    sites: dict[str, dict[tuple[str, int], _Number]] = {}
-    decode = msgspec.msgpack.Decoder(Entry).decode
-    for data in entries:
-        entry = decode(data)
-        for name in entry.deleted:
-            deleted.add(name)
-            counters.pop(name, None)
-            sites.pop(name, None)
-        for row in entry.counters:
-            counters[row[0]] = row
-        for name, site, incarnation, count in entry.sites:
-            sites.setdefault(name, {})[site, incarnation] = count
-    written, removed = [], []
-    for name in sorted(sites):  # one sort of all sites would hold the interpreter's lock for too long
-        for (site, incarnation), count in sorted(sites[name].items()):
-            if count == _REMOVED:
-                removed.append((name, site, incarnation))
-            else:
-                written.append((name, site, incarnation, str(count)))
-    figures = [(name, number, str(total), str(departed)) for name, number, total, departed in sorted(counters.values())]
-    return Folded(deleted, figures, written, removed)
+def decode_entry(data: bytes) -> Changes:
+    entry, counts = _decode(data), SiteCounts()
+    for name, site, incarnation, count in entry.sites:
+        counts.setdefault(name, {})[SiteId(site, incarnation)] = None if count == _REMOVED else int(count)
+    counters = {
+        name: CounterFields(number, parse_total(str(total)), int(departed))
+        for name, number, total, departed in entry.counters
+    }
+    return Changes(counters, counts, deleted=entry.deleted)
+
+
+class Slice(NamedTuple):
+    """Rows to write to the tables; each list is in the order of its table."""
+
+    counters: list[tuple[str, int, str, str]]
+    sites: list[tuple[str, SiteName, int, str]]
+    removed: list[tuple[str, SiteName, int]]
+
+
+class Fold:
+    """Rows of the entries up to `last_entry`, on their way to their tables."""
+
+    def __init__(self, counters: dict[str, CounterFields], counts: SiteCounts, last_entry: int) -> None:
+        self.last_entry = last_entry
+        self._counters = iter(sorted(counters.items()))
+        self._sites = _in_order(counts)
+        self._deleted: set[str] = set()  # counters, since the fold began
+
+    def delete(self, name: str) -> None:
+        self._deleted.add(name)
+
+    def take(self, limit: int) -> Slice | None:
+        """The next rows, at most so many for each table; None if there were no more."""
+        counters, sites = list(islice(self._counters, limit)), list(islice(self._sites, limit))
+        if not counters and not sites:
+            return None
+        sites = [row for row in sites if row[0] not in self._deleted]
+        return Slice(
+            [
+                (name, number, repr(total), str(departed))
+                for name, (number, total, departed) in counters
+                if name not in self._deleted
+            ],
+            [(name, *site_id, str(count)) for name, site_id, count in sites if count is not None],
+            [(name, *site_id) for name, site_id, count in sites if count is None],
+        )
+
+
+def _in_order(counts: SiteCounts) -> Iterator[tuple[str, SiteId, int | None]]:
+    for name in sorted(counts):  # one sort of all sites would take the interpreter's lock for too long
+        for site_id, count in sorted(counts[name].items()):
+            yield name, site_id, count
+
+
+class Journal:
+    """What the entries amount to: the last entry wins, and a deletion undoes the entries before it."""
+
+    def __init__(self) -> None:
+        self.fold: Fold | None = None
+        self._counters: dict[str, CounterFields] = {}  # of entries that are not in the fold
+        self._counts: SiteCounts = {}
+        self._bytes = 0
+
+    @property
+    def fold_is_due(self) -> bool:
+        return self.fold is None and self._bytes > MAX_BYTES
+
+    def add(self, changes: Changes, size: int) -> None:
+        """An entry of `size` bytes was appended."""
+        for name in changes.deleted:
+            self._counters.pop(name, None)
+            self._counts.pop(name, None)
+            if self.fold is not None:
+                self.fold.delete(name)
+        self._counters.update(changes.counters)
+        for name, counts in changes.counts.items():
+            self._counts.setdefault(name, {}).update(counts)
+        self._bytes += size
+
+    def begin_fold(self, last_entry: int) -> Fold:
+        self.fold = Fold(self._counters, self._counts, last_entry)
+        self._counters, self._counts, self._bytes = {}, {}, 0
+        return self.fold

@@ -1,7 +1,7 @@
 """The SQLite store: one file in WAL mode.
 
-Rows that change with every report are appended to a journal, one entry for each save, and folded into their tables in
-the background (docs/decisions/journal.md). Rows that change rarely are written to their tables at once.
+Rows that change with every report are appended to a journal, one entry for each save, and written to their tables later
+(`journal.py`). Rows that change rarely are written to their tables at once.
 """
 
 import sqlite3
@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from time import sleep, time
+from time import time
 
 import msgspec
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.server.storage.base import Changes, Config, CounterFields, StoreError, Token, parse_total
-from countless.server.storage.journal import encode_entry, fold
+from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.schema import SCHEMA, schema_version, upgrade
 
 CHECKPOINT_PAGES = 1_000  # size of the WAL from which a checkpoint also restarts it
 MAX_WAL_PAGES = 50_000  # 200 MB, after which the writer itself makes a checkpoint
 MAX_PRUNED = 20_000  # tombstones, in one save
-ROWS_PER_TRANSACTION = 500  # of a fold: a save waits for one of them, some milliseconds
-FOLD_PAUSE_S = 0.02  # between two of them, for a save that waits: SQLite's locks are not fair
+ROWS_PER_SAVE = 500  # that a fold writes to each table with one save: some milliseconds
+ENTRIES_PER_SAVE = 200  # that a fold deletes with one save, when all rows are written: some milliseconds
 
 # The writer's thread shares the interpreter's lock with the event loop and may wait for it at every statement. So the
 # rows of a table travel as one JSON text, and SQLite takes it apart in one statement, without that lock.
@@ -43,6 +43,9 @@ _REMOVE_SITES = """
 DELETE FROM sites WHERE (counter, site, incarnation) IN
 (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?))
 """
+_DELETE_ENTRIES = """
+DELETE FROM journal WHERE number IN (SELECT number FROM journal WHERE number <= ? ORDER BY number LIMIT ?)
+"""
 _SET_TOMBSTONES = """
 INSERT OR REPLACE INTO gone
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
@@ -55,10 +58,13 @@ DELETE FROM gone WHERE (site, incarnation, counter) IN
 
 
 class SqliteStore:
-    """Implements `StateStore` and `TokenStore`. Several stores, also of other processes, may share one file."""
+    """Implements `StateStore` and `TokenStore`. Several stores, also of other processes, may share one file, but only
+    one of them may load and save the state.
+    """
 
     def __init__(self, path: Path | None, wall_clock: Callable[[], float] = time) -> None:
         self._lock = Lock()
+        self._journal: Journal | None = None  # as in the file; None: not read yet, or a transaction failed
         self._wall_clock = wall_clock
         try:
             if path is not None:
@@ -94,38 +100,13 @@ class SqliteStore:
                 raise
 
     def checkpoint(self) -> None:
-        """Fold the journal into the tables, and copy the WAL into the file. This is slow, so call it now and then on a
-        second store of the same file, not on the writer's: then a save waits for a few milliseconds of it at most.
+        """Copy the WAL into the file. This is slow, so call it now and then on a second store of the same file, not on
+        the writer's: then a save hardly waits for it.
         """
-        self._fold_journal(ROWS_PER_TRANSACTION, FOLD_PAUSE_S)
         with self._lock:
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if pages > CHECKPOINT_PAGES:
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)")
-
-    def _fold_journal(self, rows_per_transaction: int, pause_s: float) -> None:
-        """Write what the journal says to the tables. The state is the tables with all entries applied in order; entries
-        are absolute, so it stays the same after each transaction here, whatever is appended meanwhile.
-        """
-        with self._lock:
-            entries = self._db.execute("SELECT number, lines FROM journal ORDER BY number").fetchall()
-        if not entries:
-            return
-        folded = fold(entry for _, entry in entries)
-        if folded.deleted:  # rows that an earlier fold wrote while their counter was being deleted
-            with self._transaction():
-                self._db.executemany("DELETE FROM sites WHERE counter = ?", [(name,) for name in folded.deleted])
-        for statement, rows in (
-            (_SET_COUNTERS, folded.counters),
-            (_SET_SITES, folded.sites),
-            (_REMOVE_SITES, folded.removed),
-        ):
-            for start in range(0, len(rows), rows_per_transaction):
-                with self._transaction():
-                    self._execute(statement, rows[start : start + rows_per_transaction])
-                sleep(pause_s)
-        with self._transaction():
-            self._db.execute("DELETE FROM journal WHERE number <= ?", (entries[-1][0],))
 
     def debug_state(self) -> dict[str, int]:
         with self._lock:
@@ -138,10 +119,14 @@ class SqliteStore:
     # State
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]:
-        self._fold_journal(sys.maxsize, 0)
-        with self._lock:
+        with self._transaction():
+            journal, self._journal = self._read_journal(), None
+            self._begin_fold(journal)
+            while journal.fold is not None:
+                self._continue_fold(journal, journal.fold, sys.maxsize, sys.maxsize)
             counters = self._db.execute("SELECT * FROM counters ORDER BY name").fetchall()
             sites = self._db.execute("SELECT * FROM sites").fetchall()
+        self._journal = journal
         counts: dict[str, list[tuple[SiteId, int]]] = {name: [] for name, *_ in counters}
         for counter, site, incarnation, count in sites:
             counts[counter].append((SiteId(site, incarnation), int(count)))
@@ -153,11 +138,40 @@ class SqliteStore:
     def save(self, changes: Changes) -> None:
         try:
             with self._transaction():
-                self._write(changes)
+                journal, self._journal = self._journal or self._read_journal(), None
+                if journal.fold is not None:
+                    self._continue_fold(journal, journal.fold, ROWS_PER_SAVE, ENTRIES_PER_SAVE)
+                self._write(changes, journal)
+                if journal.fold_is_due:
+                    self._begin_fold(journal)
+            self._journal = journal
         except sqlite3.Error as error:
             raise StoreError(f"save failed: {error}") from error
 
-    def _write(self, changes: Changes) -> None:
+    def _read_journal(self) -> Journal:
+        journal = Journal()
+        for (entry,) in self._db.execute("SELECT lines FROM journal ORDER BY number"):
+            journal.add(decode_entry(entry), len(entry))
+        return journal
+
+    def _begin_fold(self, journal: Journal) -> None:
+        """Of all entries that the file has now."""
+        (last_entry,) = self._db.execute("SELECT max(number) FROM journal").fetchone()
+        journal.begin_fold(last_entry or 0)
+
+    def _continue_fold(self, journal: Journal, fold: Fold, rows: int, entries: int) -> None:
+        """Write rows to the tables. When all are there, delete their entries, oldest first: then the rest of them, read
+        after a restart, still amounts to the last rows.
+        """
+        part = fold.take(rows)
+        if part is not None:
+            self._execute(_SET_COUNTERS, part.counters)
+            self._execute(_SET_SITES, part.sites)
+            self._execute(_REMOVE_SITES, part.removed)
+        elif self._db.execute(_DELETE_ENTRIES, (fold.last_entry, entries)).rowcount == 0:
+            journal.fold = None
+
+    def _write(self, changes: Changes, journal: Journal) -> None:
         for table, column in (("counters", "name"), ("sites", "counter"), ("gone", "counter")):
             self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in changes.deleted])  # noqa: S608  # constants
         self._db.executemany(
@@ -168,7 +182,9 @@ class SqliteStore:
             ],
         )
         if changes.counters or changes.counts or changes.deleted:
-            self._db.execute("INSERT INTO journal (lines) VALUES (?)", (encode_entry(changes),))
+            entry = encode_entry(changes)
+            self._db.execute("INSERT INTO journal (lines) VALUES (?)", (entry,))
+            journal.add(changes, len(entry))
         now = int(self._wall_clock())
         self._execute(
             _SET_TOMBSTONES,
