@@ -14,9 +14,14 @@ class TokenBucket:
         self._refilled = monotonic()
 
     def take(self, messages: int) -> float:
-        """Count these messages; the seconds until they are within the limit, 0 if they are."""
+        """Count these messages; the seconds until they are within the limit, 0 if they are.
+
+        The bucket is refilled when it is empty, so that the clock is not read for every frame.
+        """
+        self._tokens -= messages
+        if self._tokens >= 0:
+            return 0.0
         now = monotonic()
-        filled = self._tokens + (now - self._refilled) * self._per_second
-        self._tokens = min(BURST_S * self._per_second, filled) - messages
+        self._tokens += min(BURST_S, now - self._refilled) * self._per_second
         self._refilled = now
         return max(0.0, -self._tokens / self._per_second)
