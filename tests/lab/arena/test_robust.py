@@ -34,7 +34,7 @@ SIZES = {
     "sampled": Size(16, 0.25, 5_000, 40),
     "dithered": Size(24, 0.2, 5_000, 20),
     "partial_dp": Size(192, 0.3, 5_000, 7),
-    "auto": Size(300, 0.02, 10_000, 18),
+    "auto": Size(400, 0.02, 20_000, 22),
 }
 every_scheme = pytest.mark.parametrize("scheme", SIZES)
 answers_only = pytest.mark.parametrize(
