@@ -1,18 +1,18 @@
-"""The little language of the scenario files: one command a line, its full output below it.
+"""The commands of the scenario files: one command on a line, its full output below it.
 
 new SCHEME sites=a,b,c [start=10] [step=5] [reports=4] [phases=4] [seed=1]    a coordinator and its first sites
-add SITE N            events happen; what the site says goes on the wire
-event SITE N          the same, and everything is delivered until nobody says anything more
-deliver [NUMBER ...]  deliver everything, or the messages of these numbers, in this order
-wire                  what is under way, numbered
+add SITE N            events happen; the messages of the site wait on the wire
+event SITE N          the same, and all messages are delivered, also those sent in reply
+deliver [NUMBER ...]  deliver all messages, or those of these numbers, in this order
+wire                  the messages that wait, numbered
 repeat NUMBER         put a copy on the wire
 lose NUMBER           take a message off the wire
-join SITE             a new site; with its last life over, a new life of it
-leave SITE            a site goes for good
-silence SITE          whoever owns the sockets has given up on it
-reconnect SITE        a connection comes back: hello, and all that may have been lost again
-restart               the coordinator dies; another goes on from its memory
-answer, sites         what can be read
+join SITE             a new site; if a site of this name has left, its next incarnation
+leave SITE            a site leaves and sends its final count
+time_out SITE         the server has received nothing from the site for too long
+reconnect SITE        a site connects again: it joins, and resends all that may have been lost
+restart               the coordinator stops; another one starts from its saved state
+answer, sites         print the answer; print the sites
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class Scenario:
         self.out: list[str] = []
         self.wire: list[tuple[SiteId, Message]] = []
         self.sites: dict[str, Site] = {}
-        self.lives: dict[str, int] = {}
+        self.incarnations: dict[str, int] = {}
         self.gone = 0
 
     def run(self, lines: list[str]) -> str:
@@ -113,12 +113,12 @@ class Scenario:
 
     def do_leave(self, name: str) -> None:
         site = self.sites.pop(name)
-        self.lives[name] = site.site_id.incarnation + 1
+        self.incarnations[name] = site.site_id.incarnation + 1
         self.gone += site.count
         self.out.append(f"{name_of(site.site_id)} leaves with {site.count}")
         self._down(self.coordinator.leave(site.site_id, site.snapshot()))
 
-    def do_silence(self, name: str) -> None:
+    def do_time_out(self, name: str) -> None:
         self._down(self.coordinator.mark_unreachable(self.sites[name].site_id))
         self.do_answer()
 
@@ -158,7 +158,7 @@ class Scenario:
         )
 
     def _site(self, name: str, configured: bool = False) -> Site:
-        site_id = SiteId(name, self.lives.get(name, 0))
+        site_id = SiteId(name, self.incarnations.get(name, 0))
         trigger = self.coordinator.trigger_of(site_id) if configured else None
         return Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
 
