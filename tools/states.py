@@ -6,7 +6,7 @@ from countless.core.answer import STATE_TABLE, State
 
 FACTS = (
     ("snapshots complete", "snapshot awaited"),
-    ("all sites reachable", "a site is silent"),
+    ("all sites reachable", "a site is unreachable"),
     ("every event reported", "sites skip reports"),
 )
 PLACES = {State.EXACT: (120, 70), State.HOLDING: (620, 70), State.LEARNING: (120, 330), State.DEGRADED: (620, 330)}
