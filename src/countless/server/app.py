@@ -62,9 +62,11 @@ def _single_coordinator(settings: Settings) -> Starlette:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await server.stop()
-            tokens.close()
-            store.close()
+            try:
+                await server.stop()
+            finally:
+                tokens.close()
+                store.close()
 
     return coordinator_app(lifespan)
 

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from countless.core.messages import Report
+from countless.core.messages import Report, SiteId
 from countless.server.cluster.log_store import Fenced
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import Changes, Config
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import Hello, Join, Sync, SyncAck, UpItem
+from countless.wire.frames import Hello, Join, Leave, LeaveAck, Sync, SyncAck, UpItem
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import FullStore, PausedStore
 
@@ -154,3 +154,44 @@ async def test_fenced_store_ends_the_pipeline_with_its_own_error() -> None:
     pipeline.prune_tombstones(0)
     with pytest.raises(Fenced):
         await pipeline.run()
+
+
+async def test_batch_whose_save_fails_is_saved_by_stop_when_run_is_cancelled() -> None:
+    store = FullStore()
+    async with site_server(store) as harness:
+        leaving, first = await harness.connect("a")
+        staying, second = await harness.connect("b")
+        await harness.send(leaving, first, Join("hits", 0, 5))
+        await harness.send(staying, second, Join("hits", 0, 3))
+        store.full = True
+        harness.server.on_frame(leaving, first, [Leave("hits", 0, 5)], 10)
+        while harness.server.failing is None:
+            await asyncio.sleep(0)
+        harness.server.on_frame(staying, second, [Report("hits", 0, 4, 4)], 10)  # saves the departed count again
+        store.full = False  # and now the server stops: `run` is cancelled while it waits for its next attempt
+    assert first.received[-1] == LeaveAck("hits")
+    async with site_server(store) as harness:
+        assert harness.server.counter("hits").coordinator.known_total == 9
+        assert store.tombstones(SiteId("a", 1)) == (("hits", 5),)
+
+
+async def test_stop_gives_up_when_saves_go_on_failing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("countless.server.storage.commit.RETRY_S", 0)
+    store = FullStore()
+    async with asyncio.timeout(20), site_server(store) as harness:
+        session, connection = await harness.connect("a")
+        await harness.send(session, connection, Join("hits", 0, 5))
+        store.full = True
+        connection.received.clear()
+        harness.server.on_frame(session, connection, [Report("hits", 0, 9, 1), Sync(1)], 10)
+        while harness.server.failing is None:
+            await asyncio.sleep(0)
+        caplog.clear()
+    assert caplog.messages == ["final save failed 5 times, unsaved changes dropped: database or disk is full"]
+    assert connection.received == []
+    assert harness.server.failing == "database or disk is full"
+    store.full = False
+    async with site_server(store) as harness:
+        assert harness.server.counter("hits").coordinator.known_total == 5

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
@@ -23,6 +23,7 @@ COMMIT_INTERVAL_S = 0.005  # between two saves: a save costs as much as a hundre
 SENDS_PER_YIELD = 100  # connections that are sent to before the loop does other work: some milliseconds
 MAX_QUEUED_ITEMS = 100_000  # for one connection, several times the counters that it can have
 RETRY_S = 1.0  # after a failed save
+MAX_FINAL_ATTEMPTS = 5  # to save what is left when the server stops: service managers kill after 10 s or more
 
 Outgoing = dict[Connection, list[DownItem]]
 
@@ -39,6 +40,15 @@ class PersistentCounter(Protocol):
     def publish(self, answer: Answer) -> None: ...
 
 
+class Batch(NamedTuple):
+    """Saved, then published, then sent."""
+
+    changes: Changes
+    answers: list[tuple[PersistentCounter, Answer]]
+    outgoing: Outgoing
+    flushed: asyncio.Event  # set when it has been sent
+
+
 class CommitPipeline:
     """Belongs to the loop's thread; only `StateStore.save` runs in another."""
 
@@ -50,7 +60,8 @@ class CommitPipeline:
         self._changed_counters: set[str] = set()
         self._changed_sites: dict[str, set[SiteId]] = {}  # by counter
         self._outgoing: Outgoing = {}
-        self._ready: asyncio.Queue[tuple[Outgoing, asyncio.Event]] = asyncio.Queue()  # saved, to be sent
+        self._unsaved: Batch | None = None  # the batch that is being saved; kept if that is cancelled or fails
+        self._ready: asyncio.Queue[Batch] = asyncio.Queue()  # saved, to be sent
         self._work = asyncio.Event()
         self._flushed = asyncio.Event()  # set when the batch that collects now has been sent
         self._writer = ThreadPoolExecutor(1, "countless-commit")
@@ -137,15 +148,14 @@ class CommitPipeline:
             await self._work.wait()
             await asyncio.sleep(next_save - loop.time())
             self._work.clear()
-            flushed, self._flushed = self._flushed, asyncio.Event()
-            self._ready.put_nowait((await self._save(), flushed))
+            await self._save()
             next_save = loop.time() + COMMIT_INTERVAL_S
 
     async def _send_batches(self) -> None:
         while True:
-            outgoing, flushed = await self._ready.get()
-            await _send(outgoing)
-            flushed.set()
+            batch = await self._ready.get()
+            await _send(batch.outgoing)
+            batch.flushed.set()
 
     async def flush(self) -> None:
         """Wait until everything marked and queued so far is saved, published and sent."""
@@ -154,32 +164,54 @@ class CommitPipeline:
         await flushed.wait()
 
     async def stop(self) -> None:
-        """Save and send the last batch. `run` must have been cancelled before."""
-        self._ready.put_nowait((await self._save(), asyncio.Event()))
+        """Save and send what is left. `run` must have been cancelled before.
+
+        If that fails again and again, log it and return. The changes are in the file completely or not at all, and no
+        site was sent an acknowledgement of them: it sends its counts again after the restart.
+        """
+        try:
+            if self._unsaved is not None:  # `run` was cancelled while it was being saved
+                await self._save(MAX_FINAL_ATTEMPTS)
+            await self._save(MAX_FINAL_ATTEMPTS)
+        except StoreError as error:
+            log.critical("final save failed %d times, unsaved changes dropped: %s", MAX_FINAL_ATTEMPTS, error)
         while not self._ready.empty():
-            await _send(self._ready.get_nowait()[0])
+            await _send(self._ready.get_nowait().outgoing)
         await asyncio.to_thread(self._writer.shutdown)  # a save that is under way may need this loop
 
-    async def _save(self) -> Outgoing:
-        """Save the batch, again and again until that succeeds, and publish its answers; returns what to send."""
-        changes, answers = self._take_batch()
-        outgoing, self._outgoing = self._outgoing, {}
-        while changes:
+    async def _save(self, max_attempts: int | None = None) -> None:
+        """Save the batch, again and again until that succeeds, publish its answers and queue what it sends.
+
+        A batch is saved before the next is taken: a site's departure without its tombstone would count it twice.
+        """
+        batch = self._unsaved = self._unsaved or self._take_batch()
+        if batch.changes:
+            await self._write(batch.changes, max_attempts)
+        self._unsaved = None
+        for counter, answer in batch.answers:
+            counter.publish(answer)
+        self._ready.put_nowait(batch)
+
+    async def _write(self, changes: Changes, max_attempts: int | None) -> None:
+        attempts = 0
+        while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._writer, self._store.save, changes)
-                self.failing = None
                 break
             except StoreError as error:
                 if self.failing is None:
                     log.exception("save failed: nothing is published or sent until a save succeeds")
                 self.failing = str(error)
-                await asyncio.sleep(RETRY_S)
-        for counter, answer in answers:
-            counter.publish(answer)
-        return outgoing
+                attempts += 1
+                if attempts == max_attempts:
+                    raise
+            await asyncio.sleep(RETRY_S)
+        self.failing = None
 
-    def _take_batch(self) -> tuple[Changes, list[tuple[PersistentCounter, Answer]]]:
+    def _take_batch(self) -> Batch:
         changes, self._changes = self._changes, Changes()
+        outgoing, self._outgoing = self._outgoing, {}
+        flushed, self._flushed = self._flushed, asyncio.Event()
         answers = []
         for name in (self._changed_counters | self._changed_sites.keys()) & self._counters.keys():
             counter = self._counters[name]
@@ -190,7 +222,7 @@ class CommitPipeline:
             changes.counts.setdefault(name, {}).update((site_id, reported_by(site_id)) for site_id in sites)
         self._changed_sites.clear()
         self._changed_counters.clear()
-        return changes, answers
+        return Batch(changes, answers, outgoing, flushed)
 
 
 async def _send(outgoing: Outgoing) -> None:
