@@ -20,11 +20,9 @@ from countless.randomness import SeededRandom
 from countless.wire.frames import Hello, HelloAck, Join, Sync, SyncAck, UpItem, decode_down, encode_frames
 
 COUNTERS_EACH = 10
-ALREADY = (
-    100_000  # events at least, at each site and counter, before anybody connects: a fleet that has run for a while
-)
-GROWTH = 32  # a site grows by one part in so many before it looks whether it has something to say: mostly it has
-BURST = 200  # frames between two looks at what has come
+ALREADY = 100_000  # events at least, of each site and counter, before sites connect: a fleet in the middle of its run
+GROWTH = 32  # a count grows by 1/32 before the site checks its trigger; that is mostly a report
+BURST = 200  # frames sent between two reads
 _HANDSHAKE = (
     "GET /api/v1/site HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -32,7 +30,7 @@ _HANDSHAKE = (
 
 
 class Conn:
-    """One life of one site on one socket."""
+    """One site on one socket."""
 
     def __init__(self, port: int, number: int, counters: int) -> None:
         self.site_id = SiteId(f"site-{number}", 1 << 60)
@@ -46,8 +44,8 @@ class Conn:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.sendall(_HANDSHAKE.format(port=port).encode())
 
-    def shake_hands(self) -> None:
-        """The coordinator's answer has come, or will soon."""
+    def handshake(self) -> None:
+        """Read the response to the upgrade request, and send the Hello."""
         while b"\r\n\r\n" not in self._in:
             data = self.socket.recv(4096)
             assert data, "the coordinator refuses"
@@ -56,16 +54,16 @@ class Conn:
         del self._in[: self._in.index(b"\r\n\r\n") + 4]
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
-        self.say([Hello(1, str(self.site_id.site), self.site_id.incarnation)])
+        self.send([Hello(1, str(self.site_id.site), self.site_id.incarnation)])
 
     @property
     def busy(self) -> bool:
-        """Whether the coordinator holds it back."""
+        """Whether bytes are left that the coordinator does not read yet."""
         if self._out:
             self._flush()
         return bool(self._out)
 
-    def say(self, items: list[UpItem]) -> None:
+    def send(self, items: list[UpItem]) -> None:
         for payload in encode_frames(items):
             size = len(payload)
             length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
@@ -77,8 +75,8 @@ class Conn:
             self._out = self._out[self.socket.send(self._out) :]
 
     def due(self, number: int) -> list[UpItem]:
-        """The reports of so many counters, one after the other. What they count must not depend on when they speak:
-        traffic that goes from one secret lattice point to the next would defeat any scheme that has secrets.
+        """The reports of so many counters, one after the other. Counts do not depend on when reports are due: traffic
+        that goes from one secret lattice point to the next would defeat any scheme that has secrets.
         """
         reports: list[UpItem] = []
         for _ in range(number):
@@ -87,8 +85,8 @@ class Conn:
             reports += site.advance(site.count + site.count // GROWTH)
         return reports
 
-    def hear(self) -> None:
-        """Take what has come, and answer it as a site does."""
+    def receive(self) -> None:
+        """Read the frames that have arrived, and reply as a site does."""
         data = self.socket.recv(1 << 16)
         assert data, "the coordinator has hung up"
         self._in += data
@@ -102,7 +100,7 @@ class Conn:
                 elif isinstance(item, HelloAck):
                     self.welcome = True
         if answers:
-            self.say(answers)
+            self.send(answers)
 
     def _payloads(self) -> Iterator[bytes]:
         while len(self._in) >= 2:
@@ -131,7 +129,7 @@ class Fleet:
         for start in range(first, first + number, 100):
             fresh = [Conn(self._port, each, counters) for each in range(start, min(start + 100, first + number))]
             for conn in fresh:
-                conn.shake_hands()
+                conn.handshake()
                 self._by_file[conn.socket.fileno()] = conn
                 self._poll.register(conn.socket.fileno(), select.EPOLLIN)
             self._conns += fresh
@@ -143,7 +141,7 @@ class Fleet:
         for conn in self._conns:
             for site in conn.sites.values():
                 site.advance(ALREADY + crc32(site.counter.encode()) % ALREADY)  # or all would start rounds at once
-            conn.say([item for site in conn.sites.values() for item in (Join(*site.snapshot()), *site.resend())])
+            conn.send([item for site in conn.sites.values() for item in (Join(*site.snapshot()), *site.resend())])
             self.listen(0)
         self.sync()
 
@@ -159,16 +157,16 @@ class Fleet:
                 if not conn.busy:
                     reports = conn.due(per_frame)
                     sent += len(reports)
-                    conn.say(reports)
+                    conn.send(reports)
             self.listen(0 if allowed >= BURST * per_frame else 0.005)
         self.sync()
         return sent, perf_counter() - start
 
     def sync(self) -> None:
-        """Until all that was said is on the disk."""
+        """Wait until the coordinator has saved all that was sent."""
         number = 1 + max(conn.synced for conn in self._conns)
         for conn in self._conns:
-            conn.say([Sync(number)])
+            conn.send([Sync(number)])
         while any(conn.synced < number for conn in self._conns):
             for conn in self._conns:
                 conn.busy  # noqa: B018 - sends what is left
@@ -176,10 +174,10 @@ class Fleet:
 
     def listen(self, seconds: float) -> None:
         for file, _ in self._poll.poll(seconds):
-            self._by_file[file].hear()
+            self._by_file[file].receive()
 
     def counted(self) -> dict[str, int]:
-        """The truth, by counter."""
+        """The true totals, by counter."""
         total: dict[str, int] = {}
         for conn in self._conns:
             for name, site in conn.sites.items():
@@ -188,7 +186,8 @@ class Fleet:
 
 
 def main(port: int, orders: "Connection[Any, Any]") -> None:
-    """Obey, and stay alive in between. Real sites are elsewhere: these leave the processor to the coordinator."""
+    """Carry out the orders, and read the sockets in between. Real sites run on other machines, so these yield the
+    processor to the coordinator."""
     os.nice(10)
     fleet = Fleet(port)
     while True:

@@ -69,7 +69,7 @@ def batches() -> None:
 def throughput() -> None:
     """Each call is a report; rounds and their messages are in the time.
 
-    The other messages give sites their paces and, when a round starts, tell their exact counts.
+    The other messages give sites their triggers and, when a round starts, their exact counts to the coordinator.
     """
     schemes = ("exact", "deterministic", "lattice", "sampled", "dithered", "auto")
     # By turns, and the best of each: plans are kept after the first, and the machine is not equally fast all the time.

@@ -70,7 +70,7 @@ class Fleets:
             self._processes.append(process)
 
     def all(self, order: str, *arguments: Any) -> list[Any]:
-        """The same order for everybody."""
+        """The same order for every process."""
         return self.each(order, [arguments] * PROCESSES)
 
     def each(self, order: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
@@ -190,7 +190,7 @@ def tell_times(when: str, times: list[float]) -> None:
 
 
 def truth(coordinator: Coordinator, fleets: Fleets) -> None:
-    """Every answer is within its bounds, after all of this, once everybody has answered the last question."""
+    """Every answer is within its bounds, after the load, once all snapshots have arrived."""
     while any(answer["state"] == "learning" for answer in coordinator.reader.counters()):
         sleep(0.1)
     counted: dict[str, int] = {}

@@ -43,9 +43,9 @@ def known(server: Server, counter: str) -> int:
 
 
 def test_statsd_over_udp_is_counted(server: Server, agent: Agent) -> None:
-    agent.send(*[b"udp.jobs:1|c\nudp.jobs:2|c|#queue:mail,urgent\nudp.jobs:1|c|@0.1\nudp.level:7|g"] * 10)
+    agent.send(*[b"udp.jobs:1|c\nudp.jobs:2|c|#queue:orders,urgent\nudp.jobs:1|c|@0.1\nudp.level:7|g"] * 10)
     until(lambda: known(server, "udp.jobs") == 110, "110 events")
-    until(lambda: known(server, 'udp.jobs{queue="mail",urgent="true"}') == 20, "20 labelled events")
+    until(lambda: known(server, 'udp.jobs{queue="orders",urgent="true"}') == 20, "20 labelled events")
     assert server.sites()[0]["site"] == "host-1"
 
 

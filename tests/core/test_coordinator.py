@@ -161,7 +161,7 @@ class TestNewTrigger:
 
 
 FORBIDDEN: list[tuple[SiteId, UpMessage, str]] = [
-    (SiteId("nobody"), report(1, 1), "has not joined"),
+    (SiteId("unknown"), report(1, 1), "has not joined"),
     (SiteId("a", 1), report(1, 1), "incarnation 1"),
     (A, report(90, 1, round=2), "round 2"),
     (A, snapshot(90, round=9), "round 9"),

@@ -227,9 +227,9 @@ REFUSED: dict[str, Callable[[Tracker], object]] = {
     "a batch that is text": lambda tracker: tracker.site(0).add("1"),  # type: ignore[arg-type]
     "a batch beyond all numbers": lambda tracker: tracker.site(0).add(10**400),
     "a listener that is none": lambda tracker: tracker.on_change(None),  # type: ignore[arg-type]
-    "an unknown site": lambda tracker: tracker.site("nobody"),
+    "an unknown site": lambda tracker: tracker.site("unknown"),
     "an unhashable site": lambda tracker: tracker.site([]),  # type: ignore[arg-type]
-    "removing an unknown site": lambda tracker: tracker.remove_site("nobody"),
+    "removing an unknown site": lambda tracker: tracker.remove_site("unknown"),
     "adding a name that is taken": lambda tracker: tracker.add_site(0),
     "adding a name that is none": lambda tracker: tracker.add_site(2.5),  # type: ignore[arg-type]
 }

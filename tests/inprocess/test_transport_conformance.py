@@ -1,4 +1,4 @@
-"""One conversation, three transports: a list in memory, a WebSocket, NATS. The transcripts are the same to the word.
+"""The same session over three transports: in memory, WebSocket and NATS. The transcripts are equal.
 
 Six sites count, get another trigger, leave, reconnect, are retired and send an impossible round.
 """
@@ -46,133 +46,137 @@ SITES = [f"site.{number}" for number in range(6)]
 COARSE = {"alpha": 0.1, "scheme": "deterministic"}
 
 
-class Stage(ABC):
-    """Where a conversation is held."""
+class Setup(ABC):
+    """A coordinator, and sites that are connected to it by one transport."""
 
     @abstractmethod
     def hello(self, site: str, incarnation: int) -> list[DownItem]:
-        """On a fresh line; what is answered."""
+        """Connect a site and send its Hello; returns the reply."""
 
     @abstractmethod
-    def say(self, site: str, *items: UpItem) -> list[DownItem]:
-        """And ask whether it has arrived; all that is heard until the answer."""
+    def send(self, site: str, *items: UpItem) -> list[DownItem]:
+        """Send these and a Sync; returns all items received up to the SyncAck."""
 
     @abstractmethod
-    def lie(self, site: str, *items: UpItem) -> str:
-        """The line is closed; whether the reason names the site."""
+    def send_invalid(self, site: str, *items: UpItem) -> str:
+        """Send what the coordinator refuses by closing the connection; returns whether its reason names the site."""
 
     @abstractmethod
-    def hang_up(self, site: str) -> None: ...
+    def disconnect(self, site: str) -> None: ...
 
     @abstractmethod
-    def configure(self, **wishes: Any) -> None: ...
+    def configure(self, **config: Any) -> None: ...
 
     @abstractmethod
-    def forget(self, site: str) -> None: ...
+    def drop_site(self, site: str) -> None: ...
 
     @abstractmethod
-    def known(self) -> int: ...
+    def known(self) -> int:
+        """The sum of all counts that the coordinator knows."""
 
 
-class PersistentState(Stage):
-    """A host on a table. What is said goes through the bytes of frames all the same."""
+class InMemory(Setup):
+    """A `SiteServer` in this process. Items are encoded to frames and decoded, as on a connection."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, table: SiteServerHarness) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, harness: SiteServerHarness) -> None:
         self._run = loop.run_until_complete
-        self._table = table
-        self._lines: dict[str, tuple[Session | None, FakeConnection]] = {}
+        self._harness = harness
+        self._connections: dict[str, tuple[Session | None, FakeConnection]] = {}
 
     def hello(self, site: str, incarnation: int) -> list[DownItem]:
-        line = FakeConnection()
-        self._lines[site] = self._run(self._table.server.on_hello(line, Hello(VERSION, site, incarnation))), line
-        self._run(self._table.server.flush())
-        return self._heard(line)
+        connection = FakeConnection()
+        self._connections[site] = (
+            self._run(self._harness.server.on_hello(connection, Hello(VERSION, site, incarnation))),
+            connection,
+        )
+        self._run(self._harness.server.flush())
+        return self._received(connection)
 
-    def say(self, site: str, *items: UpItem) -> list[DownItem]:
-        life, line = self._lines[site]
-        assert life is not None
+    def send(self, site: str, *items: UpItem) -> list[DownItem]:
+        session, connection = self._connections[site]
+        assert session is not None
         for frame in encode_frames([*items, Sync(7)]):
-            self._table.server.on_frame(life, line, decode_up(frame), len(frame))
-        self._run(self._table.server.flush())
-        return self._heard(line)
+            self._harness.server.on_frame(session, connection, decode_up(frame), len(frame))
+        self._run(self._harness.server.flush())
+        return self._received(connection)
 
     @staticmethod
-    def _heard(line: FakeConnection) -> list[DownItem]:
-        items, line.received = line.received, []
+    def _received(connection: FakeConnection) -> list[DownItem]:
+        items, connection.received = connection.received, []
         return [item for frame in encode_frames(items) for item in decode_down(frame)]
 
-    def lie(self, site: str, *items: UpItem) -> str:
+    def send_invalid(self, site: str, *items: UpItem) -> str:
         with pytest.raises(ProtocolError) as caught:
-            self.say(site, *items)
-        self.hang_up(site)
-        return "tells" if site in str(caught.value) else "does not tell"
+            self.send(site, *items)
+        self.disconnect(site)
+        return "names the site" if site in str(caught.value) else "does not name it"
 
-    def hang_up(self, site: str) -> None:
-        life, line = self._lines.pop(site)
-        if life is not None:
-            self._table.server.on_disconnect(life, line)
+    def disconnect(self, site: str) -> None:
+        session, connection = self._connections.pop(site)
+        if session is not None:
+            self._harness.server.on_disconnect(session, connection)
 
-    def configure(self, **wishes: Any) -> None:
-        self._table.server.configure("hits", Config(**wishes))
+    def configure(self, **config: Any) -> None:
+        self._harness.server.configure("hits", Config(**config))
 
-    def forget(self, site: str) -> None:
-        assert self._table.server.drop_site(site) == 1
+    def drop_site(self, site: str) -> None:
+        assert self._harness.server.drop_site(site) == 1
 
     def known(self) -> int:
-        return self._table.server.counter("hits").coordinator.known_total
+        return self._harness.server.counter("hits").coordinator.known_total
 
 
-class Wired(Stage):
-    """A coordinator in a process of its own, through a carrier for each site."""
+class OverSockets(Setup):
+    """A coordinator in a process of its own, with a transport for each site."""
 
-    def __init__(self, server: Server, carrier_for: Any) -> None:
+    def __init__(self, server: Server, transport_for: Any) -> None:
         self._server = server
-        self._carrier_for = carrier_for
-        self._lines: dict[str, tuple[Transport, Any]] = {}
+        self._transport_for = transport_for
+        self._connections: dict[str, tuple[Transport, Any]] = {}
 
     def hello(self, site: str, incarnation: int) -> list[DownItem]:
-        carrier: Transport = self._carrier_for(site)
-        assert carrier.shard_count() == 1
-        send = carrier.open_stream(0)
-        self._lines[site] = carrier, send
+        transport: Transport = self._transport_for(site)
+        assert transport.shard_count() == 1
+        send = transport.open_stream(0)
+        self._connections[site] = transport, send
         send(next(encode_frames([Hello(VERSION, site, incarnation)])))
-        return self._hear(carrier, 1)
+        return self._receive(transport, 1)
 
-    def say(self, site: str, *items: UpItem) -> list[DownItem]:
-        carrier, send = self._lines[site]
+    def send(self, site: str, *items: UpItem) -> list[DownItem]:
+        transport, send = self._connections[site]
         for frame in encode_frames([*items, Sync(7)]):
             send(frame)
-        heard: list[DownItem] = []
-        while SyncAck(7) not in heard:
-            heard += self._hear(carrier, 1)
-        return heard
+        received: list[DownItem] = []
+        while SyncAck(7) not in received:
+            received += self._receive(transport, 1)
+        return received
 
     @staticmethod
-    def _hear(carrier: Transport, number: int) -> list[DownItem]:
-        heard: list[DownItem] = []
-        while len(heard) < number:
-            assert select.select(carrier.sockets(), [], [], TIMEOUT_S)[0], "no answer"
-            news = carrier.receive().get(0, [])
-            if isinstance(news, ConnectionLost):
-                raise news
-            heard += [item for frame in news for item in decode_down(frame)]
-        return heard
+    def _receive(transport: Transport, number: int) -> list[DownItem]:
+        received: list[DownItem] = []
+        while len(received) < number:
+            assert select.select(transport.sockets(), [], [], TIMEOUT_S)[0], "no answer"
+            frames = transport.receive().get(0, [])
+            if isinstance(frames, ConnectionLost):
+                raise frames
+            received += [item for frame in frames for item in decode_down(frame)]
+        return received
 
-    def lie(self, site: str, *items: UpItem) -> str:
+    def send_invalid(self, site: str, *items: UpItem) -> str:
         with pytest.raises(ConnectionLost, match=r"hung up|closed by the coordinator") as caught:
-            self.say(site, *items)
-        self.hang_up(site)
-        return "tells" if site in str(caught.value) else "does not tell"
+            self.send(site, *items)
+        self.disconnect(site)
+        return "names the site" if site in str(caught.value) else "does not name it"
 
-    def hang_up(self, site: str) -> None:
-        self._lines.pop(site)[0].close()
+    def disconnect(self, site: str) -> None:
+        self._connections.pop(site)[0].close()
 
-    def configure(self, **wishes: Any) -> None:
-        self._server.reader.request("PATCH", "/api/v1/counters/hits", wishes)
+    def configure(self, **config: Any) -> None:
+        self._server.reader.request("PATCH", "/api/v1/counters/hits", config)
 
-    def forget(self, site: str) -> None:
+    def drop_site(self, site: str) -> None:
         while self._server.reader.request("DELETE", f"/api/v1/sites/{site}") != {"forgotten": 1}:
-            pass  # its goodbye is still under way
+            pass  # the coordinator has not noticed yet that the site is disconnected
 
     def known(self) -> int:
         known: int = self._server.inspect("hits")["known"]
@@ -180,65 +184,65 @@ class Wired(Stage):
 
 
 @contextmanager
-def memory(_: Path) -> Iterator[Stage]:
+def memory(_: Path) -> Iterator[Setup]:
     loop = asyncio.new_event_loop()
-    table = site_server()
-    yield PersistentState(loop, loop.run_until_complete(table.__aenter__()))
-    loop.run_until_complete(table.__aexit__(None, None, None))
+    harness = site_server()
+    yield InMemory(loop, loop.run_until_complete(harness.__aenter__()))
+    loop.run_until_complete(harness.__aexit__(None, None, None))
     loop.close()
 
 
 @contextmanager
-def websocket(directory: Path) -> Iterator[Stage]:
+def websocket(directory: Path) -> Iterator[Setup]:
     with Server(directory) as server:
-        yield Wired(server, lambda _: WebSocketTransport(Endpoint.parse(server.url), None))
+        yield OverSockets(server, lambda _: WebSocketTransport(Endpoint.parse(server.url), None))
 
 
 @contextmanager
-def over_nats(directory: Path) -> Iterator[Stage]:
+def over_nats(directory: Path) -> Iterator[Setup]:
     with node(directory / "broker") as broker, Coordinator(directory, broker.url, shards=1) as server:
-        yield Wired(server, lambda site: NatsTransport(Broker.parse(broker.url), site))
+        yield OverSockets(server, lambda site: NatsTransport(Broker.parse(broker.url), site))
 
 
-def conversation(stage: Stage) -> list[Any]:
-    """What each is told at each step, and the total in between."""
-    told: list[Any] = []
+def transcript_of(setup: Setup) -> list[Any]:
+    """What each site receives at each step, and the known total in between."""
+    transcript: list[Any] = []
     for number, site in enumerate(SITES):
-        told.append(stage.hello(site, number + 1))
-        told.append(stage.say(site, Join("hits", 0, 100 * number + 5)))
-    told.append(stage.say(SITES[0], Report("hits", 0, 9, 1), Join('hits{route="/ä"}', 0, 2**70)))
-    told.append(stage.known())
-    stage.configure(**COARSE)
+        transcript.append(setup.hello(site, number + 1))
+        transcript.append(setup.send(site, Join("hits", 0, 100 * number + 5)))
+    transcript.append(setup.send(SITES[0], Report("hits", 0, 9, 1), Join('hits{route="/ä"}', 0, 2**70)))
+    transcript.append(setup.known())
+    setup.configure(**COARSE)
     for number, site in enumerate(SITES):  # a round start to all
-        told.append(stage.say(site))
-        told.append(stage.say(site, Snapshot("hits", 1, 100 * number + 11)))
-    told.append(stage.known())
-    told.append(stage.say(SITES[1], Leave("hits", 1, 130)))
-    told.append(stage.say(SITES[1], Leave("hits", 1, 130)))
-    stage.hang_up(SITES[2])
-    told.append(stage.hello(SITES[2], 3))
-    told.append(stage.say(SITES[2], Join("hits", 1, 222), Snapshot("hits", 1, 211), Report("hits", 1, 222, 1)))
-    told.append(stage.say(SITES[2], Join("hits", 9, 300)))  # from a round that never was
-    told.append(stage.say(SITES[2], Join("hits", 0, 300)))
-    stage.hang_up(SITES[3])
-    stage.forget(SITES[3])
-    told.append(stage.hello(SITES[3], 4))
-    assert isinstance(told[-1][0], IncarnationRetired)
-    stage.hang_up(SITES[3])
-    told.append(stage.lie(SITES[4], Report("hits", 77, 1, 1)))
-    told.append(stage.hello(SITES[4], 5))
-    told.append(stage.say(SITES[4], Join("hits", 1, 500)))
-    told.append(stage.known())
+        transcript.append(setup.send(site))
+        transcript.append(setup.send(site, Snapshot("hits", 1, 100 * number + 11)))
+    transcript.append(setup.known())
+    transcript.append(setup.send(SITES[1], Leave("hits", 1, 130)))
+    transcript.append(setup.send(SITES[1], Leave("hits", 1, 130)))
+    setup.disconnect(SITES[2])
+    transcript.append(setup.hello(SITES[2], 3))
+    transcript.append(setup.send(SITES[2], Join("hits", 1, 222), Snapshot("hits", 1, 211), Report("hits", 1, 222, 1)))
+    transcript.append(setup.send(SITES[2], Join("hits", 9, 300)))  # of a round that has not started
+    transcript.append(setup.send(SITES[2], Join("hits", 0, 300)))
+    setup.disconnect(SITES[3])
+    setup.drop_site(SITES[3])
+    transcript.append(setup.hello(SITES[3], 4))
+    assert isinstance(transcript[-1][0], IncarnationRetired)
+    setup.disconnect(SITES[3])
+    transcript.append(setup.send_invalid(SITES[4], Report("hits", 77, 1, 1)))
+    transcript.append(setup.hello(SITES[4], 5))
+    transcript.append(setup.send(SITES[4], Join("hits", 1, 500)))
+    transcript.append(setup.known())
     for site in (*SITES[:3], *SITES[4:]):
-        stage.hang_up(site)
-    return told
+        setup.disconnect(site)
+    return transcript
 
 
 def test_transcript_does_not_depend_on_the_transport(tmp_path: Path) -> None:
     transcripts = {}
-    for stage in (memory, websocket, over_nats):
-        with stage(tmp_path / stage.__name__) as here:
-            transcripts[stage.__name__] = conversation(here)
+    for transport in (memory, websocket, over_nats):
+        with transport(tmp_path / transport.__name__) as setup:
+            transcripts[transport.__name__] = transcript_of(setup)
     assert transcripts["memory"][-1] == 11 + 130 + 222 + 311 + 411 + 511
     assert transcripts["websocket"] == transcripts["memory"]
     assert transcripts["over_nats"] == transcripts["memory"]

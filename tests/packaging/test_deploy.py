@@ -28,13 +28,13 @@ def command_exists(words: list[str]) -> bool:
     return all(word in known for word in words[1:] if word.startswith("--"))
 
 
-def test_the_dockerfile_copies_what_is_there() -> None:
+def test_dockerfile_copies_files_that_exist() -> None:
     for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
         for source in line.split()[:-1]:
             assert (ROOT / source).exists(), source
 
 
-def test_the_container_is_small_in_rights() -> None:
+def test_container_has_few_rights() -> None:
     stages = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
     assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image in stages)
     last = DOCKERFILE[DOCKERFILE.rindex("\nFROM") :]
@@ -51,7 +51,7 @@ def test_variables_of_the_container_are_settings() -> None:
         assert name.lower() in Settings.__dataclass_fields__
 
 
-def test_compose_builds_that_file_and_publishes_on_loopback_only() -> None:
+def test_compose_builds_the_dockerfile_and_publishes_on_loopback_only() -> None:
     service = COMPOSE["services"]["coordinator"]
     assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).resolve().exists()
     assert service["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]

@@ -18,7 +18,7 @@ DELTA = 1e-9
 
 
 class Watched(Auto):
-    """Remembers what it opened."""
+    """Records the rounds that it opens."""
 
     def __init__(self, adversary: str = "adaptive") -> None:
         super().__init__(adversary)
@@ -38,19 +38,19 @@ def run(scheme: Auto, sites: int, alpha: float, *parts: tuple[str, int, int]) ->
         for site, n in stream_named(name, sites, events, seed=1):
             tracker.site(site).add(n * batch)
             total += n * batch
-            assert abs(tracker.answer.estimate - total) <= alpha * total * (1 + 1e-12)
+            assert tracker.answer.contains(total)
     return tracker
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
-def test_it_never_considers_a_weaker_scheme(adversary: str) -> None:
+def test_auto_never_considers_a_weaker_scheme(adversary: str) -> None:
     assert all(stands_against(scheme.name, adversary) for scheme in CANDIDATES[adversary])
     assert stands_against("deterministic", adversary)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adversary", ADVERSARIES)
-def test_it_never_picks_one(adversary: str) -> None:
+def test_auto_never_picks_a_weaker_scheme(adversary: str) -> None:
     scheme = Watched(adversary)
     run(scheme, 300, 0.03, ("uniform", 40_000, 1), ("uniform", 5_000, 50))
     picked = {setup.scheme for _, setup in scheme.opened}
@@ -59,7 +59,7 @@ def test_it_never_picks_one(adversary: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_failures_of_all_rounds_sum_to_less_than_delta() -> None:
+def test_failures_of_all_rounds_sum_to_less_than_delta() -> None:
     """Whatever their schemes: a plan's eta for its round, nothing for deterministic rounds, and no round twice."""
     scheme = Watched()
     run(scheme, 300, 0.03, ("uniform", 30_000, 1), ("single_site", 2_000, 200), ("uniform", 20_000, 100))
@@ -74,7 +74,7 @@ def test_the_failures_of_all_rounds_sum_to_less_than_delta() -> None:
 
 
 def test_one_busy_site_stays_deterministic() -> None:
-    """One site's reports tell the total by themselves; asking the other 299 would only cost."""
+    """The reports of one site give the total; snapshots of the other 299 would only cost messages."""
     scheme = Watched()
     tracker = run(scheme, 300, 0.03, ("single_site", 20_000, 50))
     assert {setup.scheme for _, setup in scheme.opened} == {"deterministic"}
@@ -87,14 +87,14 @@ def test_few_sites_stay_deterministic() -> None:
     assert {setup.scheme for _, setup in scheme.opened} == {"deterministic"}
 
 
-def test_many_busy_sites_leave_it() -> None:
+def test_many_busy_sites_leave_deterministic() -> None:
     scheme = Watched()
     tracker = run(scheme, 300, 0.03, ("uniform", 50_000, 1))
     assert tracker.answer.scheme == "dithered"
 
 
 @pytest.mark.slow
-def test_from_one_busy_site_to_many() -> None:
+def test_auto_leaves_deterministic_when_one_busy_site_becomes_many() -> None:
     scheme = Watched()
     run(scheme, 300, 0.03, ("single_site", 1_000, 10), ("uniform", 40_000, 20))
     assert scheme.opened[0][1].scheme == "deterministic"
@@ -102,7 +102,7 @@ def test_from_one_busy_site_to_many() -> None:
 
 
 @pytest.mark.slow
-def test_where_many_sites_are_busy_it_costs_less_than_deterministic() -> None:
+def test_auto_costs_less_than_deterministic_where_many_sites_are_busy() -> None:
     costs = {}
     for name in ("auto", "deterministic"):
         tracker = Tracker(sites=300, alpha=0.03, scheme=name, seed=1)
@@ -112,8 +112,8 @@ def test_where_many_sites_are_busy_it_costs_less_than_deterministic() -> None:
     assert costs["auto"] < 0.9 * costs["deterministic"]
 
 
-def test_while_it_stays_it_says_nothing() -> None:
-    """More of the same is decided without a message: the publisher only learns when to ask again."""
+def test_auto_sends_nothing_while_it_stays_deterministic() -> None:
+    """To keep the round takes no message: the estimator only gets a later `reconsider_at`."""
     tracker = Tracker(sites=5, alpha=0.1, scheme=Auto(), seed=1)
     estimator = tracker.debug_state().estimator
     assert isinstance(estimator, DeterministicEstimator)

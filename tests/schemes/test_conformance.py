@@ -64,7 +64,7 @@ def test_answer_is_exact_at_start(name: str) -> None:
 
 @every_scheme
 @pytest.mark.parametrize("stream", STREAMS)
-def test_within_alpha_after_every_event(name: str, stream: str) -> None:
+def test_answer_is_within_alpha_after_every_event(name: str, stream: str) -> None:
     sites, alpha, events = 20, 0.15, 6_000
     check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, events, seed=1))
 
@@ -72,7 +72,7 @@ def test_within_alpha_after_every_event(name: str, stream: str) -> None:
 @pytest.mark.slow
 @every_scheme
 @pytest.mark.parametrize(("sites", "alpha", "events"), SIZES)
-def test_within_alpha_for_other_sizes(name: str, sites: int, alpha: float, events: int) -> None:
+def test_answer_is_within_alpha_for_other_sizes(name: str, sites: int, alpha: float, events: int) -> None:
     check_after_every_event(tracker_for(name, sites, alpha), stream_named("uniform", sites, events, seed=2))
 
 
@@ -81,13 +81,13 @@ def test_within_alpha_for_other_sizes(name: str, sites: int, alpha: float, event
 @pytest.mark.parametrize(
     ("sites", "alpha", "stream"), [(1000, 0.1, "uniform"), (1000, 0.1, "bursts"), (50, 0.02, "zipf")]
 )
-def test_within_alpha_in_long_runs(name: str, sites: int, alpha: float, stream: str) -> None:
+def test_answer_is_within_alpha_in_long_runs(name: str, sites: int, alpha: float, stream: str) -> None:
     check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, 60_000, seed=3))
 
 
 @pytest.mark.slow
 @every_scheme
-def test_within_alpha_with_a_thousand_sites(name: str) -> None:
+def test_answer_is_within_alpha_with_a_thousand_sites(name: str) -> None:
     tracker = tracker_for(name, 1000, 0.25)
     for site in range(1000):  # past the start, where everything is exact, in one go
         tracker.site(site).add(100)
@@ -96,7 +96,7 @@ def test_within_alpha_with_a_thousand_sites(name: str) -> None:
 
 @pytest.mark.slow
 @every_scheme
-def test_within_alpha_with_huge_batches(name: str) -> None:
+def test_answer_is_within_alpha_with_huge_batches(name: str) -> None:
     tracker, total = tracker_for(name, 3, 0.1), 0
     for exponent in range(0, 120, 5):
         tracker.site(exponent % 3).add(2**exponent)
@@ -107,7 +107,7 @@ def test_within_alpha_with_huge_batches(name: str) -> None:
 
 @pytest.mark.slow
 @every_scheme
-def test_within_alpha_with_joins_and_departures(name: str) -> None:
+def test_answer_is_within_alpha_with_joins_and_departures(name: str) -> None:
     sites, rng = 8, SeededRandom(5)
     tracker = tracker_for(name, sites, 0.2)
     total = 0

@@ -180,7 +180,7 @@ moves = st.lists(
 def test_dithered_estimator_equals_the_slow_reference(
     moves: list[tuple[str, int, int]], step: int, shape: tuple[float, float], seed: int, bases: list[int]
 ) -> None:
-    """Phases, offsets, B and answers agree after every batch, whoever joins and leaves."""
+    """Phases, offsets, B and answers agree after every batch, also with joins and departures."""
     length, dither = shape
     played = Round(dithered_plan(SLOTS, phases=8, length=length, dither=dither), step, seed, bases)
     unit = max(1, step // 12)  # for batches as long, in steps, as with small ones

@@ -1,4 +1,4 @@
-"""`sampled`: a coin for each event, and nobody can tell where the event happened.
+"""`sampled`: a coin for each event; the answers do not depend on the sites at which events happen.
 
 One tape of coins, indexed by the global number of the event, gives the same answers after every event, however the
 events are spread over the sites. With each site drawing its own gaps this is equality in law.
@@ -39,7 +39,7 @@ class TapeSite:
         self.round, self.crossings, self.sampled = message.round, 0, isinstance(message.trigger, BernoulliSampling)
         if isinstance(message, StartRound):
             return (Snapshot(COUNTER, self.round, self.count),)
-        # A site that spoke before it was told of the round: the coin of that one event is looked at now.
+        # It reported an event before it received the trigger of the round; now the coin of that event decides.
         if message.from_count < self.count and head:
             self.crossings = 1
             return (Report(COUNTER, self.round, self.count, 1),)

@@ -19,11 +19,11 @@ def coordinator(
 
 
 def in_round_one(kind: str = "blocks", **numbers: int) -> Coordinator:
-    """a, b, c at 50, 30, 20 and all in round 1, every count told."""
+    """a, b, c at 50, 30, 20 and all in round 1, every trigger sent."""
     made = coordinator(Plain(kind, start=100, **numbers), A, B, C)
     made.receive(A, report(50, 50))
     made.receive(B, report(30, 30))
-    assert made.receive(C, report(20, 20)) == []  # all counts are known to the last event: nobody is asked
+    assert made.receive(C, report(20, 20)) == []  # all counts are known exactly: no snapshot is requested
     for site_id in (A, B, C):
         count = made.reported_by(site_id)
         assert down(made.receive(site_id, report(count + 1, 51)), SetTrigger) == [site_id.site]

@@ -27,7 +27,7 @@ def test_frameworks_hold(name: str, adversary: str) -> None:
     assert row.worst <= 1
 
 
-def test_private_median_holds_in_this_game() -> None:
+def test_private_median_stays_within_alpha() -> None:
     row = measure("private median", 4, ALPHA, 0.05, 200, 1)
     assert row.worst <= 1
     assert row.flips is not None

@@ -69,7 +69,7 @@ def test_processes_behind_agents_are_one_site_each() -> None:
 
 
 @pytest.mark.parametrize("scheme", list(SCHEMES))
-def test_an_agent_may_hand_over_batches(scheme: str) -> None:
+def test_agent_may_add_batches(scheme: str) -> None:
     """At the end of each batch the answer is within its bound, and nothing is counted twice or not at all."""
     world = World(scheme, AGENTS, alpha=ALPHA, delta=1e-9, seed=7)
     rng, total = SeededRandom(5), 0

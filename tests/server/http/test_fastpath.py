@@ -74,7 +74,7 @@ def send(link: WebSocketConnection, *items: UpItem) -> None:
         link.send(frame)
 
 
-def converse(url: str) -> list[list[DownItem] | str]:
+def transcript(url: str) -> list[list[DownItem] | str]:
     """What a coordinator sends to sites that do everything a site can do, right and wrong."""
     place = Endpoint.parse(url)
     link = WebSocketConnection(place, None)
@@ -82,37 +82,37 @@ def converse(url: str) -> list[list[DownItem] | str]:
     for number in range(1, 51):  # a frame for each, as a busy site sends them
         send(link, Report("hits", 0, number, number))
     send(link, Sync(1))
-    heard: list[list[DownItem] | str] = [receive_until(link, SyncAck(1))]
+    received: list[list[DownItem] | str] = [receive_until(link, SyncAck(1))]
     many: list[UpItem] = [Join(f"counter-{number:0100}", 0, number) for number in range(300)]
     assert len(next(encode_frames(many))) > CONNECTION_BYTES  # the ordinary path, between two fast frames
     send(link, *many)
     send(link, Sync(2))
-    heard.append(receive_until(link, SyncAck(2)))
+    received.append(receive_until(link, SyncAck(2)))
     send(link, *(Report("hits", 0, 50 + number, 50 + number) for number in range(1, 5001)))  # more than the rate
     send(link, Leave("hits", 0, 5050), Sync(3))
-    heard.append(receive_until(link, SyncAck(3)))
+    received.append(receive_until(link, SyncAck(3)))
     send(link, Report("never joined", 0, 1, 1))
-    heard.append(close_reason(link))
+    received.append(close_reason(link))
     for frame in (b"\xc1", b"\x91" + b"\x00" * MAX_FRAME_BYTES):
         link = WebSocketConnection(place, None)
         send(link, Hello(1, "other", 1), Sync(1))
-        heard.append(receive_until(link, SyncAck(1)))
+        received.append(receive_until(link, SyncAck(1)))
         try:
             link.send(frame)
             assert close_reason(link) != "not closed"
         except ConnectionLost:  # while the frame was being sent
             link.abandon()
-    return heard
+    return received
 
 
-def test_ordinary_path_has_the_same_conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_path_sends_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path / "fast") as (server, url):
         assert server.config.ws_protocol_class is FastWebSocketProtocol
-        fast = converse(url)
+        fast = transcript(url)
         totals = server.config.loaded_app.app.state.server.counters["hits"].published_answer.estimate
     monkeypatch.setattr(fastpath, "TESTED_VERSIONS", OTHER_VERSIONS)
     with running(tmp_path / "ordinary") as (server, url):
         assert server.config.ws_protocol_class is WebSocketsSansIOProtocol
-        assert converse(url) == fast
+        assert transcript(url) == fast
         assert server.config.loaded_app.app.state.server.counters["hits"].published_answer.estimate == totals == 5050
     assert "has not joined" in str(fast[3])
