@@ -9,7 +9,7 @@ from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
 from support.coordinators import A, B, C, D, coordinator, facts, in_round_one, in_round_two
 from support.schemes import Plain
-from support.worlds import COUNTER, World, asked, down, report, snapshot
+from support.worlds import COUNTER, World, down, report, requested, snapshot
 
 
 class TestStart:
@@ -46,7 +46,7 @@ class TestDeferredTriggers:
         made.receive(A, report(3, 3))
         made.receive(A, report(4, 4))
         outbox = made.receive(A, report(5, 1, round=1))
-        assert asked(outbox) == ["a"]  # b and c have been idle since the start
+        assert requested(outbox) == ["a"]  # b and c have been idle since the start
         made.receive(A, snapshot(5, round=2))
         assert (made.round, made.answer.state) == (2, State.HOLDING)
         assert down(made.receive(B, report(1, 1)), SetTrigger) == ["b"]
@@ -62,7 +62,7 @@ class TestDeferredTriggers:
         made = coordinator(Plain("blocks", start=3, step=5, reports=1), A, B, C)
         made.receive(A, report(3, 3))
         made.receive(A, report(4, 4))
-        assert asked(made.receive(A, report(4, 1, round=1))) == ["a"]  # b and c are known exactly
+        assert requested(made.receive(A, report(4, 1, round=1))) == ["a"]  # b and c are known exactly
         assert down(made.receive(B, report(9, 9)), SetTrigger) == ["b"]
         assert made.receive(B, report(8, 1, round=2)) == []
         made.receive(A, snapshot(4, round=2))
@@ -78,7 +78,7 @@ class TestDeferredTriggers:
         world.leave(2)
         world.restart()
         assert world.coordinator.known_total == world.total == 6
-        assert {site.round for site in world.sites.values()} == {world.coordinator.round}
+        assert {world.site(name).round for name in world.sites} == {world.coordinator.round}
 
 
 class TestRounds:
@@ -135,7 +135,7 @@ class TestRounds:
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
         outbox = made.receive(C, snapshot(20, round=2))
-        assert asked(outbox) == ["a", "b", "c"]
+        assert requested(outbox) == ["a", "b", "c"]
         assert made.round == 3
 
 
@@ -205,11 +205,11 @@ def test_site_that_joined_round_0_may_report_events_under_both_triggers() -> Non
 def test_synchronisation_costs_at_most_two_messages_per_site() -> None:
     world = World(Plain("blocks", start=50, step=5, reports=30), 20)
     for event in range(2_000):
-        before, sent = world.coordinator.round, len(world.transcript)
+        before, sent = world.round, world.messages.total
         world.add(event % 20)
-        if world.coordinator.round != before:
-            assert len(world.transcript) - sent <= 1 + 2 * 20
-    assert world.coordinator.round > 5
+        if world.round != before:
+            assert world.messages.total - sent <= 1 + 2 * 20
+    assert world.round > 5
 
 
 def test_repr_of_a_coordinator_shows_the_answer() -> None:

@@ -12,24 +12,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.coordinator import Coordinator
 from countless.core.estimator import Estimator, Scheme
-from countless.core.messages import DownMessage, SiteId, UpMessage
-from countless.core.site import Site
+from countless.core.messages import SiteId
 from countless.core.triggers import OffsetMultiple, OncePerBlock
 from countless.errors import ProtocolError
 from countless.planning.dithered_plan import DitheredPlan
-from countless.randomness import SeededRandom
 from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import DitheredEstimator
 from countless.schemes.exact import Exact
 from countless.schemes.lattice import LatticeEstimator
 from support.schemes import Plain, PlainDithered
-from support.worlds import COUNTER
+from support.worlds import HeldWorld
 
 ALPHA = 0.2
-MOST_SITES = 6
+MAX_SITES = 6
 
 pick = st.integers(0, 10**6)
 
@@ -41,144 +39,94 @@ def step_of(estimator: Estimator) -> int:
 
 
 class FaultyWorld(RuleBasedStateMachine):
-    """The world; `recipe` is set by each test."""
+    """Each rule is a fault or an ordinary step of a `HeldWorld`; `recipe` is set by each test."""
 
     recipe: Callable[[], Scheme] = Exact
 
     def __init__(self) -> None:
         super().__init__()
-        self.rng = SeededRandom(1)
         self.scheme = type(self).recipe()
-        self.up: list[tuple[SiteId, UpMessage]] = []
-        self.down: list[tuple[SiteId, DownMessage]] = []
-        self.gone = 0
-        self.lives = 0
-        fleet = [SiteId(name) for name in range(3)]
-        self.coordinator = self._coordinator(fleet=fleet)
-        self.sites = {site_id: self._site(site_id) for site_id in fleet}
+        self.world = HeldWorld(self.scheme, [SiteId(name) for name in range(3)], alpha=ALPHA)
+        self.joined = 0
         self.published: float = 0
         self.round = 0
         self.known: dict[SiteId, int] = {}
 
-    def _coordinator(
-        self, fleet: list[SiteId] | None = None, saved_state: PersistentState | None = None
-    ) -> Coordinator:
-        rng = self.rng.spawn("coordinator")
-        return Coordinator(
-            COUNTER, self.scheme, rng, alpha=ALPHA, delta=0.1, fleet=fleet or (), saved_state=saved_state
-        )
-
-    def _site(self, site_id: SiteId) -> Site:
-        in_fleet = site_id in self.coordinator.debug_state().entries
-        trigger = self.coordinator.trigger_of(site_id) if in_fleet else None
-        return Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
-
-    def _any(self, number: int) -> Site:
-        return list(self.sites.values())[number % len(self.sites)]
-
-    def _say(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.up += [(site.site_id, message) for message in messages]
-
     @property
-    def total(self) -> int:
-        return self.gone + sum(site.count for site in self.sites.values())
+    def coordinator(self) -> Coordinator:
+        return self.world.coordinator
 
-    # What happens
+    def _site_id(self, number: int) -> SiteId:
+        return list(self.world.sites)[number % len(self.world.sites)]
+
+    def _index(self, number: int) -> int:
+        return number % len(self.world.wire)
 
     @rule(number=pick, n=st.integers(1, 30))
     def count(self, number: int, n: int) -> None:
-        site = self._any(number)
-        self._say(site, site.add(n))
+        self.world.add(self._site_id(number), n)
 
-    @precondition(lambda self: self.up)
+    @precondition(lambda self: self.world.wire)
     @rule(number=pick)
-    def deliver_up(self, number: int) -> None:
-        self._receive(*self.up.pop(number % len(self.up)))
-
-    @precondition(lambda self: self.down)
-    @rule(number=pick)
-    def deliver_down(self, number: int) -> None:
-        site_id, message = self.down.pop(number % len(self.down))
-        if site_id in self.sites:
-            self._say(self.sites[site_id], self.sites[site_id].receive(message))
-
-    def _receive(self, site_id: SiteId, message: UpMessage) -> None:
+    def deliver(self, number: int) -> None:
+        site_id, _ = self.world.wire[self._index(number)]
         try:
-            self.down += self.coordinator.receive(site_id, message)
+            self.world.deliver(self._index(number))
         except ProtocolError:
-            if site_id in self.sites:  # of the sites that are gone and settled, nothing is known any more
+            if site_id in self.world.sites:  # of a site that has left and was folded the coordinator knows nothing
                 raise
 
-    @precondition(lambda self: self.up)
+    @precondition(lambda self: self.world.wire)
     @rule(number=pick)
-    def repeat_up(self, number: int) -> None:
-        self.up.append(self.up[number % len(self.up)])
+    def repeat(self, number: int) -> None:
+        self.world.wire.append(self.world.wire[self._index(number)])
 
-    @precondition(lambda self: self.down)
+    @precondition(lambda self: self.world.wire)
     @rule(number=pick)
-    def repeat_down(self, number: int) -> None:
-        self.down.append(self.down[number % len(self.down)])
-
-    @precondition(lambda self: self.up)
-    @rule(number=pick)
-    def lose_up(self, number: int) -> None:
-        self.up.pop(number % len(self.up))
-
-    @precondition(lambda self: self.down)
-    @rule(number=pick)
-    def lose_down(self, number: int) -> None:
-        self.down.pop(number % len(self.down))
+    def lose(self, number: int) -> None:
+        self.world.wire.pop(self._index(number))
 
     @rule(number=pick)
     def reconnect(self, number: int) -> None:
-        """A site's connection comes back; it says again what may have been lost."""
-        site = self._any(number)
-        self.down += self.coordinator.join(site.site_id, site.snapshot())
-        self._say(site, site.resend())
+        self.world.reconnect(self._site_id(number))
 
-    @precondition(lambda self: len(self.sites) < MOST_SITES)
+    @precondition(lambda self: len(self.world.sites) < MAX_SITES)
     @rule()
     def join(self) -> None:
-        self.lives += 1
-        site_id = SiteId(3, self.lives)
-        self.sites[site_id] = site = self._site(site_id)
-        self.down += self.coordinator.join(site_id, site.snapshot())
+        self.joined += 1
+        self.world.join(SiteId(3, self.joined))
 
-    @precondition(lambda self: len(self.sites) > 1)
+    @precondition(lambda self: len(self.world.sites) > 1)
     @rule(number=pick)
     def leave(self, number: int) -> None:
-        """A site goes in good order: what may have been lost is said again before its last words."""
-        site = self._any(number)
-        for message in site.resend():
-            self._receive(site.site_id, message)
-        del self.sites[site.site_id]
-        self.gone += site.count
-        self.down += self.coordinator.leave(site.site_id, site.snapshot())
+        """A site leaves in good order: it resends what may have been lost, and then sends its final snapshot."""
+        site_id = self._site_id(number)
+        for message in self.world.sites[site_id].resend():
+            self.world.wire += self.coordinator.receive(site_id, message)
+        self.world.leave(site_id)
 
     @rule(number=pick)
-    def mark_unreachable(self, number: int) -> None:
-        self.down += self.coordinator.mark_unreachable(self._any(number).site_id)
+    def time_out(self, number: int) -> None:
+        self.world.time_out(self._site_id(number))
 
     @rule()
     def restart(self) -> None:
-        """The coordinator dies; another one goes on from its memory."""
-        self.coordinator = self._coordinator(saved_state=self.coordinator.saved_state)
-        self.down += self.coordinator.recover()
+        self.world.restart()
 
     # What must be true at every moment
 
     @invariant()
     def nothing_is_claimed_that_has_not_happened(self) -> None:
-        assert self.coordinator.known_total <= self.total
+        assert self.coordinator.known_total <= self.world.total
         entries = self.coordinator.debug_state().entries
-        for site_id, site in self.sites.items():
+        for site_id, site in self.world.sites.items():
             entry = entries[site_id]
             assert entry.round_start <= entry.reported <= site.count
             assert site.round <= self.coordinator.round
 
     @invariant()
     def what_is_known_is_never_forgotten(self) -> None:
-        known = {site_id: self.coordinator.reported_by(site_id) for site_id in self.sites}
+        known = {site_id: self.coordinator.reported_by(site_id) for site_id in self.world.sites}
         assert all(count >= self.known.get(site_id, 0) for site_id, count in known.items())
         self.known = known
 
@@ -191,39 +139,32 @@ class FaultyWorld(RuleBasedStateMachine):
     @invariant()
     def what_cannot_fail_never_says_too_much(self) -> None:
         if isinstance(self.scheme, Exact):
-            assert self.coordinator.published <= self.total
+            assert self.coordinator.published <= self.world.total
         if isinstance(self.scheme, Deterministic):
-            assert self.coordinator.answer.lower <= self.total
+            assert self.coordinator.answer.lower <= self.world.total
 
     # What must be true once the network has healed
 
-    def _deliver_everything(self) -> None:
-        while self.up or self.down:
-            if self.up:
-                self.deliver_up(0)
-            else:
-                self.deliver_down(0)
-
-    def _heal(self) -> None:
-        self._deliver_everything()
-        for site in list(self.sites.values()):
-            self.down += self.coordinator.join(site.site_id, site.snapshot())
-            self._say(site, site.resend())
-            self._deliver_everything()
+    def _deliver_all(self) -> None:
+        while self.world.wire:
+            self.deliver(0)
 
     @rule()
     def heal(self) -> None:
-        self._heal()
+        self._deliver_all()
+        for site_id in list(self.world.sites):
+            self.world.reconnect(site_id)
+            self._deliver_all()
         assert self.coordinator.debug_state().awaited == 0
         assert self.coordinator.answer.silent == ()
         entries = self.coordinator.debug_state().entries
-        for site_id, site in self.sites.items():
+        for site_id, site in self.world.sites.items():
             if entries[site_id].trigger_sent:
                 assert (site.round, site.trigger) == (self.coordinator.round, self.coordinator.trigger_of(site_id))
         self._check_estimate()
 
     def _check_estimate(self) -> None:
-        state, total = self.coordinator.debug_state(), self.total
+        state, total = self.coordinator.debug_state(), self.world.total
         estimator, slots = state.estimator, len(state.entries)
         if isinstance(self.scheme, Exact):
             assert self.coordinator.published == total
@@ -240,12 +181,12 @@ class FaultyWorld(RuleBasedStateMachine):
             assert abs(estimator.estimate - total) < slots * step_of(estimator)
 
     def teardown(self) -> None:
-        """Whatever happened: heal, synchronise once more, and every event is accounted for."""
+        """After any sequence of faults: heal, synchronise once more, and every event is accounted for."""
         self.heal()
         self.restart()
-        self._deliver_everything()
+        self._deliver_all()
         assert self.coordinator.debug_state().awaited == 0
-        assert self.coordinator.known_total == self.total
+        assert self.coordinator.known_total == self.world.total
 
 
 RECIPES: dict[str, Callable[[], Scheme]] = {

@@ -9,7 +9,7 @@ from countless.errors import PlanError
 from countless.schemes.exact import Exact
 from support.coordinators import A, B, C, D, coordinator, facts, in_round_one, in_round_two
 from support.schemes import Plain
-from support.worlds import COUNTER, asked, down, report, snapshot
+from support.worlds import COUNTER, down, report, requested, snapshot
 
 
 class TestJoin:
@@ -29,9 +29,9 @@ class TestJoin:
 
     def test_join_without_a_free_slot_starts_a_new_round(self) -> None:
         made = in_round_one("lattice", slots=4)
-        assert asked(made.join(D, snapshot(0))) == []
+        assert requested(made.join(D, snapshot(0))) == []
         outbox = made.join(SiteId("e"), snapshot(9))
-        assert asked(outbox) == ["a", "b", "c", "d", "e"]
+        assert requested(outbox) == ["a", "b", "c", "d", "e"]
         assert made.round == 2
 
     def test_slot_of_a_departed_site_is_not_free_until_the_round_ends(self) -> None:
@@ -39,7 +39,7 @@ class TestJoin:
         made.leave(A, snapshot(51, round=1))
         assert made.join(D, snapshot(0)) != []
         assert made.round == 1
-        assert asked(made.join(SiteId("e"), snapshot(0))) == ["b", "c", "d", "e"]
+        assert requested(made.join(SiteId("e"), snapshot(0))) == ["b", "c", "d", "e"]
 
     def test_join_without_a_plan_changes_nothing(self) -> None:
         scheme = Plain("lattice", start=2, slots=3)
@@ -99,7 +99,7 @@ class TestLeave:
     def test_next_round_has_the_final_count_of_a_departed_site(self) -> None:
         made = in_round_one(reports=1, step=10)
         made.leave(B, snapshot(44, round=1))
-        assert asked(made.receive(A, report(60, 1, round=1))) == ["a", "c"]
+        assert requested(made.receive(A, report(60, 1, round=1))) == ["a", "c"]
         made.receive(A, snapshot(60, round=2))
         made.receive(C, snapshot(21, round=2))
         assert made.debug_state().estimator.estimate == 60 + 21 + 44
@@ -159,7 +159,7 @@ class TestUnreachable:
     def test_site_unreachable_at_a_round_start_gets_its_trigger_when_it_reports(self) -> None:
         made = in_round_one(reports=1, step=10)
         made.mark_unreachable(C)
-        assert asked(made.receive(A, report(60, 1, round=1))) == ["a", "b"]
+        assert requested(made.receive(A, report(60, 1, round=1))) == ["a", "b"]
         assert made.receive(C, report(38, 2, round=1)) == [(C, SetTrigger(COUNTER, 2, made.trigger_of(C), 20))]
         assert made.answer.silent == ()
 
@@ -190,7 +190,7 @@ class TestUnreachable:
         made.mark_unreachable(C)
         made.receive(A, snapshot(70, round=2))
         made.receive(B, snapshot(30, round=2))
-        assert asked(made.receive(A, report(90, 2, round=2))) == ["a", "b"]
+        assert requested(made.receive(A, report(90, 2, round=2))) == ["a", "b"]
         assert made.receive(C, snapshot(55, round=2)) == [(C, SetTrigger(COUNTER, 3, made.trigger_of(C), 20))]
 
     def test_unreachable_site_may_leave(self) -> None:
@@ -210,7 +210,7 @@ class TestRestart:
         before.leave(B, snapshot(44, round=1))
         after = coordinator(Plain("blocks", start=100), saved_state=before.saved_state)
         assert (after.answer.state, after.published) == (State.LEARNING, before.published)
-        assert asked(after.recover()) == ["a", "c"]
+        assert requested(after.recover()) == ["a", "c"]
         assert after.round == before.round + 1
         after.receive(A, snapshot(61, round=2))
         after.receive(C, snapshot(27, round=2))
@@ -222,7 +222,7 @@ class TestRestart:
         second.recover()
         second.receive(A, snapshot(75, round=3))
         third = coordinator(Plain("blocks", start=100), saved_state=second.saved_state)
-        assert asked(third.recover()) == ["a", "b", "c"]
+        assert requested(third.recover()) == ["a", "b", "c"]
         assert (third.round, third.known_total) == (4, 75 + 30 + 20)
 
     def test_published_estimate_does_not_fall_after_a_restart(self) -> None:
@@ -236,9 +236,9 @@ class TestRestart:
         """The published estimate stands for 1,000 or more, but 410 are known: the step must fit 410."""
         saved_state = PersistentState(round=3, published=1100, departed=0, known=((A, 400), (B, 10)))
         made = coordinator(Plain("blocks", start=100), saved_state=saved_state)
-        assert asked(made.recover()) == ["a", "b"]
+        assert requested(made.recover()) == ["a", "b"]
         made.receive(A, snapshot(400, round=4))
-        assert asked(made.mark_unreachable(B)) == ["a"]
+        assert requested(made.mark_unreachable(B)) == ["a"]
         assert made.round == 5
         made.receive(A, snapshot(400, round=5))
         assert (made.answer.state, made.debug_state().planned_total, made.published) == (State.DEGRADED, 410, 1100)

@@ -7,7 +7,7 @@ from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
 from support.schemes import Plain
-from support.worlds import COUNTER, asked, down, report
+from support.worlds import COUNTER, down, report, requested
 
 A, B, C, D = (SiteId(name) for name in "abcd")
 
@@ -32,11 +32,11 @@ def in_round_one(kind: str = "blocks", **numbers: int) -> Coordinator:
 
 
 def in_round_two(kind: str = "blocks", reports: int = 2) -> Coordinator:
-    """As above, and a report of a's ends round 1: all three are asked."""
+    """As above, and a report of a's ends round 1: snapshots of all three are requested."""
     made = in_round_one(kind, reports=reports, step=10)
     for crossing in range(1, reports + 1):
         outbox = made.receive(A, report(50 + 10 * crossing, crossing, round=1))
-    assert asked(outbox) == ["a", "b", "c"]
+    assert requested(outbox) == ["a", "b", "c"]
     assert (made.round, made.answer.state) == (2, State.LEARNING)
     return made
 

@@ -17,15 +17,12 @@ answer, sites         print the answer; print the sites
 
 from collections.abc import Callable
 
-from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import Scheme
-from countless.core.messages import Message, Outbox, Report, SiteId, Snapshot, StartRound, UpMessage
-from countless.core.site import Site
-from countless.randomness import SeededRandom
+from countless.core.messages import Message, Report, SiteId, Snapshot, StartRound
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
 from support.schemes import Plain, PlainDithered
-from support.worlds import COUNTER
+from support.worlds import HeldWorld
 
 ALPHA = 0.1
 
@@ -47,15 +44,21 @@ def show(site_id: SiteId, message: Message) -> str:
     return f"{facts} (round {message.round})"
 
 
+def scheme_for(name: str, numbers: dict[str, int]) -> Scheme:
+    if name in ("exact", "deterministic"):
+        return Exact() if name == "exact" else Deterministic()
+    return PlainDithered(**numbers) if name == "dithered" else Plain(name, **numbers)
+
+
 class Scenario:
-    """The world of one scenario file."""
+    """The state of one scenario file: a world that `new` creates, and the names of its sites."""
+
+    world: HeldWorld
 
     def __init__(self) -> None:
         self.out: list[str] = []
-        self.wire: list[tuple[SiteId, Message]] = []
-        self.sites: dict[str, Site] = {}
-        self.incarnations: dict[str, int] = {}
-        self.gone = 0
+        self.sites: dict[str, SiteId] = {}
+        self.incarnations: dict[str, int] = {}  # the next one of each name
 
     def run(self, lines: list[str]) -> str:
         """The output of these commands."""
@@ -66,112 +69,69 @@ class Scenario:
             handler(*words)
         return "\n".join(self.out) or "(nothing)"
 
-    # Commands
-
     def do_new(self, scheme: str, *words: str) -> None:
         given = dict(word.split("=") for word in words)
-        names = given.pop("sites").split(",")
-        self.rng = SeededRandom(int(given.pop("seed", "1")))
-        self.scheme = self._scheme(scheme, {key: int(value) for key, value in given.items()})
-        self.coordinator = self._coordinator(fleet=[SiteId(name) for name in names])
-        for name in names:
-            self.sites[name] = self._site(name, configured=True)
+        self.sites = {name: SiteId(name) for name in given.pop("sites").split(",")}
+        seed = int(given.pop("seed", "1"))
+        numbers = {key: int(value) for key, value in given.items()}
+        self.world = HeldWorld(scheme_for(scheme, numbers), self.sites.values(), alpha=ALPHA, seed=seed)
         self.do_sites()
         self.do_answer()
 
     def do_add(self, name: str, n: str) -> None:
-        site = self.sites[name]
-        self._up(site, site.add(int(n)))
+        self.world.add(self.sites[name], int(n))
 
     def do_event(self, name: str, n: str) -> None:
         self.do_add(name, n)
         self.do_deliver()
 
     def do_deliver(self, *numbers: str) -> None:
-        if numbers:
-            for site_id, message in [self.wire[int(number)] for number in numbers]:
-                self.wire.remove((site_id, message))
-                self._deliver(site_id, message)
-        while not numbers and self.wire:
-            self._deliver(*self.wire.pop(0))
+        for line in [self.world.wire[int(number)] for number in numbers]:
+            self._deliver(self.world.wire.index(line))
+        while not numbers and self.world.wire:
+            self._deliver(0)
         self.do_answer()
 
+    def _deliver(self, number: int) -> None:
+        self.out.append(show(*self.world.wire[number]))
+        self.world.deliver(number)
+
     def do_wire(self) -> None:
-        self.out += [f"{number}: {show(*line)}" for number, line in enumerate(self.wire)] or ["empty"]
+        self.out += [f"{number}: {show(*line)}" for number, line in enumerate(self.world.wire)] or ["empty"]
 
     def do_repeat(self, number: str) -> None:
-        self.wire.append(self.wire[int(number)])
-        self.out.append(f"again: {show(*self.wire[-1])}")
+        self.world.wire.append(self.world.wire[int(number)])
+        self.out.append(f"again: {show(*self.world.wire[-1])}")
 
     def do_lose(self, number: str) -> None:
-        self.out.append(f"lost: {show(*self.wire.pop(int(number)))}")
+        self.out.append(f"lost: {show(*self.world.wire.pop(int(number)))}")
 
     def do_join(self, name: str) -> None:
-        site = self.sites[name] = self._site(name)
-        self.out.append(f"{name_of(site.site_id)} joins with {site.count}")
-        self._down(self.coordinator.join(site.site_id, site.snapshot()))
+        site_id = self.sites[name] = SiteId(name, self.incarnations.get(name, 0))
+        self.out.append(f"{name_of(site_id)} joins with 0")
+        self.world.join(site_id)
 
     def do_leave(self, name: str) -> None:
-        site = self.sites.pop(name)
-        self.incarnations[name] = site.site_id.incarnation + 1
-        self.gone += site.count
-        self.out.append(f"{name_of(site.site_id)} leaves with {site.count}")
-        self._down(self.coordinator.leave(site.site_id, site.snapshot()))
+        site_id = self.sites.pop(name)
+        self.incarnations[name] = site_id.incarnation + 1
+        self.out.append(f"{name_of(site_id)} leaves with {self.world.sites[site_id].count}")
+        self.world.leave(site_id)
 
     def do_time_out(self, name: str) -> None:
-        self._down(self.coordinator.mark_unreachable(self.sites[name].site_id))
+        self.world.time_out(self.sites[name])
         self.do_answer()
 
     def do_reconnect(self, name: str) -> None:
-        site = self.sites[name]
-        self.out.append(f"{name} is back with {site.count}")
-        self._down(self.coordinator.join(site.site_id, site.snapshot()))
-        self._up(site, site.resend())
+        self.out.append(f"{name} is back with {self.world.sites[self.sites[name]].count}")
+        self.world.reconnect(self.sites[name])
 
     def do_restart(self) -> None:
-        saved_state = self.coordinator.saved_state
-        self.out.append(f"saved: {saved_state}")
-        self.coordinator = self._coordinator(saved_state=saved_state)
-        self._down(self.coordinator.recover())
+        self.out.append(f"saved: {self.world.coordinator.saved_state}")
+        self.world.restart()
         self.do_answer()
 
     def do_answer(self) -> None:
-        truth = self.gone + sum(site.count for site in self.sites.values())
-        self.out.append(f"answer {self.coordinator.answer}; truth {truth:,}")
+        self.out.append(f"answer {self.world.coordinator.answer}; truth {self.world.total:,}")
 
     def do_sites(self) -> None:
-        self.out += [f"{site!r} next at {site.next_at}" for site in self.sites.values()]
-
-    # The world
-
-    def _scheme(self, name: str, numbers: dict[str, int]) -> Scheme:
-        if name in ("exact", "deterministic"):
-            return Exact() if name == "exact" else Deterministic()
-        return PlainDithered(**numbers) if name == "dithered" else Plain(name, **numbers)
-
-    def _coordinator(
-        self, fleet: list[SiteId] | None = None, saved_state: PersistentState | None = None
-    ) -> Coordinator:
-        rng = self.rng.spawn("coordinator")
-        return Coordinator(
-            COUNTER, self.scheme, rng, alpha=ALPHA, delta=0.1, fleet=fleet or (), saved_state=saved_state
-        )
-
-    def _site(self, name: str, configured: bool = False) -> Site:
-        site_id = SiteId(name, self.incarnations.get(name, 0))
-        trigger = self.coordinator.trigger_of(site_id) if configured else None
-        return Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
-
-    def _deliver(self, site_id: SiteId, message: Message) -> None:
-        self.out.append(show(site_id, message))
-        if isinstance(message, UpMessage):
-            self._down(self.coordinator.receive(site_id, message))
-        else:
-            site = self.sites[str(site_id.site)]
-            self._up(site, site.receive(message))
-
-    def _up(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.wire += [(site.site_id, message) for message in messages]
-
-    def _down(self, outbox: Outbox) -> None:
-        self.wire += outbox
+        self.out += [f"{site!r} next at {site.next_at}" for site in self.world.sites.values()]

@@ -1,6 +1,6 @@
-"""A small world: the production Site and Coordinator, and between them a wire that delivers at once and remembers."""
+"""Worlds of production sites and a coordinator: one delivers messages at once, in the other they wait for the test."""
 
-from collections import deque
+from collections.abc import Iterable
 
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import Scheme
@@ -16,86 +16,120 @@ from countless.core.messages import (
     UpMessage,
 )
 from countless.core.site import Site
+from countless.core.triggers import Trigger
+from countless.inprocess.network import MemoryNetwork
+from countless.lab.simulation import world as simulation
 from countless.randomness import SeededRandom
 
 COUNTER = "hits"
 
-Line = tuple[str, SiteId, Message]
 
-
-class World:
-    """Sites 0 .. sites-1 and a coordinator. Every message is delivered at once, in order, and written down."""
+class World(simulation.World):
+    """The lab's world with a transcript, a coordinator that restarts, and sites that reconnect."""
 
     def __init__(self, scheme: Scheme, sites: int, *, alpha: float = 0.1, delta: float = 1e-9, seed: int = 1) -> None:
-        self.rng = SeededRandom(seed)
-        self.transcript: list[Line] = []
-        self.sites: dict[SiteId, Site] = {}
-        self.scheme, self.alpha, self.delta = scheme, alpha, delta
-        fleet = [SiteId(name) for name in range(sites)]
-        self.coordinator = self.new_coordinator(fleet=fleet)
-        for site_id in fleet:
-            self._enter(site_id)
-        self.gone = 0
+        self.transcript: list[tuple[SiteId, Message]] = []
+        self._scheme, self._alpha, self._delta = scheme, alpha, delta
+        super().__init__(scheme, sites, alpha=alpha, delta=delta, seed=seed, tap=self._record)
 
-    def new_coordinator(
-        self, fleet: list[SiteId] | None = None, saved_state: PersistentState | None = None
+    def _record(self, site_id: SiteId, message: Message) -> None:
+        self.transcript.append((site_id, message))
+
+    def restart(self, *, deliver: bool = True) -> None:
+        """Another coordinator starts from the saved state; without `deliver` its first messages are lost."""
+        self.coordinator = Coordinator(
+            simulation.COUNTER,
+            self._scheme,
+            self._rng.spawn("coordinator"),
+            alpha=self._alpha,
+            delta=self._delta,
+            saved_state=self.coordinator.saved_state,
+        )
+        self._network = MemoryNetwork(self.coordinator, self._receive, self._record)
+        outbox = self.coordinator.recover()
+        if deliver:
+            self._network.deliver(outbox)
+
+    def reconnect(self, name: SiteName) -> None:
+        site = self.site(name)
+        self._network.join(site.site_id, site.snapshot())
+        self.send(site, site.resend())
+
+
+class HeldWorld:
+    """Messages wait on `wire` until the test delivers, repeats or loses them.
+
+    It is not based on the lab's worlds, because those decide themselves when a message is delivered.
+    """
+
+    def __init__(
+        self, scheme: Scheme, fleet: Iterable[SiteId], *, alpha: float, delta: float = 0.1, seed: int = 1
+    ) -> None:
+        self._scheme, self._alpha, self._delta = scheme, alpha, delta
+        self._rng = SeededRandom(seed)
+        self.wire: list[tuple[SiteId, Message]] = []
+        self.sites: dict[SiteId, Site] = {}
+        self.departed = 0  # final counts of the sites that left
+        fleet = tuple(fleet)
+        self.coordinator = self._start_coordinator(fleet)
+        for site_id in fleet:
+            self._create(site_id, self.coordinator.trigger_of(site_id))
+
+    def _start_coordinator(
+        self, fleet: tuple[SiteId, ...] = (), saved_state: PersistentState | None = None
     ) -> Coordinator:
+        rng = self._rng.spawn("coordinator")
         return Coordinator(
-            COUNTER,
-            self.scheme,
-            self.rng.spawn("coordinator"),
-            alpha=self.alpha,
-            delta=self.delta,
-            fleet=fleet or (),
-            saved_state=saved_state,
+            COUNTER, self._scheme, rng, alpha=self._alpha, delta=self._delta, fleet=fleet, saved_state=saved_state
         )
 
-    def _enter(self, site_id: SiteId) -> None:
-        trigger = self.coordinator.trigger_of(site_id)
-        self.sites[site_id] = Site(COUNTER, site_id, self.rng.spawn("site", *site_id), trigger=trigger)
+    def _create(self, site_id: SiteId, trigger: Trigger | None = None, count: int = 0) -> Site:
+        site = Site(COUNTER, site_id, self._rng.spawn("site", *site_id), trigger=trigger, count=count)
+        self.sites[site_id] = site
+        return site
 
     @property
     def total(self) -> int:
-        return self.gone + sum(site.count for site in self.sites.values())
+        return self.departed + sum(site.count for site in self.sites.values())
 
-    def add(self, name: SiteName, n: int = 1, *, life: int = 0) -> None:
-        site_id = SiteId(name, life)
-        self.up(site_id, self.sites[site_id].add(n))
+    def add(self, site_id: SiteId, n: int = 1) -> None:
+        self._send(site_id, self.sites[site_id].add(n))
 
-    def join(self, name: SiteName, count: int = 0, *, life: int = 0) -> Site:
-        site_id = SiteId(name, life)
-        site = Site(COUNTER, site_id, self.rng.spawn("site", *site_id), count=count)
-        self.sites[site_id] = site
-        hello = site.snapshot()
-        self.transcript.append(("join", site_id, hello))
-        self.settle(self.coordinator.join(site_id, hello))
-        return site
+    def join(self, site_id: SiteId, count: int = 0) -> None:
+        self.wire += self.coordinator.join(site_id, self._create(site_id, count=count).snapshot())
 
-    def leave(self, name: SiteName, *, life: int = 0) -> None:
-        site_id = SiteId(name, life)
-        farewell = self.sites.pop(site_id).snapshot()
-        self.gone += farewell.count
-        self.transcript.append(("leave", site_id, farewell))
-        self.settle(self.coordinator.leave(site_id, farewell))
+    def leave(self, site_id: SiteId) -> None:
+        site = self.sites.pop(site_id)
+        self.departed += site.count
+        self.wire += self.coordinator.leave(site_id, site.snapshot())
+
+    def time_out(self, site_id: SiteId) -> None:
+        self.wire += self.coordinator.mark_unreachable(site_id)
+
+    def reconnect(self, site_id: SiteId) -> None:
+        """A site connects again: it joins, and resends all that may have been lost."""
+        site = self.sites[site_id]
+        self.wire += self.coordinator.join(site_id, site.snapshot())
+        self._send(site_id, site.resend())
 
     def restart(self) -> None:
-        """The coordinator dies and another one goes on from what it saved."""
-        self.coordinator = self.new_coordinator(saved_state=self.coordinator.saved_state)
-        self.settle(self.coordinator.recover())
+        """Another coordinator starts from the saved state."""
+        self.coordinator = self._start_coordinator(saved_state=self.coordinator.saved_state)
+        self.wire += self.coordinator.recover()
 
-    def up(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:
-        for message in messages:
-            self.transcript.append(("up", site_id, message))
-            self.settle(self.coordinator.receive(site_id, message))
+    def deliver(self, number: int = 0) -> None:
+        site_id, message = self.wire.pop(number)
+        if isinstance(message, UpMessage):
+            self.wire += self.coordinator.receive(site_id, message)
+        elif site_id in self.sites:
+            self._send(site_id, self.sites[site_id].receive(message))
 
-    def settle(self, outbox: Outbox) -> None:
-        queue = deque(outbox)
-        while queue:
-            site_id, message = queue.popleft()
-            self.transcript.append(("down", site_id, message))
-            for reply in self.sites[site_id].receive(message):
-                self.transcript.append(("up", site_id, reply))
-                queue += self.coordinator.receive(site_id, reply)
+    def deliver_all(self) -> None:
+        while self.wire:
+            self.deliver()
+
+    def _send(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> None:
+        self.wire += [(site_id, message) for message in messages]
 
 
 def down(outbox: Outbox, kind: type[DownMessage]) -> list[SiteName]:
@@ -103,8 +137,8 @@ def down(outbox: Outbox, kind: type[DownMessage]) -> list[SiteName]:
     return [site_id.site for site_id, message in outbox if isinstance(message, kind)]
 
 
-def asked(outbox: Outbox) -> list[SiteName]:
-    """The sites that a synchronisation asks."""
+def requested(outbox: Outbox) -> list[SiteName]:
+    """The names of the sites of which a synchronisation requests a snapshot."""
     return down(outbox, StartRound)
 
 

@@ -61,19 +61,19 @@ class MemoryNetwork:
         """Deliver what a site sends, and all that follows from it."""
         outbox = self._send_up(site_id, messages)
         if outbox:
-            self._deliver(outbox)
+            self.deliver(outbox)
 
     def join(self, site_id: SiteId, hello: Snapshot) -> None:
         """Let a site join. A PlanError leaves the traffic as it was."""
         outbox = self._coordinator.join(site_id, hello)
         self._up += 1
         self._tap(site_id, hello)
-        self._deliver(outbox)
+        self.deliver(outbox)
 
     def leave(self, site_id: SiteId, farewell: Snapshot) -> None:
         self._up += 1
         self._tap(site_id, farewell)
-        self._deliver(self._coordinator.leave(site_id, farewell))
+        self.deliver(self._coordinator.leave(site_id, farewell))
 
     def _send_up(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> Outbox:
         outbox: Outbox = []
@@ -84,7 +84,8 @@ class MemoryNetwork:
             outbox += self._coordinator.receive(site_id, message)
         return outbox
 
-    def _deliver(self, outbox: Outbox) -> None:
+    def deliver(self, outbox: Outbox) -> None:
+        """Deliver what the coordinator sends, and all that follows from it."""
         for site_id, message in outbox:
             self._down += 1
             if self._taps:
