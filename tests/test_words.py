@@ -25,13 +25,15 @@ OLD_WORDS = {
     r"patien(?:t|ce)|impatient": "may_block, timeout",
     r"weathers?|storms?|calm": "fault profile, fault phase",
     r"straw[ -]?m[ae]n|leagues?|films?|filmed": "negative control, tournament, recording",
+    r"farewells?|said|news|doomed": "final snapshot, verdict, matches",
+    r"face|settle[sd]?": "role, update, solve",
     r"whoever|nobody|somebody|everybody|anybody": "name the subject",
     r"SPEC": "a page of docs/",
 }
 # Public names that keep an old word (settings, JSON fields, command-line flags), or the ordinary meaning of a word.
 ALLOWED = re.compile(
     r"silent_after|silent-after|Answer\.silent|\bsilent\b"  # a setting, a flag, a field of an answer
-    r"|seconds_since_heard|\"heard\"|heard:|numbers\[\"league\"\]"  # fields of the HTTP API and of report.json
+    r"|seconds_since_heard|numbers\[\"league\"\]"  # fields of the HTTP API and of report.json
     r"|inherit(?:ed|s)?\b"  # CSS, file descriptors, classes
     r"|_wake\b|Waking a thread|HEARTBEATS?"
 )

@@ -21,7 +21,7 @@ def test_each_verdict_is_given_once_in_order_and_when_true(answers: list[tuple[i
     """Also when the bounds come back down: a coordinator may widen alpha, and the total has not fallen."""
     threshold, last, verdicts = Threshold(100), None, list[Verdict]()
     for lower, width in answers:
-        for verdict in threshold.news(last, lower, lower + width):
+        for verdict in threshold.new_verdicts(last, lower, lower + width):
             verdicts.append(verdict)
             last = verdict
     passed = [

@@ -27,7 +27,7 @@ def total(second: int) -> int:
 
 def connection(number: int, seconds: int) -> Iterator[str]:
     """What a coordinator sends on one connection. The page then reconnects for the next."""
-    yield event("hello", face="operator", now=START + seconds * number, beat=4)
+    yield event("hello", role="operator", now=START + seconds * number, keepalive_s=4)
     if not number:
         yield event("history", points=[])
     for second in range(seconds * number, seconds * (number + 1)):

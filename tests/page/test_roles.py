@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 SITE = "secret-site"
 ANSWER = {"estimate", "lower", "upper", "state"}
 PUBLIC = {  # every event a reader may get, with every field in it
-    "hello": {"face", "now", "beat"},
-    "beat": {"now"},
+    "hello": {"role", "now", "keepalive_s"},
+    "keepalive": {"now"},
     "history": {"points"},
     "answer": {"now", *ANSWER},
     "list": {"now", "start", "rows", "all", "found", "states"},
@@ -74,8 +74,8 @@ def stream(guarded: Guarded, path: str, scope: str) -> Iterator[tuple[str, dict[
     ("path", "last"),
     [
         ("/page/feed", "rows"),
-        ("/page/feed?counter=hits&find=secret&sort=site", "beat"),
-    ],  # beat: keep-alive
+        ("/page/feed?counter=hits&find=secret&sort=site", "keepalive"),
+    ],
 )
 def test_feed_of_a_reader_has_no_operator_data(guarded: Guarded, path: str, last: str) -> None:
     seen, events = set(), stream(guarded, path, "read")
@@ -97,7 +97,7 @@ def test_feed_of_a_reader_has_no_operator_data(guarded: Guarded, path: str, last
 def test_feed_of_an_operator_has_details_sites_and_rounds(guarded: Guarded) -> None:
     events = stream(guarded, "/page/feed?counter=hits", "operator")
     seen: dict[str, Any] = {}
-    while not {"facts", "sites", "marks", "answer"} <= set(seen):
+    while not {"details", "sites", "marks", "answer"} <= set(seen):
         name, data, _ = next(events)
         seen[name] = data
     events.close()  # type: ignore[attr-defined]
@@ -113,7 +113,7 @@ def test_revoked_token_ends_the_feed(guarded: Guarded, tmp_path: Path) -> None:
         events = stream(guest, "/page/feed", "read")
         assert next(events)[0] == "hello"
         assert store.revoke("guest") == 1
-        assert "beat" not in [name for name, _, _ in events]  # the stream ended
+        assert "keepalive" not in [name for name, _, _ in events]  # the stream ended
         store.close()
 
 

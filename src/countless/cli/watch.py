@@ -21,13 +21,13 @@ def watch(
 ) -> None:
     """Print every new answer. With --over, exit 0 when the total is certainly over the threshold."""
     threshold = None if over is None else Threshold(over)
-    said: Verdict | None = None
+    last: Verdict | None = None
     for answer in ApiClient(url, token).watch(name):
         print(json.dumps(answer) if as_json else describe(answer), flush=True)
-        for word in threshold.news(said, answer["lower"], answer["upper"]) if threshold else ():
-            typer.echo(f"{word} over {over:,}", err=True)
-            said = word
-        if said == "certainly":
+        for verdict in threshold.new_verdicts(last, answer["lower"], answer["upper"]) if threshold else ():
+            typer.echo(f"{verdict} over {over:,}", err=True)
+            last = verdict
+        if last == "certainly":
             return
     typer.echo("countless: watch ended by the coordinator", err=True)
     raise typer.Exit(1)

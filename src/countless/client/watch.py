@@ -81,7 +81,7 @@ class Watch:
             self._ended.wait(backoff.next())
 
     def _on_answer(self, answer: dict[str, Any]) -> None:
-        for verdict in self._threshold.news(self.verdict, answer["lower"], answer["upper"]):
+        for verdict in self._threshold.new_verdicts(self.verdict, answer["lower"], answer["upper"]):
             callback = self._callbacks[verdict]
             try:
                 if callback is not None:

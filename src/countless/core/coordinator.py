@@ -182,14 +182,14 @@ class Coordinator:
         self._ledger.apply(entry, MESSAGE)
         return [] if entry.presence is DEPARTED else self._rounds.rejoin(entry, hello.round)
 
-    def leave(self, site_id: SiteId, farewell: Snapshot) -> Outbox:
+    def leave(self, site_id: SiteId, final: Snapshot) -> Outbox:
         """A site departs with its exact last count."""
         entry = self._ledger[site_id]
-        self._require_known_round(site_id, farewell)
+        self._require_known_round(site_id, final)
         if entry.presence is DEPARTED:
             return []
         self._ledger.apply(entry, LEFT)
-        return self._rounds.leave(entry, farewell)
+        return self._rounds.leave(entry, final)
 
     def receive(self, site_id: SiteId, message: UpMessage) -> Outbox:
         """A report or a snapshot."""

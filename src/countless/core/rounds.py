@@ -230,14 +230,14 @@ class Rounds:
             return [self._request_snapshot(entry.slot, entry)]
         return self._send_trigger(entry)
 
-    def leave(self, entry: Entry, farewell: Snapshot) -> Outbox:
+    def leave(self, entry: Entry, final: Snapshot) -> Outbox:
         state, before = entry.round_state, entry.reported
         entry.apply(LEFT)
-        entry.reported = max(before, farewell.count)
+        entry.reported = max(before, final.count)
         if state is AWAITING_SNAPSHOT:
             return self._set_start(entry, entry.reported)
         estimator, gain = self.setup.estimator, entry.reported - entry.round_start
-        late = farewell.round < self.number  # it never adopted this round's trigger: its gain is exact
+        late = final.round < self.number  # it never adopted this round's trigger: its gain is exact
         if late:
             entry.round_start = entry.reported
         if self.awaited:

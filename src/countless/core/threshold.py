@@ -1,7 +1,7 @@
-"""A mark that a total may pass: first possibly, then certainly.
+"""A threshold that a total may pass: first possibly, then certainly.
 
-The truth lies between the bounds of the answer. It is *possibly* over the mark when the upper bound is, and *certainly*
-when the lower bound is. The truth never falls, so what was said once stays true, and nothing is said twice.
+The true total is between the bounds of the answer. It is *possibly* over the threshold when the upper bound is, and
+*certainly* when the lower bound is. The total never falls, so a verdict stays true, and each is given once.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Verdict = Literal["possibly", "certainly"]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A number, and what the bounds of an answer say about it.
+    """A number, and whether a total with given bounds is over it.
 
     >>> threshold = Threshold(1000)
     >>> threshold.verdict(950, 990), threshold.verdict(980, 1020), threshold.verdict(1001, 1041)
@@ -28,16 +28,15 @@ class Threshold:
             raise InvalidParameter("over", self.over, "an integer, at least 0")
 
     def verdict(self, lower: float, upper: float) -> Verdict | None:
-        """What these bounds say."""
         return "certainly" if lower > self.over else "possibly" if upper > self.over else None
 
-    def news(self, said: Verdict | None, lower: float, upper: float) -> tuple[Verdict, ...]:
-        """What these bounds say beyond what was `said` before: "possibly" always comes before "certainly".
+    def new_verdicts(self, last: Verdict | None, lower: float, upper: float) -> tuple[Verdict, ...]:
+        """The verdicts of these bounds that follow the `last` one given: "possibly" always comes before "certainly".
 
-        >>> Threshold(1000).news(None, 1001, 1041), Threshold(1000).news("possibly", 980, 1020)
+        >>> Threshold(1000).new_verdicts(None, 1001, 1041), Threshold(1000).new_verdicts("possibly", 980, 1020)
         (('possibly', 'certainly'), ())
         """
         steps: tuple[Verdict, ...] = ("possibly", "certainly")
         verdict = self.verdict(lower, upper)
         reached = 0 if verdict is None else steps.index(verdict) + 1
-        return steps[0 if said is None else steps.index(said) + 1 : reached]
+        return steps[0 if last is None else steps.index(last) + 1 : reached]

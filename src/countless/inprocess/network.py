@@ -70,10 +70,10 @@ class MemoryNetwork:
         self._tap(site_id, hello)
         self.deliver(outbox)
 
-    def leave(self, site_id: SiteId, farewell: Snapshot) -> None:
+    def leave(self, site_id: SiteId, final: Snapshot) -> None:
         self._up += 1
-        self._tap(site_id, farewell)
-        self.deliver(self._coordinator.leave(site_id, farewell))
+        self._tap(site_id, final)
+        self.deliver(self._coordinator.leave(site_id, final))
 
     def _send_up(self, site_id: SiteId, messages: tuple[UpMessage, ...]) -> Outbox:
         outbox: Outbox = []

@@ -153,14 +153,14 @@ class Tracker:
     def remove_site(self, name: SiteName) -> int:
         """Remove a site and return its exact last count, which stays in the total."""
         with self._lock:
-            farewell = self.site(name).close()
+            final = self.site(name).close()
             del self._counters[name]
             site_id = SiteId(name, self._incarnations.get(name, 0))
             self._incarnations[name] = site_id.incarnation + 1
-            self._departed += farewell.count
-            self._network.leave(site_id, farewell)
+            self._departed += final.count
+            self._network.leave(site_id, final)
             self._after_delivery()
-            return farewell.count
+            return final.count
 
     def on_change(self, listener: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """Call `listener` with the answer whenever the published estimate moves. Usable as a decorator.

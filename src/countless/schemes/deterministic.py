@@ -34,25 +34,25 @@ class DeterministicEstimator(Estimator):
         """Every count is known; from now on each site may have counted as far as its trigger lets it."""
         self._least = departed + sum(entry.round_start for entry in entries)
         self._most = departed + sum(self._trigger.max_count_covered(entry.round_start) for entry in entries)
-        self._settle()
+        self._update_estimate()
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         known, max_count_covered = entry.reported, self._trigger.max_count_covered
         self._least += known - before
         self._most += max_count_covered(known) - max_count_covered(before)
-        return self._settle()
+        return self._update_estimate()
 
     def join(self, entry: Entry) -> None:
         self._least += entry.round_start
         self._most += self._trigger.max_count_covered(entry.round_start)
-        self._settle()
+        self._update_estimate()
 
     def leave(self, entry: Entry, before: int) -> Effect | None:
         self._least += entry.reported - before
         self._most += entry.reported - self._trigger.max_count_covered(before)
-        return self._settle()
+        return self._update_estimate()
 
-    def _settle(self) -> Effect | None:
+    def _update_estimate(self) -> Effect | None:
         least, most = self._least, self._most
         self.exact = least == most  # and then the middle is both
         self.estimate = midpoint(self._down * most, self._up * least, self._unit)

@@ -1,4 +1,4 @@
-"""`exact`: every site reports every event. The start of every other scheme, and the yardstick."""
+"""`exact`: every site reports every event. The start of every other scheme, and what their costs are compared with."""
 
 from countless.core.estimator import ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.random_source import RandomSource

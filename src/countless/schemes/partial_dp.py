@@ -69,7 +69,7 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
     comparison. With either, `deterministic` is cheaper below many thousands of sites: see docs/theory/partial-dp.md.
 
     Formal guarantees: `proven`, with probability 1 - delta within 1 ± alpha at every moment, against every adaptive
-    adversary that sees the answers and nothing else. `paper`: what the paper states, with the open points settled.
+    adversary that sees the answers and nothing else. `paper`: what the paper states, with its open points decided.
 
     >>> from countless import Tracker
     >>> tracker = Tracker(sites=16, alpha=0.05, scheme="partial_dp", seed=1)

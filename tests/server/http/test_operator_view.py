@@ -76,6 +76,6 @@ async def test_site_page_filters_sorts_and_cuts() -> None:
         assert site_page(rows, "", "state", 0, 1)[1][0][:3] == ("Web-4", "silent", 5_000.0)
         assert [row.site for row in site_page(rows, "", "-known", 0, 2)[1]] == ["Web-6", "Web-5"]
         assert [row.site for row in site_page(rows, "", "site", 5, 50)[1]] == ["Web-5", "Web-6"]
-        found, page = site_page(rows, "WEB-3", "heard", 0, 50)
+        found, page = site_page(rows, "WEB-3", "seen", 0, 50)
         assert (found, [row.known for row in page]) == (1, [30])
-        assert {"site", "state", "heard", "known"} == set(SITE_SORTS)
+        assert {"site", "state", "seen", "known"} == set(SITE_SORTS)

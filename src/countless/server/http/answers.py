@@ -40,7 +40,7 @@ async def server_sent_events(answers: AsyncIterator[PublicAnswer], threshold: Th
     """`answer` for each of them; with a threshold also `possibly` and `certainly`, once each."""
     last: Verdict | None = None
     async for answer in answers:
-        verdicts = threshold.news(last, answer.lower, answer.upper) if threshold else ()
+        verdicts = threshold.new_verdicts(last, answer.lower, answer.upper) if threshold else ()
         last = verdicts[-1] if verdicts else last
         for event in ("answer", *verdicts):
             yield encode_event(event, answer)

@@ -127,7 +127,7 @@ _WORST_FIRST = ("silent", "away", "connected")
 _KEYS = {
     "site": lambda row: row.site,
     "state": lambda row: (_WORST_FIRST.index(row.state), 0 if row.state == "connected" else row.last_seen, -row.known),
-    "heard": lambda row: row.last_seen,
+    "seen": lambda row: row.last_seen,
     "known": lambda row: row.known,
 }
 SITE_SORTS = tuple(_KEYS)

@@ -70,7 +70,7 @@ def _view(request: Request, role: str) -> View:
 async def _stream(request: Request, server: ServerView, view: View, role: str) -> AsyncIterator[bytes]:
     request.app.state.open_streams += 1
     try:
-        yield encode_event("hello", {"face": role, "now": time(), "beat": KEEPALIVE_S})
+        yield encode_event("hello", {"role": role, "now": time(), "keepalive_s": KEEPALIVE_S})
         last_sent = monotonic()
         while not server.draining:
             began = monotonic()
@@ -82,7 +82,7 @@ async def _stream(request: Request, server: ServerView, view: View, role: str) -
             elif monotonic() - last_sent >= KEEPALIVE_S:
                 if role_of(request) != role:  # the token was revoked
                     return
-                yield encode_event("beat", {"now": time()})
+                yield encode_event("keepalive", {"now": time()})
                 last_sent = monotonic()
             await _pause(server, view, max(MIN_INTERVAL_S, IDLE_SHARE * spent))
     finally:

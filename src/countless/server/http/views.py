@@ -111,7 +111,7 @@ class OperatorCounterView(CounterView):
         if marks:
             self._last_mark = marks[-1][0]
             yield "marks", {"marks": marks}
-        for name, data in (("facts", details(counter, history)), ("sites", self._site_table(counter, now))):
+        for name, data in (("details", details(counter, history)), ("sites", self._site_table(counter, now))):
             if data != self._last_details.get(name):
                 self._last_details[name] = data
                 yield name, data

@@ -59,7 +59,7 @@ function connect() {
   stopFeed = follow(path, sessionStorage.getItem(TOKEN_KEY), {
     event(name, data) {
       if (data.now) clockSkew = data.now - Date.now() / 1000;
-      if (name === "hello") showRole(data.face);
+      if (name === "hello") showRole(data.role);
       mine.event(name, data);
     },
     live() { showConnection("live", "Live"); byId("stale").hidden = true; setAttribute(main, "data-stale", false); mine.stale?.(false); },

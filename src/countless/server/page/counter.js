@@ -52,12 +52,12 @@ export function counterView(app, query, name) {
   }
 
   function event(kind, data) {
-    if (kind === "hello") role = data.face;
+    if (kind === "hello") role = data.role;
     if (kind === "missing") showParts(false);
     if (kind === "history") { showParts(true); points = new Series(data.points); marks = new Series(); }
     if (kind === "answer") { points.add([data.now, data.estimate, data.lower, data.upper, data.state]); showAnswer(data); }
     if (kind === "marks") for (const row of data.marks) marks.add(row);
-    if (kind === "facts") {
+    if (kind === "details") {
       operator.show(data);
       if (data.silent) setText(means, `${plural(data.silent, "site is", "sites are")} silent. Counts that they did not deliver are missing here.`);
     }

@@ -45,7 +45,7 @@ async function readStream(path, token, stopped, deliver) {
     if (response.status === 401) throw new Unauthorized();
     if (!response.ok) throw new Error(`the coordinator answered with status ${response.status}`);
     for await (const [name, data] of events(response.body)) {
-      if (name === "hello") timeoutMs = KEEPALIVES_PER_TIMEOUT * 1000 * data.beat;
+      if (name === "hello") timeoutMs = KEEPALIVES_PER_TIMEOUT * 1000 * data.keepalive_s;
       clearTimeout(timer);
       timer = setTimeout(() => timeout.abort(), timeoutMs);
       deliver(name, data);

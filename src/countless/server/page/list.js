@@ -64,7 +64,7 @@ export function listView(app, query) {
     node, heading, title: "Counters", tab: "list",
     feed: () => `/page/feed?${new URLSearchParams({ find: find.value, sort: sort.value, start })}`,
     event(name, data) {
-      if (name === "hello") setAttribute(table, "data-role", data.face);
+      if (name === "hello") setAttribute(table, "data-role", data.role);
       if (name === "list") replaceRows(data);
       if (name === "rows") for (const row of data.rows) rows.get(row.counter)?.set(row, data.now);
       if (name === "list" || name === "rows") show(data);

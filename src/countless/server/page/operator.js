@@ -20,7 +20,7 @@ function parameters() {
   const names = ["Error allowed, alpha", "Chance of error, delta", "Sites", "Running scheme", "Round", "Phase"];
   const values = names.map(() => element("dd"));
   const list = element("dl", {}, ...names.map((name, index) => element("div", {}, element("dt", {}, name), values[index])));
-  const node = element("section", { class: "facts", "aria-label": "Parameters" }, list);
+  const node = element("section", { class: "parameters", "aria-label": "Parameters" }, list);
   return {
     node,
     show(data) {

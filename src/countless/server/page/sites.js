@@ -4,7 +4,7 @@ import { debounce, element, setAttribute, setText } from "./dom.js";
 import { count, duration, moment, share } from "./format.js";
 import { pager } from "./pager.js";
 
-const COLUMNS = { site: "Site", state: "State", heard: "Last seen", known: "Known count" };
+const COLUMNS = { site: "Site", state: "State", seen: "Last seen", known: "Known count" };
 const STATES = { connected: "● connected", away: "◌ away", silent: "▲ silent" };
 
 export function sitesView(app, query, navigate) {
@@ -27,7 +27,7 @@ export function sitesView(app, query, navigate) {
     element("h2", { id: "sites" }, "Sites"), tools, table, pages.node, left);
 
   function sortBy(key) {
-    const first = { site: "site", state: "state", heard: "heard", known: "-known" }[key];
+    const first = { site: "site", state: "state", seen: "seen", known: "-known" }[key];
     sort = sort === first ? (first.startsWith("-") ? first.slice(1) : `-${first}`) : first;
     start = 0;
     ask();

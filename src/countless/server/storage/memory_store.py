@@ -59,9 +59,9 @@ class MemoryStore:
         if self._drop_tombstones(lambda _, second: second < before):
             self._horizon = before
 
-    def _drop_tombstones(self, doomed: Callable[[str, int], bool]) -> bool:
+    def _drop_tombstones(self, matches: Callable[[str, int], bool]) -> bool:
         dropped = [
-            (site, name) for site, rows in self._tombstones.items() for name in rows if doomed(name, rows[name][1])
+            (site, name) for site, rows in self._tombstones.items() for name in rows if matches(name, rows[name][1])
         ]
         for site_id, name in dropped:
             rows = self._tombstones[site_id]
