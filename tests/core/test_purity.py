@@ -14,7 +14,8 @@ import pytest
 import countless
 
 PACKAGE = Path(countless.__file__).parent
-CORE = sorted((PACKAGE / "core").glob("*.py"))
+CORE = sorted((PACKAGE / "core").rglob("*.py"))
+MODULES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in CORE if path.stem != "__init__"]
 FORBIDDEN = [
     *("_random", "_socket", "_thread", "asyncio", "concurrent", "contextvars", "datetime", "http", "io", "logging"),
     *("msgspec", "multiprocessing", "numba", "numpy", "os", "pathlib", "posix", "random", "scipy", "secrets", "select"),
@@ -30,7 +31,7 @@ import {", ".join(ALLOWED)}
 sys.path.insert(0, {str(PACKAGE.parent)!r})
 for name in {FORBIDDEN!r}:
     sys.modules[name] = None
-for name in {[f"countless.core.{path.stem}" for path in CORE if path.stem != "__init__"]!r}:
+for name in {MODULES!r}:
     __import__(name)
 print(sorted(name for name in sys.modules if name.startswith("countless")))
 """
@@ -55,13 +56,13 @@ def imports_of(path: Path) -> set[str]:
     return named
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE / "core")))
 def test_core_module_imports_only_allowed_modules(path: Path) -> None:
     unexpected = {name for name in imports_of(path) if not name.startswith(OURS) and name not in ALLOWED}
     assert unexpected == set()
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE / "core")))
 def test_core_module_uses_no_dynamic_imports_or_globals(path: Path) -> None:
     tree = ast.parse(path.read_text())
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

@@ -1,0 +1,340 @@
+"""The coordinator of one budget in one period, without I/O: every input returns the messages it causes.
+
+Sites ask for units when their room is too small. The coordinator grants them from what is free, a share at a time, so
+that few messages suffice and little is left at sites that do not need it. When nothing is free it starts a round: each
+site with room returns it and reports. If the units are then too few, the request is refused.
+
+    free       = cap - gone - limits of all holders         may be granted
+    available  = cap - gone - units that count as used      what a recall can collect; see `holders` for "used"
+    possible   = available + loose holds                    at least what is unspent in truth
+    share      = 28 % of what is available, divided by the holders; fixed in a round until their number has doubled
+
+| a request for `want` units of a site | answer                                                            |
+|--------------------------------------|-------------------------------------------------------------------|
+| fits the room of the site            | early: `Grant` of a share from what is free, or no answer         |
+| what is missing is free              | `Grant` of that, and of a share if it is more                     |
+| possible <= slack, or < want         | `Exhausted`, to it and to every site whose holds are loose        |
+| otherwise                            | a new round; the request waits for it                             |
+
+Right after a recall no hold is loose. A refused site is recalled as soon as units return that it was refused.
+[Budgets](docs/theory/budgets.md) proves that no more than the limit is ever admitted, and when a request is refused.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from countless.core.budget.amounts import require_amount, require_slack, slack_units
+from countless.core.budget.holders import CURRENT, GIVEN_UP, MISSED, RECALLED, Holder, Holders
+from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Outbox, Recall
+from countless.core.messages import SiteId
+from countless.errors import ProtocolError
+
+SHARE_PERCENT = 28  # the least messages in the worst case: (2 + 2/f)/ln(1/f) is smallest near f = 0.28
+
+
+class PersistentState(NamedTuple):
+    """All that must survive a restart. The owner saves it before it sends what an input returned."""
+
+    limit: int
+    forgiven: int
+    gone: int
+    round: int
+    limits: tuple[tuple[SiteId, int], ...]
+    given_up: tuple[SiteId, ...]
+    departed: tuple[SiteId, ...]
+
+
+class BudgetState(StrEnum):
+    OPEN = "open"
+    EXHAUSTED = "exhausted"  # a request was refused, and its units have not returned since
+    LOWERING = "lowering"  # the limit was lowered below what sites may still spend
+
+
+class Usage(NamedTuple):
+    """The spending is between `lower` and `upper`. `leaked` units are counted as spent, and may not have been."""
+
+    limit: int
+    lower: int
+    upper: int
+    leaked: int
+    state: BudgetState
+
+
+class BudgetCoordinator:
+    """Shares one limit among the sites that ask.
+
+    `slack` is the share of the limit that may be left when a request is refused. `expected_holders` is the number of
+    sites that will ask, if it is known: the first shares are made for it. With a `saved_state` the coordinator
+    continues where an earlier one stopped: call `recover()` once and deliver what it returns.
+    """
+
+    def __init__(
+        self,
+        budget: BudgetId,
+        limit: int,
+        *,
+        slack: float = 0.01,
+        expected_holders: int = 1,
+        saved_state: PersistentState | None = None,
+    ) -> None:
+        require_amount("limit", limit)
+        require_slack(slack)
+        require_amount("expected_holders", expected_holders)
+        saved = saved_state or PersistentState(limit, 0, 0, 0, (), (), ())
+        self.budget = budget
+        self.limit = saved.limit
+        self.slack = slack
+        self._slack_units = slack_units(slack, self.limit)
+        self.round = saved.round
+        self._forgiven = saved.forgiven  # units spent before the last reset
+        self._gone = saved.gone  # units spent by sites that left
+        self._departed = set(saved.departed)
+        self._holders = Holders()
+        for site_id, site_limit in saved.limits:
+            self._holders.add(site_id, Holder(site_limit, GIVEN_UP if site_id in saved.given_up else CURRENT))
+        self._waiting: dict[SiteId, None] = {}  # sites with a request that was not answered yet, in order
+        self._recalled: set[SiteId] = set()  # sites in the state RECALLED
+        self._fresh = False  # whether a recall has just ended: every hold is known
+        self._refused_from: int | None = None  # the smallest weight of an Exhausted in this round
+        self._expected = expected_holders
+        self._share = 0
+        self._share_holders = 0  # the number of holders for which the share was made; 0: make it anew
+
+    def __repr__(self) -> str:
+        return f"<BudgetCoordinator of {self.budget.name!r} period {self.budget.period}: {self.usage}>"
+
+    # Reading
+
+    @property
+    def free(self) -> int:
+        """The units that may be granted. Negative while a lowered limit is not in force."""
+        return self.limit + self._forgiven - self._gone - self._holders.limits
+
+    @property
+    def available(self) -> int:
+        """The units that are neither known to be spent or held, nor at a site that does not answer."""
+        return self.limit + self._forgiven - self._gone - self._holders.charged
+
+    @property
+    def recalling(self) -> bool:
+        """Whether requests wait for the answers to a recall."""
+        return bool(self._recalled)
+
+    @property
+    def usage(self) -> Usage:
+        before = self._gone - self._forgiven
+        lower = max(0, before + self._holders.spent)
+        leaked = sum(holder.limit - holder.spent for holder in self._holders.values() if holder.state is GIVEN_UP)
+        state = BudgetState.OPEN if self._refused_from is None else BudgetState.EXHAUSTED
+        if self.free < 0:
+            state = BudgetState.LOWERING
+        return Usage(self.limit, lower, before + self._holders.limits, leaked, state)
+
+    @property
+    def saved_state(self) -> PersistentState:
+        holders = self._holders
+        limits = tuple((site_id, holder.limit) for site_id, holder in holders.items())
+        given_up = tuple(site_id for site_id, holder in holders.items() if holder.state is GIVEN_UP)
+        return PersistentState(
+            self.limit, self._forgiven, self._gone, self.round, limits, given_up, tuple(self._departed)
+        )
+
+    def limit_of(self, site_id: SiteId) -> int:
+        """The largest limit that a site may have: for owners that save one site at a time, not all of `saved_state`."""
+        return self._holders[site_id].limit
+
+    # Messages and membership
+
+    def recover(self) -> Outbox:
+        """After a restart, recall every site: nothing is granted until all have answered or are unreachable."""
+        return self._start_round(self._holders) + self._proceed()
+
+    def join(self, site_id: SiteId, ask: Ask) -> Outbox:
+        """The connection of a site is new or back: send again what may have been lost with the old one."""
+        outbox = self.receive(site_id, ask)
+        holder = self._holders.get(site_id)
+        if holder is None or holder.refused_from is None or any(receiver == site_id for receiver, _ in outbox):
+            return outbox
+        return [*outbox, (site_id, Exhausted(self.budget, self.round, holder.refused_from))]
+
+    def receive(self, site_id: SiteId, ask: Ask) -> Outbox:
+        """An `Ask`. One of a site that left or was given up is ignored, and so is one that a newer one overtook."""
+        self._require_possible(site_id, ask)
+        if site_id in self._departed:
+            return []
+        holder = self._holders.get(site_id) or self._holders.add(site_id, Holder())
+        if holder.state is GIVEN_UP or ask.seq <= holder.seq:
+            return []
+        with self._holders.changing(holder):
+            holder.note(ask)
+            if holder.state is not CURRENT:
+                if ask.round < self.round:  # the recall was lost, or is on its way
+                    return [(site_id, Recall(self.budget, self.round))]
+                # The only place where a limit falls. The site returned its room, and was granted nothing since.
+                holder.state, holder.limit = CURRENT, ask.limit
+                self._recalled.discard(site_id)
+            elif ask.limit > holder.limit:  # only if the coordinator's disk was restored from an older copy
+                holder.limit = ask.limit
+        if ask.limit < holder.limit:  # the grant was lost, or is on its way
+            return [(site_id, Grant(self.budget, self.round, holder.limit))]
+        if ask.want:
+            self._waiting[site_id] = None
+        else:
+            self._waiting.pop(site_id, None)
+        return self._proceed()
+
+    def mark_unreachable(self, site_id: SiteId) -> Outbox:
+        """A site has timed out: do not wait for it. From the next recall on, its limit counts as spent."""
+        holder = self._holders.get(site_id)
+        if holder is None or holder.state is GIVEN_UP:
+            return []
+        holder.reachable = False
+        self._waiting.pop(site_id, None)
+        if holder.state is RECALLED:
+            holder.state = MISSED  # both count with the limit, so no sum changes
+            self._recalled.discard(site_id)
+        return self._proceed()
+
+    def give_up(self, site_id: SiteId) -> Outbox:
+        """A site ended without handing in its units: its whole limit counts as spent, unless it leaves later."""
+        holder = self._holders.get(site_id)
+        if holder is None:
+            return []
+        with self._holders.changing(holder):
+            holder.state, holder.refused_from = GIVEN_UP, None
+        self._forget(site_id)
+        return self._proceed()
+
+    def leave(self, site_id: SiteId, spent: int) -> Outbox:
+        """A site hands in what it spent and held, for good. Repeated, it has no effect."""
+        require_amount("spent", spent, 0)
+        if site_id in self._departed:
+            return []
+        self._departed.add(site_id)
+        self._gone += spent
+        self._holders.remove(site_id)
+        self._forget(site_id)
+        return self._proceed()
+
+    # The limit
+
+    def set_limit(self, limit: int) -> Outbox:
+        """Raise or lower the limit. A lowered one is in force once `free` is not negative."""
+        require_amount("limit", limit)
+        self.limit = limit
+        return self._limit_changed()
+
+    def reset(self) -> Outbox:
+        """Forget all spending reported so far: from now on, sites may spend the whole limit again.
+
+        What a site has spent and not reported counts as spent after the reset, so never more than the limit is.
+        """
+        self._forgiven = self._gone + self._holders.spent
+        return self._limit_changed()
+
+    def _limit_changed(self) -> Outbox:
+        self._slack_units = slack_units(self.slack, self.limit)
+        self._share_holders = 0
+        outbox: Outbox = []
+        if self.free < 0 and not self._recalled:
+            outbox = self._start_round(self._may_return())
+        return outbox + self._proceed()
+
+    # Rounds
+
+    def _start_round(self, recalled: Iterable[SiteId]) -> Outbox:
+        self.round += 1
+        self._refused_from = None
+        self._fresh = True
+        self._share_holders = 0
+        outbox: Outbox = []
+        for site_id in recalled:
+            holder = self._holders[site_id]
+            if holder.state is GIVEN_UP:
+                continue
+            with self._holders.changing(holder):
+                holder.refused_from = None
+                holder.state = RECALLED if holder.reachable else MISSED
+            if holder.reachable:
+                self._recalled.add(site_id)
+                outbox.append((site_id, Recall(self.budget, self.round)))
+        return outbox
+
+    def _may_return(self) -> list[SiteId]:
+        return [site_id for site_id, holder in self._holders.items() if holder.may_return]
+
+    def _proceed(self) -> Outbox:
+        """Answer the requests that wait, unless a recall is under way."""
+        outbox: Outbox = []
+        if self._recalled:
+            return outbox
+        if self._refused_from is not None and self._worth_a_round(self._refused_from, self._holders.loose):
+            outbox += self._start_round(self._may_return())
+        while self._waiting and not self._recalled:
+            site_id = next(iter(self._waiting))
+            outbox += self._serve(site_id, self._holders[site_id])
+        if not self._recalled:
+            self._fresh = False
+        return outbox
+
+    def _worth_a_round(self, weight: int, loose: int) -> bool:
+        possible = self.available + loose
+        return possible >= weight and possible > self._slack_units
+
+    # One request
+
+    def _serve(self, site_id: SiteId, holder: Holder) -> Outbox:
+        missing, free = holder.want - holder.room, self.free
+        if missing <= 0 or missing <= free:
+            del self._waiting[site_id]
+            units = min(free, max(missing, self._current_share()))
+            return self._grant(site_id, holder, units) if units > 0 else []
+        loose = 0 if self._fresh else self._holders.loose - holder.loose
+        if self._worth_a_round(holder.want, loose):
+            return self._start_round(self._may_return())
+        del self._waiting[site_id]
+        return self._refuse(site_id, loose)
+
+    def _grant(self, site_id: SiteId, holder: Holder, units: int) -> Outbox:
+        with self._holders.changing(holder):
+            holder.limit += units
+        return [(site_id, Grant(self.budget, self.round, holder.limit))]
+
+    def _refuse(self, asking: SiteId, loose: int) -> Outbox:
+        """Refuse the request of a site. Sites with loose holds are told as well, so that they report what returns."""
+        possible, free = self.available + loose, self.free
+        within_slack = possible <= self._slack_units
+        outbox: Outbox = []
+        for site_id, holder in self._holders.items() if self._holders.loose else ((asking, self._holders[asking]),):
+            if site_id != asking and not holder.loose:
+                continue
+            weight = max(holder.room + free, 0) + 1 if within_slack else possible + 1
+            with self._holders.changing(holder):
+                holder.refused_from = min(weight, holder.refused_from or weight)
+            self._refused_from = min(weight, self._refused_from or weight)
+            outbox.append((site_id, Exhausted(self.budget, self.round, weight)))
+        return outbox
+
+    def _current_share(self) -> int:
+        holders = self._holders.present
+        if self.round == 0:
+            holders = max(holders, self._expected)
+        if not self._share_holders or holders >= 2 * self._share_holders:
+            self._share_holders = holders
+            self._share = -(-SHARE_PERCENT * max(self.available, 0) // (100 * holders))
+        return self._share
+
+    # Small parts
+
+    def _forget(self, site_id: SiteId) -> None:
+        self._waiting.pop(site_id, None)
+        self._recalled.discard(site_id)
+
+    def _require_possible(self, site_id: SiteId, ask: Ask) -> None:
+        if ask.budget != self.budget:
+            raise ProtocolError(f"an Ask for budget {ask.budget} reached the coordinator of {self.budget}")
+        if ask.round > self.round:
+            raise ProtocolError(f"{site_id} sent an Ask of round {ask.round}; the present round is {self.round}")
+        if not 0 <= ask.spent <= ask.spent + ask.held <= ask.limit or ask.want < 0:
+            raise ProtocolError(f"{ask} of {site_id} spends more than its limit, or has a negative amount")

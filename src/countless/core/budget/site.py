@@ -1,0 +1,195 @@
+"""A site of a budget: it admits requests within its own limit, and asks for more when its room is too small.
+
+At every moment `spent + held <= limit`, so a request that fits is admitted without a message. Every input returns the
+messages it causes. After a message the owner repeats the requests that wait (`take` or `reserve` again); if nothing
+arrives in time it calls `withdraw`, and `resend` on a new connection.
+
+| received             | effect                                                                                     |
+|----------------------|--------------------------------------------------------------------------------------------|
+| an earlier round     | none                                                                                       |
+| `Grant`              | the limit rises to the one granted; a lower one has no effect                              |
+| `Recall`, new round  | the room is returned: `limit = spent + held`; requests may be asked for again; an `Ask`    |
+| `Recall` again       | an `Ask`                                                                                   |
+| `Exhausted`          | requests of that weight are refused without a message; an `Ask` if holds returned units    |
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from countless.core.budget.amounts import require_amount
+from countless.core.budget.messages import Ask, BudgetId, DownMessage, Grant, Recall
+from countless.errors import InvalidParameter, ProtocolError
+
+EARLY_PERCENT = 10
+
+
+class Verdict(StrEnum):
+    ALLOWED = "allowed"
+    EXHAUSTED = "exhausted"
+    WAITING = "waiting"
+
+
+class Taken(NamedTuple):
+    """What became of a request, and the messages to send."""
+
+    verdict: Verdict
+    messages: tuple[Ask, ...] = ()
+
+
+_ALLOWED = Taken(Verdict.ALLOWED)
+_EXHAUSTED = Taken(Verdict.EXHAUSTED)
+_WAITING = Taken(Verdict.WAITING)
+
+
+class BudgetSite:
+    """One budget at one site.
+
+    `early_percent`: the site asks for more, while it still has room, when less than this share of its last grant is
+    left. So most requests do not wait for a round trip. 0 turns it off.
+
+    >>> site = BudgetSite(BudgetId("tokens"))
+    >>> site.take(3).verdict, site.want
+    (<Verdict.WAITING: 'waiting'>, 3)
+    >>> site.receive(Grant(BudgetId("tokens"), 0, 50))
+    ()
+    >>> site.take(3).verdict, site.room
+    (<Verdict.ALLOWED: 'allowed'>, 47)
+    """
+
+    __slots__ = (
+        "_asked_early",
+        "_last_grant",
+        "_reported",
+        "budget",
+        "early_percent",
+        "exhausted_from",
+        "held",
+        "limit",
+        "round",
+        "seq",
+        "spent",
+        "want",
+    )
+
+    def __init__(self, budget: BudgetId, *, early_percent: int = EARLY_PERCENT) -> None:
+        require_amount("early_percent", early_percent, 0, 50)
+        self.budget = budget
+        self.early_percent = early_percent
+        self.spent = 0
+        self.held = 0
+        self.limit = 0
+        self.round = 0
+        self.seq = 0
+        self.want = 0  # the largest request that was asked for and waits
+        self.exhausted_from: int | None = None  # the smallest request known to be unavailable
+        self._reported = 0  # spent + held in the last Ask
+        self._last_grant = 0
+        self._asked_early = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<BudgetSite {self.budget.name!r} period {self.budget.period}: {self.spent} spent, {self.held} held, "
+            f"limit {self.limit}, round {self.round}>"
+        )
+
+    @property
+    def used(self) -> int:
+        return self.spent + self.held
+
+    @property
+    def room(self) -> int:
+        """The units that the site can admit without a message."""
+        return self.limit - self.spent - self.held
+
+    # Requests
+
+    def take(self, n: int) -> Taken:
+        """Spend `n` units."""
+        require_amount("n", n)
+        if n > self.limit - self.spent - self.held:
+            return self._ask_for(n)
+        self.spent += n
+        return self._admitted()
+
+    def reserve(self, n: int) -> Taken:
+        """Hold `n` units, until `settle` says how many of them were used."""
+        require_amount("n", n)
+        if n > self.limit - self.spent - self.held:
+            return self._ask_for(n)
+        self.held += n
+        return self._admitted()
+
+    def settle(self, units: int, used: int) -> tuple[Ask, ...]:
+        """End a hold of `units`, of which `used` were spent. The others are free again at once."""
+        require_amount("units", units, 1)
+        if units > self.held:
+            raise InvalidParameter("units", units, f"at most the {self.held} units that are held")
+        require_amount("used", used, 0, units)
+        self.held -= units
+        self.spent += used
+        # The coordinator has refused requests because of this hold: it must know that units are back.
+        if self.exhausted_from is not None and self.used < self._reported:
+            return (self._ask(self.want),)
+        return ()
+
+    def withdraw(self) -> None:
+        """No request waits any longer."""
+        self.want = 0
+
+    def close(self) -> int:
+        """The units to hand in when the site leaves: spent, and held. It admits nothing afterwards."""
+        self.limit = self.used
+        self.want = 0
+        self.exhausted_from = 1
+        return self.used
+
+    # Messages
+
+    def receive(self, message: DownMessage) -> tuple[Ask, ...]:
+        if message.budget != self.budget:
+            raise ProtocolError(f"a message for budget {message.budget} reached a site of {self.budget}")
+        if message.round < self.round:
+            return ()
+        new_round, self.round = message.round > self.round, message.round
+        if isinstance(message, Grant):
+            if message.limit > self.limit:
+                self._last_grant = message.limit - self.limit
+                self.limit = message.limit
+                self.want = 0
+                self._asked_early = False
+            return ()
+        if isinstance(message, Recall):
+            if new_round:
+                self.limit = self.used
+                self.exhausted_from = None
+                self._asked_early = False
+            return (self._ask(self.want),)
+        self.exhausted_from = min(message.weight, self.exhausted_from or message.weight)
+        if self.want >= message.weight:
+            self.want = 0
+        return (self._ask(self.want),) if self.used < self._reported else ()
+
+    def resend(self) -> Ask:
+        """All that the coordinator may have missed: for a new connection."""
+        return self._ask(self.want)
+
+    def _admitted(self) -> Taken:
+        if self._asked_early or self.want or self.exhausted_from is not None:
+            return _ALLOWED
+        if 0 < self.room * 100 < self.early_percent * self._last_grant:
+            self._asked_early = True
+            return Taken(Verdict.ALLOWED, (self._ask(1),))
+        return _ALLOWED
+
+    def _ask_for(self, n: int) -> Taken:
+        if self.exhausted_from is not None and n >= self.exhausted_from:
+            return _EXHAUSTED
+        if n <= self.want:  # asked for already
+            return _WAITING
+        self.want = n
+        return Taken(Verdict.WAITING, (self._ask(n),))
+
+    def _ask(self, want: int) -> Ask:
+        self.seq += 1
+        self._reported = self.used
+        return Ask(self.budget, self.round, self.seq, self.spent, self.held, self.limit, want)
