@@ -8,6 +8,9 @@ from countless.client.client import Client, connect
 from countless.client.counter import Counter
 from countless.client.watch import Watch
 from countless.core.answer import Answer
+from countless.core.budget.coordinator import Usage
+from countless.core.budget.decision import Decision
+from countless.inprocess.budget import Budget, Hold, SpendingSite
 from countless.inprocess.network import Traffic
 from countless.inprocess.tracker import Tracker
 
@@ -15,12 +18,15 @@ HEAD = """# Python API
 
 *Written by `python -m tools.reference` from the docstrings.*
 
-`from countless import Tracker, Answer, Client, connect, CountlessError, InvalidParameter`. The privacy library has
-[a page of its own](../theory/partial-dp.md); everything else is for people who read the
+`from countless import Tracker, Budget, Answer, Client, connect, CountlessError, InvalidParameter`. The privacy library
+has [a page of its own](../theory/partial-dp.md); everything else is for people who read the
 [architecture](../architecture.md).
 """
 NOT_FOR_PROGRAMS = {"before_fork", "after_fork_parent", "after_fork_child", "debug_state"}
-PUBLIC: tuple[object, ...] = (connect, Client, Counter, Watch, CountRequests, Tracker, Answer, Traffic)
+PUBLIC: tuple[object, ...] = (
+    *(connect, Client, Counter, Watch, CountRequests, Tracker, Answer, Traffic),
+    *(Budget, SpendingSite, Hold, Decision, Usage),
+)
 
 
 def page() -> str:

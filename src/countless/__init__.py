@@ -10,16 +10,18 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "Client", "CountlessError", "InvalidParameter", "Tracker", "__version__", "connect"]
+__all__ = ["Answer", "Budget", "Client", "CountlessError", "InvalidParameter", "Tracker", "__version__", "connect"]
 
 if TYPE_CHECKING:
     from countless.client.client import Client, connect
     from countless.core.answer import Answer
     from countless.errors import CountlessError, InvalidParameter
+    from countless.inprocess.budget import Budget
     from countless.inprocess.tracker import Tracker
 
 _HOMES = {
     "Answer": "countless.core.answer",
+    "Budget": "countless.inprocess.budget",
     "Client": "countless.client.client",
     "CountlessError": "countless.errors",
     "InvalidParameter": "countless.errors",

@@ -7,6 +7,8 @@ Two families, told apart by who has to act:
     │   └── UnknownName (LookupError)   ... a scheme, site or adversary that does not exist
     ├── ProtocolError                   the peer sent something the protocol forbids; it was ignored whole
     ├── PlanError                       no plan with a proof exists for what was asked
+    ├── BudgetRefused                   a budget did not admit a reservation
+    │   └── Exhausted                   ... because not enough of it is left
     ├── InvariantBroken                 a bug in Countless itself: please report it with the seed
     └── MissingExtra (ImportError)      an optional dependency is not installed; the message names the extra
 """
@@ -44,6 +46,19 @@ class ProtocolError(CountlessError):
 
 class PlanError(CountlessError):
     """No proven plan exists for the request, or a finished plan failed its check."""
+
+
+class BudgetRefused(CountlessError):
+    """A budget did not admit a reservation."""
+
+
+class Exhausted(BudgetRefused):
+    """Not enough of the budget is left."""
+
+    def __init__(self, budget: str, units: int) -> None:
+        super().__init__(f"budget {budget!r} has not {units} units left")
+        self.budget = budget
+        self.units = units
 
 
 class InvariantBroken(CountlessError):

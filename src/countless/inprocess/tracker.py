@@ -16,6 +16,7 @@ from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
 from countless.inprocess.network import MemoryNetwork, Traffic
+from countless.inprocess.site_names import free_number, require_name, site_names
 from countless.randomness import SeededRandom, SystemRandom
 from countless.schemes.registry import require_adversary, scheme_named
 
@@ -50,7 +51,7 @@ class Tracker:
         counter: str = "total",
         count_bytes: bool = False,
     ) -> None:
-        fleet = [SiteId(name) for name in _site_names(sites)]
+        fleet = [SiteId(name) for name in site_names(sites)]
         require_alpha(alpha)
         require_probability("delta", delta)
         require_adversary(adversary)
@@ -135,10 +136,8 @@ class Tracker:
         """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
             if name is None:
-                name = len(self._counters)
-                while name in self._counters:
-                    name += 1
-            _require_name(name)
+                name = free_number(self._counters)
+            require_name(name)
             if name in self._counters:
                 raise InvalidParameter("site", name, "a name that is not taken")
             site = self._new_site(SiteId(name, self._incarnations.get(name, 0)))
@@ -201,23 +200,3 @@ class Tracker:
                     listener(answer)
         finally:
             self._announcing = False
-
-
-def _site_names(sites: int | Iterable[SiteName]) -> list[SiteName]:
-    if isinstance(sites, bool | str | bytes) or not isinstance(sites, int | Iterable):
-        raise InvalidParameter("sites", sites, "a number of sites or a collection of their names")
-    if isinstance(sites, int):
-        if sites < 0:
-            raise InvalidParameter("sites", sites, "at least 0")
-        return list(range(sites))
-    names = list(sites)
-    for name in names:
-        _require_name(name)
-    if len(set(names)) != len(names):
-        raise InvalidParameter("sites", names, "names that all differ")
-    return names
-
-
-def _require_name(name: object) -> None:
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise InvalidParameter("site", name, "a string or an integer")

@@ -61,6 +61,7 @@ class BudgetSite:
         "_last_grant",
         "_reported",
         "budget",
+        "closed",
         "early_percent",
         "exhausted_from",
         "held",
@@ -81,6 +82,7 @@ class BudgetSite:
         self.round = 0
         self.seq = 0
         self.want = 0  # the largest request that was asked for and waits
+        self.closed = False
         self.exhausted_from: int | None = None  # the smallest request known to be unavailable
         self._reported = 0  # spent + held in the last Ask
         self._last_grant = 0
@@ -121,7 +123,9 @@ class BudgetSite:
 
     def settle(self, units: int, used: int) -> tuple[Ask, ...]:
         """End a hold of `units`, of which `used` were spent. The others are free again at once."""
-        require_amount("units", units, 1)
+        require_amount("units", units)
+        if self.closed:  # its holds were handed in as spent
+            return ()
         if units > self.held:
             raise InvalidParameter("units", units, f"at most the {self.held} units that are held")
         require_amount("used", used, 0, units)
@@ -137,18 +141,18 @@ class BudgetSite:
         self.want = 0
 
     def close(self) -> int:
-        """The units to hand in when the site leaves: spent, and held. It admits nothing afterwards."""
-        self.limit = self.used
-        self.want = 0
-        self.exhausted_from = 1
-        return self.used
+        """The units to hand in when the site leaves. Its holds become spent, and it admits nothing afterwards."""
+        self.closed = True
+        self.spent, self.held, self.want = self.used, 0, 0
+        self.limit, self.exhausted_from = self.spent, 1
+        return self.spent
 
     # Messages
 
     def receive(self, message: DownMessage) -> tuple[Ask, ...]:
         if message.budget != self.budget:
             raise ProtocolError(f"a message for budget {message.budget} reached a site of {self.budget}")
-        if message.round < self.round:
+        if message.round < self.round or self.closed:
             return ()
         new_round, self.round = message.round > self.round, message.round
         if isinstance(message, Grant):
