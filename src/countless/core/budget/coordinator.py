@@ -163,7 +163,7 @@ class BudgetCoordinator:
         self._require_possible(site_id, ask)
         if site_id in self._departed:
             return []
-        holder = self._holders.get(site_id) or self._holders.add(site_id, Holder())
+        holder = self._holder(site_id)
         if holder.state is GIVEN_UP or ask.seq <= holder.seq:
             return []
         with self._holders.changing(holder):
@@ -176,13 +176,13 @@ class BudgetCoordinator:
                 self._recalled.discard(site_id)
             elif ask.limit > holder.limit:  # only if the coordinator's disk was restored from an older copy
                 holder.limit = ask.limit
-        if ask.limit < holder.limit:  # the grant was lost, or is on its way
-            return [(site_id, Grant(self.budget, self.round, holder.limit))]
-        if ask.want:
+        outbox: Outbox = []
+        self._waiting.pop(site_id, None)
+        if ask.limit < holder.limit:  # the grant was lost, or is on its way: the site asks again if it is too small
+            outbox.append((site_id, Grant(self.budget, self.round, holder.limit)))
+        elif ask.want:
             self._waiting[site_id] = None
-        else:
-            self._waiting.pop(site_id, None)
-        return self._proceed()
+        return outbox + self._proceed()
 
     def mark_unreachable(self, site_id: SiteId) -> Outbox:
         """A site has timed out: do not wait for it. From the next recall on, its limit counts as spent."""
@@ -198,9 +198,9 @@ class BudgetCoordinator:
 
     def give_up(self, site_id: SiteId) -> Outbox:
         """A site ended without handing in its units: its whole limit counts as spent, unless it leaves later."""
-        holder = self._holders.get(site_id)
-        if holder is None:
+        if site_id in self._departed:
             return []
+        holder = self._holder(site_id)
         with self._holders.changing(holder):
             holder.state, holder.refused_from = GIVEN_UP, None
         self._forget(site_id)
@@ -326,6 +326,9 @@ class BudgetCoordinator:
         return self._share
 
     # Small parts
+
+    def _holder(self, site_id: SiteId) -> Holder:
+        return self._holders.get(site_id) or self._holders.add(site_id, Holder())
 
     def _forget(self, site_id: SiteId) -> None:
         self._waiting.pop(site_id, None)

@@ -1,8 +1,8 @@
 """A site of a budget: it admits requests within its own limit, and asks for more when its room is too small.
 
 At every moment `spent + held <= limit`, so a request that fits is admitted without a message. Every input returns the
-messages it causes. After a message the owner repeats the requests that wait (`take` or `reserve` again); if nothing
-arrives in time it calls `withdraw`, and `resend` on a new connection.
+messages it causes. After a message or a `settle` the owner repeats the requests that wait (`take` or `reserve` again);
+when none waits any longer it calls `withdraw`, and on a new connection `resend`.
 
 | received             | effect                                                                                     |
 |----------------------|--------------------------------------------------------------------------------------------|
@@ -131,6 +131,8 @@ class BudgetSite:
         require_amount("used", used, 0, units)
         self.held -= units
         self.spent += used
+        if self.want <= self.room:
+            self.want = 0
         # The coordinator has refused requests because of this hold: it must know that units are back.
         if self.exhausted_from is not None and self.used < self._reported:
             return (self._ask(self.want),)
