@@ -62,7 +62,7 @@ _COORDINATOR = (
 )
 _site_values, _holder_values = attrgetter(*_SITE), attrgetter(*_HOLDER)
 _coordinator_values = attrgetter(*_COORDINATOR)
-IDS = tuple(SiteId(number) for number in range(4))
+IDS = tuple(SiteId(number) for number in range(8))
 
 
 class World:
@@ -101,7 +101,7 @@ class World:
             tuple((site_id, _holder_values(holder)) for site_id, holder in coordinator._holders.items()),
             tuple(coordinator._waiting),
             tuple(sorted(coordinator._recalled)),
-            tuple(sorted(coordinator._departed)),
+            tuple(coordinator._departed),
             self.saved,
         )
 
@@ -136,7 +136,7 @@ class World:
             coordinator._holders.add(site_id, holder)
         coordinator._waiting = dict.fromkeys(waiting)
         coordinator._recalled = set(recalled)
-        coordinator._departed = set(departed)
+        coordinator._departed = dict.fromkeys(departed)
         return world
 
     # What may happen

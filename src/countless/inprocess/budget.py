@@ -35,18 +35,25 @@ class Budget:
     True
 
     `sites` is a number of sites, named 0, 1, 2, ..., or their names. A request is refused only if it is larger than
-    what is left, or if at most `slack * limit` units are left.
+    what is left, or if at most `slack * limit` units are left. `expected_holders` is how many of the sites will ask, if
+    that is known: the first grants are made for so many.
     """
 
     def __init__(
-        self, limit: int, sites: int | Iterable[SiteName] = 10, slack: float = 0.01, *, name: str = "budget"
+        self,
+        limit: int,
+        sites: int | Iterable[SiteName] = 10,
+        slack: float = 0.01,
+        *,
+        name: str = "budget",
+        expected_holders: int = 1,
     ) -> None:
         names = site_names(sites)
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
         self._lock = RLock()
         self._id = BudgetId(name)
-        self._coordinator = BudgetCoordinator(self._id, limit, slack=slack)
+        self._coordinator = BudgetCoordinator(self._id, limit, slack=slack, expected_holders=expected_holders)
         self._sites: dict[SiteName, SpendingSite] = {}
         self._incarnations: dict[SiteName, int] = {}
         self._handed_in = 0  # units spent by the sites that were removed

@@ -89,7 +89,7 @@ class BudgetCoordinator:
         self.round = saved.round
         self._forgiven = saved.forgiven  # units spent before the last reset
         self._gone = saved.gone  # units spent by sites that left
-        self._departed = set(saved.departed)
+        self._departed = dict.fromkeys(saved.departed)
         self._holders = Holders()
         for site_id, site_limit in saved.limits:
             self._holders.add(site_id, Holder(site_limit, GIVEN_UP if site_id in saved.given_up else CURRENT))
@@ -154,9 +154,11 @@ class BudgetCoordinator:
         """The connection of a site is new or back: send again what may have been lost with the old one."""
         outbox = self.receive(site_id, ask)
         holder = self._holders.get(site_id)
-        if holder is None or holder.refused_from is None or any(receiver == site_id for receiver, _ in outbox):
-            return outbox
-        return [*outbox, (site_id, Exhausted(self.budget, self.round, holder.refused_from))]
+        if holder is not None and holder.refused_from is not None:
+            refusal = (site_id, Exhausted(self.budget, self.round, holder.refused_from))
+            if refusal not in outbox:
+                outbox.append(refusal)
+        return outbox
 
     def receive(self, site_id: SiteId, ask: Ask) -> Outbox:
         """An `Ask`. One of a site that left or was given up is ignored, and so is one that a newer one overtook."""
@@ -211,7 +213,7 @@ class BudgetCoordinator:
         require_amount("spent", spent, 0)
         if site_id in self._departed:
             return []
-        self._departed.add(site_id)
+        self._departed[site_id] = None
         self._gone += spent
         self._holders.remove(site_id)
         self._forget(site_id)
