@@ -25,6 +25,7 @@ SECTIONS = {
     "plans": Section("plans", tables=("plans", "plans-oblivious", "plans-sampled", "scale-plans")),
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
+    "budgets": Section("budgets", tables=("budgets",)),
     "agent": Section("agent", tables=("agent",)),
     "load": Section("load"),
     "scale": Section("scale", tables=("scale-memory",)),

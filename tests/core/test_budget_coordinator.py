@@ -199,3 +199,14 @@ def test_withdrawn_request_is_asked_for_again() -> None:
     site.withdraw()
     assert site.resend().want == 0
     assert site.take(5).messages[0].want == 5
+
+
+def test_share_of_a_period_is_fetched_before_its_first_request() -> None:
+    site, coordinator = BudgetSite(B), BudgetCoordinator(B, 1000, expected_holders=4)
+    (first,) = site.prefetch()
+    assert site.prefetch() == ()
+    for _, grant in coordinator.receive(X, first):
+        site.receive(grant)
+    assert coordinator.holders == 1
+    assert site.take(70) == (Verdict.ALLOWED, ())
+    assert site.room == 0

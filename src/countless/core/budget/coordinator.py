@@ -117,6 +117,11 @@ class BudgetCoordinator:
         return self.limit + self._forgiven - self._gone - self._holders.charged
 
     @property
+    def holders(self) -> int:
+        """How many sites have asked and are present: the `expected_holders` of the next period."""
+        return self._holders.present
+
+    @property
     def recalling(self) -> bool:
         """Whether requests wait for the answers to a recall."""
         return bool(self._recalled)

@@ -57,8 +57,7 @@ class BudgetSite:
     """
 
     __slots__ = (
-        "_asked_early",
-        "_last_grant",
+        "_early_below",
         "_reported",
         "budget",
         "closed",
@@ -85,8 +84,7 @@ class BudgetSite:
         self.closed = False
         self.exhausted_from: int | None = None  # the smallest request known to be unavailable
         self._reported = 0  # spent + held in the last Ask
-        self._last_grant = 0
-        self._asked_early = False
+        self._early_below = 0  # the room below which it asks early; 0 once it has
 
     def __repr__(self) -> str:
         return (
@@ -108,18 +106,20 @@ class BudgetSite:
     def take(self, n: int) -> Taken:
         """Spend `n` units."""
         require_amount("n", n)
-        if n > self.limit - self.spent - self.held:
+        room = self.limit - self.spent - self.held - n
+        if room < 0:
             return self._ask_for(n)
         self.spent += n
-        return self._admitted()
+        return _ALLOWED if room >= self._early_below else self._ask_early(room)
 
     def reserve(self, n: int) -> Taken:
         """Hold `n` units, until `settle` says how many of them were used."""
         require_amount("n", n)
-        if n > self.limit - self.spent - self.held:
+        room = self.limit - self.spent - self.held - n
+        if room < 0:
             return self._ask_for(n)
         self.held += n
-        return self._admitted()
+        return _ALLOWED if room >= self._early_below else self._ask_early(room)
 
     def settle(self, units: int, used: int) -> tuple[Ask, ...]:
         """End a hold of `units`, of which `used` were spent. The others are free again at once."""
@@ -137,6 +137,10 @@ class BudgetSite:
         if self.exhausted_from is not None and self.used < self._reported:
             return (self._ask(self.want),)
         return ()
+
+    def prefetch(self) -> tuple[Ask, ...]:
+        """Ask for a first share before there is a request, as for a period that begins soon."""
+        return self._ask_for(1).messages if self.room == 0 else ()
 
     def withdraw(self) -> None:
         """No request waits any longer."""
@@ -159,16 +163,15 @@ class BudgetSite:
         new_round, self.round = message.round > self.round, message.round
         if isinstance(message, Grant):
             if message.limit > self.limit:
-                self._last_grant = message.limit - self.limit
+                self._early_below = -(-self.early_percent * (message.limit - self.limit) // 100)
                 self.limit = message.limit
                 self.want = 0
-                self._asked_early = False
             return ()
         if isinstance(message, Recall):
             if new_round:
                 self.limit = self.used
                 self.exhausted_from = None
-                self._asked_early = False
+                self._early_below = 0
             return (self._ask(self.want),)
         self.exhausted_from = min(message.weight, self.exhausted_from or message.weight)
         if self.want >= message.weight:
@@ -179,13 +182,11 @@ class BudgetSite:
         """All that the coordinator may have missed: for a new connection."""
         return self._ask(self.want)
 
-    def _admitted(self) -> Taken:
-        if self._asked_early or self.want or self.exhausted_from is not None:
+    def _ask_early(self, room: int) -> Taken:
+        if room == 0 or self.want or self.exhausted_from is not None:
             return _ALLOWED
-        if 0 < self.room * 100 < self.early_percent * self._last_grant:
-            self._asked_early = True
-            return Taken(Verdict.ALLOWED, (self._ask(1),))
-        return _ALLOWED
+        self._early_below = 0
+        return Taken(Verdict.ALLOWED, (self._ask(1),))
 
     def _ask_for(self, n: int) -> Taken:
         if self.exhausted_from is not None and n >= self.exhausted_from:
