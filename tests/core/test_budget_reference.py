@@ -164,6 +164,9 @@ FAULTY = {
     "limits": Case(
         sites=3, limit=40, requests=80, weights=(1, 4), holds=20, limits=(20, 60, 10, 70), losses=3, kills=2
     ),
+    "early asks": Case(
+        sites=3, limit=900, requests=99, weights=(1, 9), early_percent=50, losses=5, overtakes=5, kills=2
+    ),
     "slack": Case(sites=5, limit=500, slack=0.05, requests=150, weights=(1, 7, 30), losses=9, overtakes=9, kills=3),
 }
 

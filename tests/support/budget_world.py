@@ -7,7 +7,7 @@ A world is frozen to a tuple, so a search can visit each state once. `Case` says
 | never more than the limit       | in every state                                                                    |
 | a site's limit is saved         | in every state: also counting grants on their way                                 |
 | every request is decided        | when no message is on its way; after a loss, when every site has reconnected      |
-| no early refusal                | the same                                                                          |
+| no early refusal                | the same; without holds, also when the coordinator sends a refusal                |
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from countless.core.budget.coordinator import BudgetCoordinator, PersistentState
 from countless.core.budget.holders import CURRENT, GIVEN_UP, Holder
-from countless.core.budget.messages import Ask, BudgetId, DownMessage, Grant, Outbox
+from countless.core.budget.messages import Ask, BudgetId, DownMessage, Exhausted, Grant, Outbox
 from countless.core.budget.site import BudgetSite, Verdict
 from countless.core.messages import SiteId
 
@@ -42,6 +42,7 @@ class Case(NamedTuple):
     leaves: int = 0
     ends: int = 0  # of sites that hand in nothing
     timeouts: int = 0
+    early_percent: int = 0
     limits: tuple[int, ...] = ()  # to which the limit may be set, one after the other
     sends_before_saving: bool = False  # a mutant: a kill finds the state before the last step
 
@@ -77,7 +78,7 @@ class World:
         self.site_class = site
         self.coordinator = coordinator(BUDGET, case.limit, slack=case.slack)
         self.saved = self.coordinator.saved_state
-        self.sites = [site(BUDGET, early_percent=0) for _ in range(case.sites)]
+        self.sites = [site(BUDGET, early_percent=case.early_percent) for _ in range(case.sites)]
         self.requests: list[tuple[int, bool]] = [(0, False)] * case.sites  # weight and kind of the one that waits
         self.ended = [False] * case.sites
         self.up: list[tuple[Ask | Leave, ...]] = [()] * case.sites
@@ -120,7 +121,7 @@ class World:
         world.sites = []
         for site_values in sites:
             site = world.site_class.__new__(world.site_class)
-            site.budget, site.early_percent = BUDGET, 0
+            site.budget, site.early_percent = BUDGET, world.case.early_percent
             for name, value in zip(_SITE, site_values, strict=True):
                 setattr(site, name, value)
             world.sites.append(site)
@@ -269,6 +270,8 @@ class World:
         if not self.case.sends_before_saving:
             self.saved = self.coordinator.saved_state
         for site_id, message in outbox:
+            if isinstance(message, Exhausted) and not self.case.holds:
+                self._check_refusal(message.weight)
             if not self.ended[int(site_id.site)]:
                 self.down[int(site_id.site)] += (message,)
 
@@ -327,6 +330,19 @@ class World:
             if max([site.limit, *grants]) > holder.limit:
                 raise Broken(f"site {number} may spend {max([site.limit, *grants])}, saved is {holder}")
 
+    def _left(self) -> int:
+        """The units neither spent nor held, nor at sites that were given up or did not answer."""
+        lost = sum(
+            holder.limit - self.sites[int(site_id.site)].used
+            for site_id, holder in self.coordinator._holders.items()
+            if holder.state is not CURRENT
+        )
+        return self.coordinator.limit - sum(site.used for site in self.sites) - lost
+
+    def _check_refusal(self, weight: int) -> None:
+        if self._left() > max(self.coordinator._slack_units, weight - 1):
+            raise Broken(f"{weight} units are refused while {self._left()} are left: {self.coordinator}")
+
     @property
     def quiet(self) -> bool:
         return not any(self.up) and not any(self.down)
@@ -338,19 +354,14 @@ class World:
         coordinator = self.coordinator
         if coordinator.recalling:
             raise Broken(f"the coordinator waits for an answer, and no message is on its way: {coordinator}")
-        lost = sum(
-            holder.limit - self.sites[int(site_id.site)].used
-            for site_id, holder in coordinator._holders.items()
-            if holder.state is GIVEN_UP
-        )
-        left = coordinator.limit - sum(site.used for site in self.sites) - lost
-        most = coordinator._slack_units
+        left = self._left()
+        slack = coordinator._slack_units
         for number, site in enumerate(self.sites):
             if self.ended[number]:
                 continue
             if self.requests[number][0]:
                 raise Broken(f"a request of site {number} waits for ever: {site}")
-            if site.exhausted_from is not None and left > max(most, site.exhausted_from - 1):
+            if site.exhausted_from is not None and left > max(slack, site.exhausted_from - 1):
                 raise Broken(f"site {number} refuses {site.exhausted_from} units, {left} are left")
         if any(holder.state not in (CURRENT, GIVEN_UP) for holder in coordinator._holders.values()):
             raise Broken("a site has not answered a recall, and no message is on its way")

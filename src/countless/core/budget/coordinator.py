@@ -146,7 +146,10 @@ class BudgetCoordinator:
         )
 
     def limit_of(self, site_id: SiteId) -> int:
-        """The largest limit that a site may have: for owners that save one site at a time, not all of `saved_state`."""
+        """The largest limit that a site may have: for owners that save one site at a time, not all of `saved_state`.
+
+        An input changes the limits of its sender, and of the sites to which it returns a `Grant`.
+        """
         return self._holders[site_id].limit
 
     # Messages and membership
