@@ -316,9 +316,10 @@ class BudgetCoordinator:
         possible, free = self.available + loose, self.free
         within_slack = possible <= self._slack_units
         outbox: Outbox = []
-        for site_id, holder in self._holders.items() if self._holders.loose else ((asking, self._holders[asking]),):
-            if site_id != asking and not holder.loose:
-                continue
+        told = {asking: self._holders[asking]}
+        if self._holders.loose:
+            told |= {site_id: holder for site_id, holder in self._holders.items() if holder.loose}
+        for site_id, holder in told.items():
             weight = max(holder.room + free, 0) + 1 if within_slack else possible + 1
             with self._holders.changing(holder):
                 holder.refused_from = min(weight, holder.refused_from or weight)
