@@ -32,12 +32,11 @@ def test_messages_with_a_known_number_of_holders_stay_below_their_bound(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("slack", [0.0, 0.001, 0.01])
-@pytest.mark.parametrize(("sites", "limit"), [(100, 10**6), (1000, 10**6)])
-def test_messages_of_large_budgets_stay_below_the_bound(name: str, slack: float, sites: int, limit: int) -> None:
-    game = play(name, sites, limit, slack)
+@pytest.mark.parametrize("slack", [0.0, 0.001])
+def test_messages_of_large_budgets_stay_below_the_bound(name: str, slack: float) -> None:
+    game = play(name, 1000, 10**6, slack)
     assert game.messages <= game.most_messages
-    assert game.left <= slack * limit
+    assert game.left <= slack * 10**6
 
 
 def test_adversary_leaves_nearly_the_whole_slack_unused() -> None:
