@@ -83,10 +83,10 @@ def throughput() -> None:
 def drive(scheme: str, sites: int = 1000, laps: int = 50) -> tuple[int, float, int]:
     """Messages, processor seconds and reports of a tracker whose sites have long left exact reporting."""
     tracker = Tracker(sites=sites, alpha=0.01, scheme=scheme, seed=1)
-    meters = [tracker.site(i) for i in range(sites)]
-    for meter in meters:
-        meter.add(1_000_000)
-    calls = [(meter.add, meter._site) for meter in meters]
+    counters = [tracker.site(i) for i in range(sites)]
+    for counter in counters:
+        counter.add(1_000_000)
+    calls = [(counter.add, counter.debug_state()) for counter in counters]
     before, start = tracker.messages, process_time()
     for _ in range(laps):
         for add, site in calls:
@@ -104,12 +104,12 @@ def memory() -> None:
     gc.collect()
     tracemalloc.start()
     sites = [Site("total", site_id, rng, trigger=trigger) for site_id in site_ids]
-    meters = [LocalCounter(site, lock, print) for site in sites]
+    counters = [LocalCounter(site, lock, print) for site in sites]
     for site in sites:
         site.advance(1_000_000)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    print(f"{used / len(meters):.0f} bytes for a site and its meter (bar 500)")
+    print(f"{used / len(counters):.0f} bytes for a site and its local counter (bar 500)")
 
 
 def main() -> None:

@@ -80,6 +80,10 @@ class LocalCounter:
     def open(self) -> bool:
         return self._deliver is not None
 
+    def debug_state(self) -> Site:
+        """The site, for tests and benches."""
+        return self._site
+
     # For the owner, which holds the lock
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
@@ -136,8 +140,11 @@ class LocalCounter:
     def _read_after(self, n: int) -> int:
         """Add `n` events and return the count. Every event from now on comes to the lock, until `_set_threshold`."""
         self._threshold = ALWAYS
-        self._offset += n - 1
-        return next(self._sequence) + self._offset
+        offset = self._offset = self._offset + n - 1
+        number = next(self._sequence)
+        if offset == self._offset:
+            return number + offset
+        return self._read_after(0)  # a signal handler read the count, or added, while we took our number
 
     def _set_threshold(self, now: int) -> None:
         if now < self._site.next_at:
