@@ -14,7 +14,7 @@ from math import ceil, exp, floor, inf
 
 import pytest
 
-from countless.planning.dithered_check import _log_volumes, _risks
+from countless.planning.dithered_check import log_volumes, risks
 from countless.planning.dithered_plan import DitheredPlan, Phase
 
 Counts = tuple[int, ...]
@@ -41,7 +41,7 @@ class Game:
         return DitheredPlan(self.sites, 0.1, 0.5, 1.0, phases, ())
 
     def bound(self) -> float:
-        return sum(_risks(self.plan()))
+        return sum(risks(self.plan()))
 
     def sharp_bound(self) -> float:
         """The same with exact tails and weights: only the count of transcripts stays generous."""
@@ -51,7 +51,7 @@ class Game:
         phases = self.plan().phases
         windows = [(phases[1].low - 0.5, phases[0].high + 0.5), (phases[1].low, phases[1].high + 0.5)]
         second_early = phases[1].position + phases[1].length - phases[1].dither / 2 - self.slack
-        volumes, below, _ = _log_volumes(windows, [0.0, second_early])
+        volumes, below, _ = log_volumes(windows, [0.0, second_early])
         thresholds = Thresholds(self.lengths, self.dithers)
         total = 0.0
         for error in errors:

@@ -8,7 +8,7 @@ from math import comb, cosh, exp, factorial, isclose, log, pi, prod, sin, sinh, 
 import pytest
 
 from countless.errors import PlanError
-from countless.planning.dithered_check import _log_tail, _log_volumes
+from countless.planning.dithered_check import log_tail, log_volumes
 from countless.planning.ordered_volume import OrderedVolume
 from countless.planning.tails import cumulant, exponent, quick_slack, slack, variance
 
@@ -23,7 +23,7 @@ def planner_volume(windows: Windows) -> OrderedVolume:
 
 
 def checker_volume(windows: Windows) -> float:
-    return exp(_log_volumes(windows, [])[0][-1])
+    return exp(log_volumes(windows, [])[0][-1])
 
 
 def random_windows(rng: random.Random, count: int) -> Windows:
@@ -85,7 +85,7 @@ def test_partial_volumes_agree_with_counting_cells() -> None:
     for _ in range(30):
         windows = random_windows(rng, 8)
         queries = sorted(rng.uniform(windows[0][0], windows[-1][1]) for _ in windows)
-        expected = _log_volumes(windows, queries)[1]
+        expected = log_volumes(windows, queries)[1]
         volume = OrderedVolume()
         for (low, high), query, log_volume in zip(windows, queries, expected, strict=True):
             if query >= volume.edges[0]:  # below its last window the planner keeps nothing
@@ -97,13 +97,13 @@ def test_volume_of_nearly_touching_windows_is_accurate() -> None:
     windows = [(float(i), i + 30.0) for i in range(60)]
     nearly = [(low + 1e-12 * (i % 3), high + 1e-12 * (i % 2)) for i, (low, high) in enumerate(windows)]
     assert isclose(planner_volume(nearly).log_total, planner_volume(windows).log_total, rel_tol=1e-9)
-    assert isclose(planner_volume(nearly).log_total, _log_volumes(nearly, [])[0][-1], rel_tol=1e-11)
+    assert isclose(planner_volume(nearly).log_total, log_volumes(nearly, [])[0][-1], rel_tol=1e-11)
 
 
 def test_volume_of_thousands_of_points_does_not_overflow() -> None:
     windows = [(50.0 * i, 50.0 * i + 400) for i in range(3000)]
     planned = planner_volume(windows).log_total
-    assert isclose(planned, _log_volumes(windows, [])[0][-1], rel_tol=1e-12)
+    assert isclose(planned, log_volumes(windows, [])[0][-1], rel_tol=1e-12)
     assert log(50) < planned / 3000 < log(50) + 1  # between disjoint windows and free points
 
 
@@ -194,14 +194,14 @@ def exact_excess(sites: int, step: int, x: float, slope: float) -> float:
 def test_tail_bound_is_above_the_exact_integral(sites: int, step: int, slope: float) -> None:
     for tenth in range(1, 10):
         x = sites * tenth / 20
-        assert exact_excess(sites, step, x, slope) <= exp(min(_log_tail(sites, x, slope), 700.0))
+        assert exact_excess(sites, step, x, slope) <= exp(min(log_tail(sites, x, slope), 700.0))
     assert exact_excess(sites, step, sites / 2, slope) == 0  # half a step per site is never reached
 
 
 def test_tail_bound_is_close_to_the_exact_integral() -> None:
     sites, step = 60, 12
     for x in (7.0, 10.0, 14.0):  # three to six standard deviations: Chernoff alone is 7 to 20 times too large
-        assert exp(_log_tail(sites, x, 0.0)) <= 1.7 * exact_excess(sites, step, x, 0.0)
+        assert exp(log_tail(sites, x, 0.0)) <= 1.7 * exact_excess(sites, step, x, 0.0)
 
 
 def test_slack_is_at_most_half_a_step_per_site() -> None:

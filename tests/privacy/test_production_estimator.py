@@ -2,13 +2,13 @@
 
 from fractions import Fraction
 from functools import cache
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from countless.core.estimator import Effect
 from countless.core.ledger import Entry
+from countless.core.messages import SiteId
 from countless.lab.audit.exact_audit import audit_exactly
 from countless.lab.audit.mechanisms import Mechanism, correct
 from countless.lab.audit.run import TINY
@@ -43,13 +43,12 @@ class Production:
 
     def crossing(self, count: int = 1) -> bool:
         before = self.ended
-        entry = cast(Entry, SimpleNamespace(crossings=0))
-        effect = self._estimator.on_report(entry, 0, count)
+        effect = self._estimator.on_report(Entry(SiteId(0), 0, 0), 0, count)
         self._note(effect is Effect.END_ROUND)
         return self.ended > before
 
     def _note(self, over: bool) -> None:
-        self.ended = self._estimator._counter.ended
+        self.ended = self._estimator.phase or 0
         self.finished = over or self.ended >= self._phases
         value = self._estimator.estimate // STEP
         missing = min(self.ended, self._phases - 1) - len(self.released)

@@ -124,7 +124,7 @@ def _check_risk(plan: DitheredPlan) -> None:
         for index, phase in enumerate(phases):
             if phase.dither <= 0:
                 raise _refuse("dither > 0 where the slack is not certain", index, f"dither={phase.dither}")
-        for index, (risk, phase) in enumerate(zip(_risks(plan), phases, strict=True)):
+        for index, (risk, phase) in enumerate(zip(risks(plan), phases, strict=True)):
             if risk > phase.risk:
                 numbers = f"{risk:.9g} > {phase.risk:.9g}"
                 raise _refuse("transcripts x density x tails <= risk", index, numbers)
@@ -133,17 +133,17 @@ def _check_risk(plan: DitheredPlan) -> None:
         raise _refuse("sum of the risks <= eta", None, f"{float(total):.17g} > {plan.eta:.17g}")
 
 
-def _risks(plan: DitheredPlan) -> list[float]:
+def risks(plan: DitheredPlan) -> list[float]:
     """For each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
     phases, k = plan.phases, plan.sites
     whole = 1 / plan.least_step  # an update happens at a whole event: windows are wider by one event at both ends
     early_ends, late_ends = _earliest(phases), _latest(phases)
     windows = [(max(0.0, a - whole), b + whole) for a, b in zip(early_ends, late_ends, strict=True)]
-    all_before, below, _ = _log_volumes(windows, early_ends)
+    all_before, below, _ = log_volumes(windows, early_ends)
     risks = []
     for j, (phase, weights) in enumerate(zip(phases, _log_weights(phases), strict=True)):
-        late = all_before[j] + weights.top + _log_tail(k, phase.slack_late - plan.resolution, weights.slope)
-        early = below[j] + weights.most + _log_tail(k, phase.slack_early - plan.resolution, 0.0)
+        late = all_before[j] + weights.top + log_tail(k, phase.slack_late - plan.resolution, weights.slope)
+        early = below[j] + weights.most + log_tail(k, phase.slack_early - plan.resolution, 0.0)
         risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * (1 + _ROUNDING))
     return risks
 
@@ -169,7 +169,7 @@ def _log_weights(phases: tuple[Phase, ...]) -> list[_Weights]:
     for index in range(1, len(mirrored)):
         before, here = mirrored[index - 1], mirrored[index]
         mirrored[index] = (max(before[0], here[0]), max(before[1], here[1]))
-    totals, above, fixed = _log_volumes(mirrored, [low for low, _ in mirrored])
+    totals, above, fixed = log_volumes(mirrored, [low for low, _ in mirrored])
     weights = []
     for later in reversed(range(len(phases))):
         most = totals[later] - totals[-1]
@@ -180,7 +180,7 @@ def _log_weights(phases: tuple[Phase, ...]) -> list[_Weights]:
     return weights
 
 
-def _log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float], list[float], list[float]]:
+def log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float], list[float], list[float]]:
     """ln V_j for j = 0 .. len(windows), ln Phi_j(queries[j]) and ln Phi_(j-1)(queries[j]).
 
     The points are in order, x_i in windows[i]. Between two neighbouring marks every window is either open or shut, so m
@@ -229,7 +229,7 @@ def _place(held: list[float], windows: list[Window], first: int, last: int, widt
         held[j] = value
 
 
-def _log_tail(sites: int, slack: float, slope: float) -> float:
+def log_tail(sites: int, slack: float, slope: float) -> float:
     """ln of a bound on the integral over u > 0 of exp(slope u) Pr[X >= slack + u], with some s > slope."""
     if slack >= sites / 2:
         return -inf

@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import cast
 
 import pytest
 
 from countless.client.transport.base import ConnectionLost
-from countless.client.transport.nats_socket import NatsSocket
 from countless.client.transport.nats_transport import NatsStream
 from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
@@ -53,7 +51,7 @@ class MemoryBroker:
 
 
 class FakeSite:
-    """One stream of a site. It stands in for the client's socket too."""
+    """One stream of a site. It is also the connection that its stream uses."""
 
     def __init__(self, broker: MemoryBroker, name: str) -> None:
         self._broker = broker
@@ -63,7 +61,7 @@ class FakeSite:
         self.received: list[DownItem] = []
         self.error: str | None = None
         broker.sites.append(self)
-        self.stream = NatsStream(cast(NatsSocket, self), SHARD, subject_token(name))
+        self.stream = NatsStream(self, SHARD, subject_token(name))
 
     def subscribe(self, subject: str) -> int:
         number = len(self._subjects) + 1

@@ -8,6 +8,7 @@ import socket
 from contextlib import suppress
 from secrets import token_hex
 from time import monotonic
+from typing import Protocol
 
 import msgspec
 
@@ -35,10 +36,20 @@ from countless.wire.nats_url import Broker, BrokerNode
 _NODE_TIMEOUT_S = 5.0  # shorter than the timeout of a hello, so that the next attempt uses another node
 
 
+class BrokerConnection(Protocol):
+    """What a stream needs of a connection to the broker."""
+
+    def publish(self, subject: str, payload: bytes, reply: str = "") -> None: ...
+
+    def subscribe(self, subject: str) -> int: ...
+
+    def unsubscribe(self, number: int) -> None: ...
+
+
 class NatsStream:
     """A stream to one shard, on one connection."""
 
-    def __init__(self, connection: NatsSocket, shard: int, site_token: str) -> None:
+    def __init__(self, connection: BrokerConnection, shard: int, site_token: str) -> None:
         name = token_hex(8)
         self.info: StreamInfo | None = None
         self._connection = connection
