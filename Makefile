@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED := 0
+unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 .PHONY: setup check test soak demo bench race docs dist lock lint fast clean
 setup: .venv/ready
@@ -24,18 +26,18 @@ lint: setup
 
 HEAVY := page race packaging  # a browser, servers, fresh environments: their imports alone take seconds
 fast: setup
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not soak" --hypothesis-profile=quick $(HEAVY:%=--ignore=tests/%)
+	$(PYTEST) -m "not slow and not soak" --hypothesis-profile=quick tests $(HEAVY:%=--ignore=tests/%)
 
 check: lint fast
 
 test: lint
 	requirements/system.sh
-	$(BIN)/python -m pytest -q -n 2
+	$(PYTEST)
 
 # What takes long: large statistics, long fault runs, the slowest process tests. At most 40 minutes.
 soak: setup
 	requirements/system.sh
-	$(BIN)/python -m pytest -q -n 2 -m soak
+	$(PYTEST) -m soak
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python

@@ -211,5 +211,6 @@ def test_faults_then_healing(recipe: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_faults_then_healing_at_length(recipe: str) -> None:
-    run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=90, stateful_step_count=80))
+@pytest.mark.parametrize("examples", [30, pytest.param(600, marks=pytest.mark.soak)])
+def test_faults_then_healing_at_length(examples: int, recipe: str) -> None:
+    run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=examples, stateful_step_count=80))
