@@ -26,7 +26,7 @@ OLD_WORDS = {
     r"weathers?|storms?|calm": "fault profile, fault phase",
     r"straw[ -]?m[ae]n|leagues?|films?|filmed": "negative control, tournament, recording",
     r"farewells?|said|news|doomed": "final snapshot, verdict, matches",
-    r"face|settle[sd]?": "role, update, solve",
+    r"face": "role",
     r"whoever|nobody|somebody|everybody|anybody": "name the subject",
     r"SPEC": "a page of docs/",
 }
