@@ -22,7 +22,7 @@ class Section(NamedTuple):
 
 SECTIONS = {
     "hot-path": Section("hot_path"),
-    "plans": Section("plans", tables=("plans", "plans-oblivious", "plans-sampled", "scale-plans")),
+    "plans": Section("plans", tables=("plans", "plans-limits", "plans-oblivious", "plans-sampled", "scale-plans")),
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
     "budgets": Section("budgets", tables=("budgets",)),
@@ -32,6 +32,7 @@ SECTIONS = {
     "frameworks": Section("scaling", "frameworks", ("arena-frameworks",)),
 }
 LONG = {
+    "auto-limits": Section("auto", "limits", ("auto-limits",)),
     "load-rounds": Section("load", "rounds"),
     "scaling": Section("scaling", tables=("arena-sites", "arena-alpha", "arena-total")),
     "tournament": Section("tournament", tables=("arena-tournament",)),

@@ -19,6 +19,7 @@ from tools.tables import Table
 ALPHAS = (0.01, 0.05)
 SEEDS = (1, 2, 3, 4, 5)
 FLEETS = ((10, 100_000), (100, 200_000), (1_000, 500_000))  # sites, events
+LIMIT_EVENTS = 10**8
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 # Messages that the former `auto` of the service sent, with its nine constants: the means of the same five seeds.
 FORMER = {
@@ -96,6 +97,25 @@ def traces() -> Iterator[Table]:
             rows.append((name, *_row(len(trace.names), alpha, found), former))
             print(" ".join(rows[-1]), flush=True)
     yield Table("auto-traces", ("trace", *COLUMNS, "of the former auto"), rows)
+
+
+def limits() -> Iterator[Table]:
+    """The fewest sites, to within 3 %, with which `auto` leaves `deterministic` during 10^8 events."""
+    rows = []
+    for adversary in ("adaptive", "sees-everything"):
+        for alpha in ALPHAS:
+            low, high = 1, 2_000
+            while high > 1.03 * low + 1:
+                middle = round((low * high) ** 0.5)
+                low, high = (low, middle) if _leaves(middle, alpha, adversary) else (middle, high)
+            rows.append((adversary, f"{alpha:.0%}", f"{high:,}"))
+    yield Table("auto-limits", ("adversary", "alpha", "sites"), rows)
+
+
+def _leaves(sites: int, alpha: float, adversary: str) -> bool:
+    stream = stream_named("uniform", sites, LIMIT_EVENTS, seed=1)
+    run = fast_run("auto", stream, LIMIT_EVENTS, alpha=alpha, delta=0.05, seed=1, adversary=adversary)
+    return any(point.scheme != "deterministic" for point in run.course)
 
 
 def main() -> Iterator[Table]:

@@ -12,37 +12,86 @@ from countless.planning.failure_budget import round_eta
 from countless.planning.hyz import plan_hyz
 from countless.planning.lattice import plan_lattice
 from countless.planning.partial_dp import plan_partial_dp
+from countless.planning.plan import MAX_SITES
 from countless.planning.sampled import plan_sampled
 from countless.schemes import compare
 from tools.tables import Table
 
-ETA = 1e-4
+ETA = round_eta(0.05, TYPICAL_ROUND)  # as in `countless plan`
 SIZES = (
     *((sites, 0.01) for sites in (64, 256, 1_000, 4_000, 10_000, 100_000)),
     (1_000, 0.001),
     (10_000, 0.001),
     (1_000, 0.05),
 )
-COLUMNS = (
-    "`partial_dp`, paper's constants",
-    "`partial_dp`, proven",
-    "`sampled`",
-    "`dithered`",
-    "`lattice` (oblivious traffic only)",
-)
 
 
-def ratios(sites: int, alpha: float) -> tuple[float, ...]:
-    """Messages per e-fold over those of `deterministic`; `partial_dp` with the paper's 3k for a synchronisation."""
-    reference = plan_deterministic(sites, alpha).messages_per_efold
-    costs = (
-        plan_partial_dp(sites, alpha, ETA, "paper").paper_messages_per_efold,
-        plan_partial_dp(sites, alpha, ETA, "proven").paper_messages_per_efold,
-        plan_sampled(sites, alpha, ETA).messages_per_efold,
-        plan_dithered(sites, alpha, ETA).messages_per_efold,
-        plan_lattice(sites, alpha, ETA).messages_per_efold,
-    )
-    return tuple(cost / reference for cost in costs)
+def _deterministic(sites: int, alpha: float) -> float:
+    return plan_deterministic(sites, alpha).messages_per_efold
+
+
+def _paper(sites: int, alpha: float) -> float:
+    return plan_partial_dp(sites, alpha, ETA, "paper").paper_messages_per_efold
+
+
+def _proven(sites: int, alpha: float) -> float:
+    return plan_partial_dp(sites, alpha, ETA, "proven").paper_messages_per_efold
+
+
+def _sampled(sites: int, alpha: float) -> float:
+    return plan_sampled(sites, alpha, ETA).messages_per_efold
+
+
+def _dithered(sites: int, alpha: float) -> float:
+    return plan_dithered(sites, alpha, ETA).messages_per_efold
+
+
+def _lattice(sites: int, alpha: float) -> float:
+    return plan_lattice(sites, alpha, ETA).messages_per_efold
+
+
+Cost = Callable[[int, float], float]  # messages per e-fold for (sites, alpha)
+ADAPTIVE: dict[str, Cost] = {  # `partial_dp` with the paper's 3k messages for a synchronisation
+    "`partial_dp`, paper's constants": _paper,
+    "`partial_dp`, proven": _proven,
+    "`sampled`": _sampled,
+    "`dithered`": _dithered,
+}
+COSTS: dict[str, Cost] = {**ADAPTIVE, "`lattice` (oblivious traffic only)": _lattice}
+
+
+def ratios() -> Table:
+    """Messages per e-fold over those of `deterministic`."""
+    rows = []
+    for sites, alpha in SIZES:
+        costs = [cost(sites, alpha) / _deterministic(sites, alpha) for cost in COSTS.values()]
+        rows.append((*size(sites, alpha), *(f"{ratio:#.3g}" for ratio in costs)))
+    return Table("plans", ("sites", "alpha", *COSTS), rows)
+
+
+def limits() -> Table:
+    """From how many sites on a scheme is cheaper than `deterministic`, and `sampled` cheaper than `dithered`."""
+    rows = []
+    for alpha in (0.001, 0.01, 0.05):
+        cells = [_limit(cost, _deterministic, alpha) for cost in ADAPTIVE.values()]
+        rows.append((f"{100 * alpha:g} %", *cells, _limit(_sampled, _dithered, alpha)))
+    return Table("plans-limits", ("alpha", *ADAPTIVE, "`sampled` against `dithered`"), rows)
+
+
+def _limit(cost: Cost, reference: Cost, alpha: float) -> str:
+    """To two digits: the costs are nearly equal there."""
+    low, high = 1, 16
+    while cost(high, alpha) > reference(high, alpha):
+        low, high = high, 4 * high
+        if high > MAX_SITES:
+            return f"> {low:,}"
+    while high > 1.01 * low + 1:
+        middle = round((low * high) ** 0.5)
+        if cost(middle, alpha) > reference(middle, alpha):
+            low = middle
+        else:
+            high = middle
+    return f"{float(f'{high:.2g}'):,.0f}"
 
 
 def times() -> None:
@@ -94,10 +143,8 @@ def cheapest() -> Table:
 
 
 def main() -> Iterator[Table]:
-    rows = []
-    for sites, alpha in SIZES:
-        rows.append((*size(sites, alpha), *(f"{ratio:#.3g}" for ratio in ratios(sites, alpha))))
-    yield Table("plans", ("sites", "alpha", *COLUMNS), rows)
+    yield ratios()
+    yield limits()
     yield oblivious()
     yield sampled()
     yield cheapest()
