@@ -53,8 +53,8 @@ class MergedShards:
         return sum((server.overflowed for server in self._servers), Tally())
 
     @property
-    def frame_bytes(self) -> Tally[str]:
-        return sum((server.frame_bytes for server in self._servers), Tally(up=0, down=0))
+    def frame_bytes(self) -> dict[str, int]:
+        return {way: sum(server.frame_bytes[way] for server in self._servers) for way in ("up", "down")}
 
     @property
     def draining(self) -> bool:

@@ -112,7 +112,8 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
             self._queued = bool(part)
         if self._queued:
             self._scheduler.wait(self)
-        self._pause_or_resume_reading()
+        if self._queued or self._throttled or self._paused:
+            self._pause_or_resume_reading()
 
     def _handle(self, data: bytes) -> int:
         """Handle whole frames, and parts of frames that are too long to be buffered; returns the bytes handled."""

@@ -34,7 +34,7 @@ class ServerView(Protocol):
         """By counter: how many labelled series were counted in the overflow series."""
 
     @property
-    def frame_bytes(self) -> Tally[str]: ...
+    def frame_bytes(self) -> dict[str, int]: ...
 
     @property
     def dropped(self) -> Tally[str]:

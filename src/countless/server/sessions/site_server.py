@@ -66,7 +66,7 @@ class SiteServer:
         self.sessions = SessionTable()
         self.planner = Planner()
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
-        self.frame_bytes: Tally[str] = Tally(up=0, down=0)
+        self.frame_bytes = {"up": 0, "down": 0}
         self.connection_count = 0
         self.draining = False
         self._store = store
@@ -220,7 +220,8 @@ class SiteServer:
             return
         counter, site_id = self._membership.lookup(session, name)
         outbox = counter.coordinator.receive(site_id, message)
-        self._record_received(counter, site_id, size)
+        counter.traffic.add_up(size)
+        self._pipeline.mark_site(counter.name, site_id)
         if outbox:
             self._dispatcher.dispatch(counter, outbox)
 
@@ -241,7 +242,8 @@ class SiteServer:
             return self._pipeline.send(connection, CounterRejected(name, str(error)))
         session.ignored.discard(name)
         session.memberships[intern(name)] = site_id  # one string for all sessions
-        self._record_received(counter, site_id, size)
+        counter.traffic.add_up(size)
+        self._pipeline.mark_site(counter.name, site_id)
         return self._dispatcher.dispatch(counter, outbox)
 
     def _on_leave(self, session: Session, connection: Connection, leave: Leave, size: float) -> None:
@@ -259,10 +261,6 @@ class SiteServer:
         if len(session.ignored) >= self.settings.max_counters_per_site:
             raise ProtocolError("too many rejected counters (max_counters_per_site)")
         session.ignored.add(name)
-
-    def _record_received(self, counter: Counter, site_id: SiteId, size: float) -> None:
-        counter.traffic.add_up(size)
-        self._pipeline.mark_site(counter.name, site_id)
 
     # Operators
 
