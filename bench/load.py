@@ -93,7 +93,7 @@ class Probe:
         self._link.send(next(encode_frames([Hello(1, "probe", 1 << 60), Join("probe", 0, 0)])))
         self._count = 0
         self._seen = 0
-        self._news = Condition()
+        self._changed = Condition()
         self._connection = HTTPConnection("127.0.0.1", coordinator.port)
         Thread(target=self._watch, daemon=True).start()
 
@@ -101,9 +101,9 @@ class Probe:
         self._connection.request("GET", "/api/v1/watch/probe")
         for line in self._connection.getresponse():
             if line.startswith(b"data: "):
-                with self._news:
+                with self._changed:
                     self._seen = json.loads(line[6:])["estimate"]
-                    self._news.notify()
+                    self._changed.notify()
 
     def milliseconds(self, seconds: float) -> list[float]:
         """One report after the other, about fifty a second."""
@@ -113,8 +113,8 @@ class Probe:
             frame = next(encode_frames([Report("probe", 0, self._count, self._count)]))
             start = perf_counter()
             self._link.send(frame)
-            with self._news:
-                assert self._news.wait_for(lambda: self._seen >= self._count, 60)
+            with self._changed:
+                assert self._changed.wait_for(lambda: self._seen >= self._count, 60)
             times.append(1000 * (perf_counter() - start))
             sleep(max(0.0, 0.02 - times[-1] / 1000))
         return times

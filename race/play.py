@@ -82,8 +82,8 @@ class Player:
         self._fleet.tick(now)
         self._set_answers(self._backend.tick(now))
 
-    def _set_answers(self, news: Answers) -> None:
-        for counter, answer in news:
+    def _set_answers(self, answers: Answers) -> None:
+        for counter, answer in answers:
             self.judge.set_answer(counter, answer)
 
 

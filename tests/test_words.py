@@ -1,11 +1,8 @@
-"""The sources use the field's ordinary words (docs/reference/glossary.md), not the private ones they once had."""
+"""Sources, tests and docs use the field's ordinary words (docs/reference/glossary.md), not the former private ones."""
 
 import re
 from pathlib import Path
 
-import countless
-
-PACKAGE = Path(countless.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 # Each line: words that must not come back, and the word to use instead.
@@ -45,14 +42,23 @@ PATTERN = re.compile(
 )
 
 
-def old_words(text: str) -> list[str]:
-    return PATTERN.findall(ALLOWED.sub("", text))
+SCANNED = ("src", "tests", "bench", "race", "docs", "examples", "tools")
+SUFFIXES = {".py", ".js", ".mjs", ".html", ".css", ".md", ".txt"}
+LEFT_OUT = ("tests/test_words.py", "tests/client/durable/fixtures/README.md")  # this list; code of an earlier version
+# A hold on a budget is settled: the word of payments, and a public name.
+BUDGETS = re.compile(r"budget|docs/reference/(?:glossary|python)\.md")
 
 
-def test_sources_use_no_old_words() -> None:
+def old_words(text: str, path: str) -> list[str]:
+    found = PATTERN.findall(ALLOWED.sub("", text))
+    return [word for word in found if not (word.lower().startswith("settle") and BUDGETS.search(path))]
+
+
+def test_sources_tests_and_docs_use_no_old_words() -> None:
     lines = []
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix in {".py", ".js", ".html", ".css"} and not path.name.endswith(".min.js"):
-            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-                lines += [f"{path.relative_to(ROOT)}:{number}: {word!r} in: {line.strip()}" for word in old_words(line)]
+    for file in sorted(file for folder in SCANNED for file in (ROOT / folder).rglob("*")):
+        path = file.relative_to(ROOT).as_posix()
+        if file.suffix in SUFFIXES and path not in LEFT_OUT and not path.endswith(".min.js"):
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                lines += [f"{path}:{number}: {word!r} in: {line.strip()}" for word in old_words(line, path)]
     assert not lines, f"{len(lines)} old words; the glossary has the ordinary ones:\n" + "\n".join(lines[:40])

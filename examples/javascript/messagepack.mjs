@@ -67,7 +67,7 @@ export function decode(data) {
     const sized = { 0xc4: [little, 1], 0xc5: [little, 2], 0xd9: [text, 1], 0xda: [text, 2], 0xdc: [list, 2], 0xdd: [list, 4] };
     if (kind in sized) return sized[kind][0](uint(sized[kind][1]));
     if (kind >= 0xcc && kind <= 0xcf) return uint(1 << (kind - 0xcc));
-    throw new Error(`not a part of MessagePack that Countless speaks: 0x${kind.toString(16)}`);
+    throw new Error(`not a part of MessagePack that Countless uses: 0x${kind.toString(16)}`);
   }
   return read();
 }

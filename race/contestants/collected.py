@@ -82,7 +82,7 @@ class CollectorBackend(Backend):
     def ask(self, verb: str, *arguments: object) -> Any:
         return self._control.ask(verb, *arguments)
 
-    def news(self, totals: dict[str, int]) -> Answers:
+    def answers(self, totals: dict[str, int]) -> Answers:
         """Totals by name, as answers by counter."""
         return [(counter, float(totals.get(counter_name(counter), 0))) for counter in range(self._case.counters)]
 
@@ -97,7 +97,7 @@ class PushedBackend(CollectorBackend):
     """Sites push; between two pushes nothing is known."""
 
     def tick(self, now: float) -> Answers:
-        return self.news(self.ask("totals"))
+        return self.answers(self.ask("totals"))
 
 
 class ScrapingBackend(CollectorBackend):
@@ -105,7 +105,7 @@ class ScrapingBackend(CollectorBackend):
 
     def tick(self, now: float) -> Answers:
         self.ask("scrape", self.targets)
-        return self.news(self.ask("totals"))
+        return self.answers(self.ask("totals"))
 
 
 class FlushingBackend(CollectorBackend):
@@ -117,7 +117,7 @@ class FlushingBackend(CollectorBackend):
 
     def tick(self, now: float) -> Answers:
         self._stored.update(self.ask("take"))
-        return self.news(self._stored)
+        return self.answers(self._stored)
 
     def total(self) -> int:
         self._stored.update(self.ask("take"))

@@ -189,22 +189,22 @@ def test_row_the_transcript_starts_at_the_exact_total() -> None:
 
 
 def test_partial_dp_without_noise_is_blocks_at_phase_ends() -> None:
-    """And between phase ends to what `blocks` said at the last one, however the crossings are batched."""
+    """Between phase ends it has the estimate of `blocks` at the last one, for crossings in batches of any size."""
     rng = SeededRandom(3)
     private, mine = opened(QUIET, ScriptedNoise())
     blocks, theirs = CrossingEstimator(OncePerBlock(10), 10**9), Entry(SiteId(0), 1000, 0)
     blocks.start([theirs], departed=0)
-    crossings, said, over = 0, 1000, False
+    crossings, expected, over = 0, 1000, False
     while not over:
         batch = 1 + rng.randbelow(4)
         for _ in range(batch):
             crossings += 1
             blocks.on_report(theirs, theirs.reported, 1)
             if crossings % QUIET.threshold == 0 and crossings < QUIET.threshold * QUIET.phases:
-                said = blocks.estimate
+                expected = blocks.estimate
         over = cross(private, mine, batch)
         if not over:
-            assert private.estimate == said
+            assert private.estimate == expected
     assert crossings >= QUIET.threshold * QUIET.phases
 
 

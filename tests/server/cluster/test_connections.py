@@ -108,7 +108,7 @@ class Shard:
         self.connections = NatsConnections(self.server, SHARD, SESSION, lambda: self.leased, self.broker.publish)
         self.broker.connections = self.connections
 
-    async def settle(self) -> None:
+    async def flush_all(self) -> None:
         for _ in range(3):  # a hello is handled in a task of its own
             await self.server.flush()
             await asyncio.sleep(0)
@@ -118,9 +118,9 @@ class Shard:
         site = FakeSite(self.broker, name)
         await site.send(Hello(1, name, incarnation))
         while not site.received and site.error is None:
-            await self.settle()
+            await self.flush_all()
         await site.send(Join("hits", 0, 5), Sync(1))
-        await self.settle()
+        await self.flush_all()
         return site
 
     async def start_round(self, starts: dict[FakeSite, StartRound]) -> None:
@@ -147,7 +147,7 @@ async def test_round_start_is_one_message_to_each_site_with_its_own_offset(shard
     assert all(site.received[-1] == start for site, start in starts.items())
     for site in sites:
         await site.send(Sync(2))
-    await shard.settle()
+    await shard.flush_all()
     assert all(SyncAck(2) in site.received and site.error is None for site in sites)
 
 
@@ -157,7 +157,7 @@ async def test_lost_downlink_frame_is_detected_at_the_next_frame(shard: Shard) -
     shard.broker.drop_next.add(first.downlink)
     await shard.start_round(dict.fromkeys((first, second), start))
     await first.send(Sync(2))
-    await shard.settle()
+    await shard.flush_all()
     assert first.error == "frame lost between the coordinator and this site"
     assert (second.error, start in second.received) == (None, True)
 
@@ -166,7 +166,7 @@ async def test_lost_uplink_frame_closes_the_stream_and_the_site_can_reconnect(sh
     site = await shard.connect("site")
     await site.send(Join("misses", 0, 7), lost=True)
     await site.send(Sync(2))
-    await shard.settle()
+    await shard.flush_all()
     assert site.error == "stream closed by the coordinator: frame lost between the site and the coordinator"
     assert shard.server.sessions.of_site("site")[0].connection is None
     again = await shard.connect("site")
@@ -184,7 +184,7 @@ async def test_site_cannot_use_the_subject_of_another_site(shard: Shard) -> None
     site = FakeSite(shard.broker, "site")
     await site.send(Hello(1, "another", 1))
     while site.error is None:
-        await shard.settle()
+        await shard.flush_all()
     assert "uses the subject of another site" in site.error
     assert shard.server.dropped["protocol"] == 1
     await shard.connections.on_message("countless.up.3.site.stream", b"?")
@@ -196,12 +196,12 @@ async def test_without_a_lease_nothing_is_received_and_nothing_is_sent(shard: Sh
     shard.leased = False
     await shard.start_round(dict.fromkeys(sites, StartRound("hits", 1, GeometricGrowth(0.1))))
     await sites[0].send(Join("misses", 0, 7))
-    await shard.settle()
+    await shard.flush_all()
     assert shard.broker.published == []
     assert list(shard.server.counters) == ["hits"]
     shard.leased = True
     await sites[0].send(Sync(2))
-    await shard.settle()
+    await shard.flush_all()
     assert sites[0].error == "stream closed by the coordinator: frame lost between the site and the coordinator"
 
 
@@ -223,6 +223,6 @@ async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> N
     site = await shard.connect("site")
     with suppress(ConnectionLost):
         await site.send(*[Sync(number) for number in range(2, 25_000)])
-    await shard.settle()
+    await shard.flush_all()
     assert "too many messages" in str(site.error)
     assert LeaveAck("hits") not in site.received
