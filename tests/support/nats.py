@@ -174,14 +174,14 @@ class LoadClient:
 
 
 def require_fenced(url: str, shards: int) -> None:
-    """After a session's first record, no earlier session has written to the log of its shard."""
+    """After an owner's first record, no earlier owner has written to the log of its shard."""
 
     async def check() -> None:
         client = await connect(url)
         for shard in range(shards):
-            writers = [record.session async for record in _records(client.jetstream(), shard)]
-            sessions = [session for session, _ in groupby(writers)]
-            assert len(sessions) == len(set(sessions)), sessions
+            writers = [record.ownership_id async for record in _records(client.jetstream(), shard)]
+            owners = [owner for owner, _ in groupby(writers)]
+            assert len(owners) == len(set(owners)), owners
         await client.close()
 
     asyncio.run(check())

@@ -5,7 +5,7 @@
 | `countless.shards` | a site, as a request | empty; the reply is the protocol version and the number of shards |
 | `countless.up.SHARD.SITE.STREAM` | a site | a sequence number, then a frame; or `CLOSE` |
 | `countless.down.SHARD.SITE.STREAM` | the shard's owner | `StreamInfo`, then `DataFrame`s; or `StreamClosed` |
-| `countless.call.SHARD` | the shard's new owner | its session: sites of this shard open a new stream |
+| `countless.call.SHARD` | the shard's new owner | its ownership id: sites of this shard open a new stream |
 | `countless.log.SHARD` | the shard's owner | records of the shard's log (JetStream) |
 | `countless.http.SHARD` | another coordinator | an HTTP request for a counter of this shard |
 
@@ -14,7 +14,7 @@ closes it or misses a frame. NATS delivers at most once and does not report what
 frames. On a gap the stream is closed; on the next stream the site sends its counts again. Counts are cumulative, so a
 duplicate is harmless.
 
-A *session* is one coordinator's ownership of one shard, from take-over to release.
+An *ownership id* names one coordinator's ownership of one shard, from take-over to release.
 """
 
 from hashlib import sha256
@@ -95,9 +95,9 @@ def decode_uplink(data: bytes) -> tuple[int, bytes]:
 
 
 class StreamInfo(NamedTuple):
-    """The first message of a stream: which session answered the `Hello`."""
+    """The first message of a stream: the ownership in which the `Hello` was answered."""
 
-    session: str
+    ownership_id: str
 
 
 class DataFrame(NamedTuple):
@@ -117,12 +117,12 @@ class StreamClosed(NamedTuple):
 # subjects (`countless.round.>`), and counted them there; now every frame goes to the site's own subject.
 _downlink_header = Struct(">II")
 _INFO = 0  # instead of a sequence number
-# The session, and the place and key of the stream in such a group: earlier clients expect all three.
+# The ownership id, and the place and key of the stream in such a group: earlier clients expect all three.
 _InfoFields = tuple[str, int, bytes]
 
 
 def encode_info(info: StreamInfo) -> bytes:
-    fields: _InfoFields = (info.session, 0, b"")
+    fields: _InfoFields = (info.ownership_id, 0, b"")
     return _downlink_header.pack(_INFO, 0) + msgspec.msgpack.encode(fields)
 
 

@@ -29,7 +29,7 @@ from support.site_server import SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
 
-SHARD, SESSION = 3, "session"
+SHARD, OWNERSHIP_ID = 3, "owner"
 
 
 class MemoryBroker:
@@ -105,7 +105,7 @@ class Shard:
         self.server = table.server
         self.broker = MemoryBroker()
         self.leased = True
-        self.connections = NatsConnections(self.server, SHARD, SESSION, lambda: self.leased, self.broker.publish)
+        self.connections = NatsConnections(self.server, SHARD, OWNERSHIP_ID, lambda: self.leased, self.broker.publish)
         self.broker.connections = self.connections
 
     async def flush_all(self) -> None:

@@ -45,8 +45,8 @@ async def jetstream(client: Client) -> JetStreamContext:
     return jetstream
 
 
-async def take_over(jetstream: JetStreamContext, session: str, shard: int = 0) -> LogStore:
-    store = LogStore(jetstream, shard, session, lambda: True)
+async def take_over(jetstream: JetStreamContext, ownership_id: str, shard: int = 0) -> LogStore:
+    store = LogStore(jetstream, shard, ownership_id, lambda: True)
     await store.take_over()
     return store
 
@@ -149,11 +149,11 @@ async def test_large_records_have_parts_and_old_records_are_purged(
     messages = (await jetstream.stream_info(LOG_STREAM)).state.messages
     assert messages < 200  # of about 400
     two = await take_over(jetstream, "two")
-    assert two.snapshot() == one.snapshot()
+    assert two.debug_state() == one.debug_state()
     assert len(two.load()["hits"][1].known) == 300
     incomplete = Record("two", 99, 0, 2, b"its writer stopped before the second part")
     await jetstream.publish(log_subject(0), msgspec.msgpack.encode(incomplete))
-    assert (await take_over(jetstream, "three")).snapshot() == one.snapshot()
+    assert (await take_over(jetstream, "three")).debug_state() == one.debug_state()
 
 
 async def test_age_of_tombstones_and_their_horizon_are_in_the_log(
@@ -167,7 +167,7 @@ async def test_age_of_tombstones_and_their_horizon_are_in_the_log(
     clock[0] = 2000.0
     await save(one, Changes(counts={"hits": {WEB: None}}, tombstones={("hits", WEB): 2**90}))
     two = await take_over(jetstream, "two")  # decades later by its clock: tombstones keep their age
-    assert two.snapshot().keys() == {0, 1000, 2000}
+    assert two.debug_state().keys() == {0, 1000, 2000}
     await save(two, Changes(prune_before=1500))
     for each in (two, await take_over(jetstream, "three")):
         assert (each.tombstones(OLD), each.tombstones(WEB)) == ((), (("hits", 2**90),))
@@ -176,7 +176,7 @@ async def test_age_of_tombstones_and_their_horizon_are_in_the_log(
     four = await take_over(jetstream, "four")
     await save(four, Changes({"hits": CounterFields(9, 2**81, 2**91)}))
     five = await take_over(jetstream, "five")
-    assert five.snapshot() == four.snapshot()
+    assert five.debug_state() == four.debug_state()
     assert five.tombstone_horizon() == 1500
 
 

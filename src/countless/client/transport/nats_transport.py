@@ -153,8 +153,8 @@ class NatsTransport:
         shard = self._takeovers.get(delivery.subscription)
         if shard is not None:
             stream = self._streams.get(shard)
-            session = stream.info.session if stream and stream.info else None
-            if session != delivery.payload.decode(errors="replace"):
+            owner = stream.info.ownership_id if stream and stream.info else None
+            if owner != delivery.payload.decode(errors="replace"):
                 received[shard] = ConnectionLost("another coordinator has taken over")
             return
         for shard, stream in self._streams.items():

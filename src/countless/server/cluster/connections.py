@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from countless.errors import ProtocolError
+from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
-from countless.server.token_bucket import TokenBucket
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 from countless.wire.nats_subjects import (
     CLOSE,
@@ -39,7 +39,7 @@ class NatsConnection:
     """One stream, as the server sees it. Sending only queues."""
 
     def __init__(
-        self, site_token: str, stream: str, bucket: TokenBucket, on_queued: Callable[["NatsConnection"], None]
+        self, site_token: str, stream: str, rate_limit: RateLimit, on_queued: Callable[["NatsConnection"], None]
     ) -> None:
         self.last_seen = monotonic()
         self.site_token = site_token
@@ -47,7 +47,7 @@ class NatsConnection:
         self.session: Session | None = None  # None until the server has accepted the hello
         self.before_hello: list[bytes] = []  # frames that arrived before that
         self.close_reason: str | None = None
-        self.bucket = bucket
+        self.rate_limit = rate_limit
         self.next_number = 1  # of the next frame from the site; the hello had 0
         self.sent = 0
         self.queue: list[DownItem] = []
@@ -64,14 +64,14 @@ class NatsConnection:
 
 
 class NatsConnections:
-    """All streams of one shard in one session of its owner."""
+    """All streams of one shard, while this coordinator owns it."""
 
     def __init__(
-        self, server: SiteServer, shard: int, session: str, leased: Callable[[], bool], publish: Publish
+        self, server: SiteServer, shard: int, ownership_id: str, leased: Callable[[], bool], publish: Publish
     ) -> None:
         self._server = server
         self._shard = shard
-        self._session = session
+        self._ownership_id = ownership_id
         self._leased = leased
         self._publish = publish
         self._connections: dict[tuple[str, str], NatsConnection] = {}  # by site token and stream
@@ -106,8 +106,8 @@ class NatsConnections:
 
     def _open(self, site_token: str, stream: str, frame: bytes) -> None:
         server = self._server
-        bucket = TokenBucket(server.settings.max_messages_per_second)
-        connection = NatsConnection(site_token, stream, bucket, self._mark_ready)
+        rate_limit = RateLimit(server.settings.max_messages_per_second)
+        connection = NatsConnection(site_token, stream, rate_limit, self._mark_ready)
         self._connections[site_token, stream] = connection
         server.connection_count += 1
         if server.connection_count > server.settings.max_connections or server.draining:
@@ -140,7 +140,7 @@ class NatsConnections:
         self._server.frame_bytes["up"] += len(frame)
         items: list[UpItem] = decode_up(frame)
         self._server.on_frame(connection.session, connection, items, len(frame))
-        if connection.bucket.take(len(items)):  # a broker cannot be slowed down, so excess closes the stream
+        if connection.rate_limit.take(len(items)):  # a broker cannot be slowed down, so excess closes the stream
             self._server.dropped["too many messages"] += 1
             connection.close(1008, "too many messages (max_messages_per_second)")
 
@@ -174,8 +174,8 @@ class NatsConnections:
         self._wakeup.set()
 
     async def announce_takeover(self) -> None:
-        """Ask all sites of this shard to open a stream to this session."""
-        await self._publish(takeover_subject(self._shard), self._session.encode())
+        """Ask all sites of this shard to open a stream to this owner."""
+        await self._publish(takeover_subject(self._shard), self._ownership_id.encode())
 
     async def run(self) -> None:
         while True:
@@ -197,7 +197,7 @@ class NatsConnections:
         subject = downlink_subject(self._shard, connection.site_token, connection.stream)
         items, connection.queue = connection.queue, []
         if items and not connection.sent:
-            await self._publish(subject, encode_info(StreamInfo(self._session)))
+            await self._publish(subject, encode_info(StreamInfo(self._ownership_id)))
         for frame in encode_frames(items):
             connection.sent += 1
             data = encode_data(DataFrame(connection.sent, frame))

@@ -22,10 +22,12 @@ from nats.js import JetStreamContext
 from nats.js.api import Header
 from nats.js.errors import APIError, NotFoundError
 
+from countless.core.coordinator import PersistentState
+from countless.core.messages import SiteId
 from countless.errors import CountlessError
 from countless.server.cluster.broker import BROKER_ERRORS, JETSTREAM_TIMEOUT_S, LOG_STREAM
 from countless.server.cluster.records import Body, Record, decode_body, decode_record, from_saved, split, to_saved
-from countless.server.storage.base import Changes, StoreError
+from countless.server.storage.base import Changes, Config, StoreError
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.nats_subjects import log_subject
 
@@ -44,26 +46,27 @@ class BrokerUnavailable(StoreError):
     """Nothing can be saved at present; the save may be tried again."""
 
 
-class LogStore(MemoryStore):
-    """The replica. Use `take_over` first. `save` must not be called in the event loop's thread."""
+class LogStore:
+    """Implements `StateStore`. Use `take_over` first. `save` must not be called in the event loop's thread."""
 
     def __init__(
         self,
         jetstream: JetStreamContext,
         shard: int,
-        session: str,
+        ownership_id: str,
         leased: Callable[[], bool],
         wall_clock: Callable[[], float] = time,
     ) -> None:
-        super().__init__(wall_clock)
         self._jetstream = jetstream
         self._subject = log_subject(shard)
-        self._session = session
+        self._ownership_id = ownership_id
         self._leased = leased
+        self._wall_clock = wall_clock
+        self._replica = MemoryStore()
         self._loop = asyncio.get_running_loop()
         self._last_sequence = 0
         self._messages = 0  # in the log since the last compaction
-        self._bodies = 0  # written in this session
+        self._bodies = 0  # written by this owner
         self._saving: tuple[Changes, int] | None = None  # changes that are being appended, and their second
         self._unsent: list[Record] = []  # not confirmed yet, in order
         self._parts_read: list[Record] = []
@@ -99,20 +102,34 @@ class LogStore(MemoryStore):
 
     def _apply(self, body: Body) -> None:
         for saved in body.saves:
-            self.save_at(from_saved(saved), saved.saved_at)
+            self._replica.save_at(from_saved(saved), saved.saved_at)
         if body.tombstone_horizon:
-            self.set_tombstone_horizon(body.tombstone_horizon)
+            self._replica.set_tombstone_horizon(body.tombstone_horizon)
+
+    # Reading the replica
+
+    def load(self) -> dict[str, tuple[Config, PersistentState]]:
+        return self._replica.load()
+
+    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+        return self._replica.tombstones(site_id)
+
+    def tombstone_horizon(self) -> int:
+        return self._replica.tombstone_horizon()
+
+    def debug_state(self) -> dict[int, Changes]:
+        return self._replica.snapshot()
 
     # Saving
 
     def save(self, changes: Changes) -> None:
         saved_at = self._wait_for(self._append_changes(changes))
-        self.save_at(changes, saved_at)
+        self._replica.save_at(changes, saved_at)
         self._saving = None
         if self._messages > _COMPACT_AFTER_MESSAGES:
-            saves = [to_saved(part, saved_at) for saved_at, part in self.snapshot().items()]
+            saves = [to_saved(part, saved_at) for saved_at, part in self._replica.snapshot().items()]
             with suppress(BrokerUnavailable):  # the next save appends what is left of it
-                self._wait_for(self._compact(Body(saves, self.tombstone_horizon())))
+                self._wait_for(self._compact(Body(saves, self._replica.tombstone_horizon())))
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -138,7 +155,7 @@ class LogStore(MemoryStore):
 
     def _records(self, body: Body) -> list[Record]:
         self._bodies += 1
-        return split(self._session, self._bodies, body, _PART_BYTES)
+        return split(self._ownership_id, self._bodies, body, _PART_BYTES)
 
     async def _append_unsent(self) -> None:
         while self._unsent:
@@ -168,6 +185,6 @@ class LogStore(MemoryStore):
         except BROKER_ERRORS as error:
             raise BrokerUnavailable(f"no answer from the broker: {error!r}") from error
         found = decode_record(last.data)
-        if (found.session, found.number, found.part) != (record.session, record.number, record.part):
+        if (found.ownership_id, found.number, found.part) != (record.ownership_id, record.number, record.part):
             raise Fenced(f"{self._subject} was taken over by another coordinator")
         self._last_sequence = last.seq or 0

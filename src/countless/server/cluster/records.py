@@ -9,8 +9,8 @@ from countless.server.storage.base import Changes, Config, CounterFields, SiteCo
 class Record(msgspec.Struct, array_like=True, frozen=True):
     """One message of the log: one part of one encoded `Body`."""
 
-    session: str
-    number: int  # of the body, within the session
+    ownership_id: str
+    number: int  # of the body, among those of this owner
     part: int
     parts: int
     body: bytes
@@ -69,11 +69,11 @@ def from_saved(saved: SavedChanges) -> Changes:
     )
 
 
-def split(session: str, number: int, body: Body, part_bytes: int) -> list[Record]:
+def split(ownership_id: str, number: int, body: Body, part_bytes: int) -> list[Record]:
     data = msgspec.msgpack.encode(body)
     starts = range(0, len(data), part_bytes)
     return [
-        Record(session, number, part, len(starts), data[start : start + part_bytes])
+        Record(ownership_id, number, part, len(starts), data[start : start + part_bytes])
         for part, start in enumerate(starts)
     ]
 

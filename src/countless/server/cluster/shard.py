@@ -56,11 +56,11 @@ class Shard:
         on_failure: Callable[[BaseException], None],
     ) -> "Shard":
         """Fence the previous owner, recover the state from the log, then ask the sites to connect."""
-        session = token_hex(8)
-        store = LogStore(client.jetstream(timeout=JETSTREAM_TIMEOUT_S), number, session, leased)
+        ownership_id = token_hex(8)
+        store = LogStore(client.jetstream(timeout=JETSTREAM_TIMEOUT_S), number, ownership_id, leased)
         await store.take_over()
         server = SiteServer(store, settings)
-        connections = NatsConnections(server, number, session, leased, partial(_publish, client))
+        connections = NatsConnections(server, number, ownership_id, leased, partial(_publish, client))
         shard = cls(server, app_for(server), connections, on_failure)
         try:
             await shard._start(client, number, leased)

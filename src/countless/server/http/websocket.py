@@ -11,10 +11,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from countless.errors import ProtocolError
 from countless.server.http.auth import Authenticator, Grant
 from countless.server.http.receiver import ERROR, RECEIVER
+from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
-from countless.server.token_bucket import TokenBucket
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
 log = logging.getLogger("countless.websocket")
@@ -70,11 +70,11 @@ class RateLimitedReader:
     Both methods return for how many seconds nothing more is to be read; TCP then makes the site wait.
     """
 
-    __slots__ = ("_bucket", "_connection", "_server", "_session")
+    __slots__ = ("_connection", "_rate_limit", "_server", "_session")
 
     def __init__(self, server: SiteServer, session: Session, connection: SocketConnection) -> None:
         self._server, self._session, self._connection = server, session, connection
-        self._bucket = TokenBucket(server.settings.max_messages_per_second)
+        self._rate_limit = RateLimit(server.settings.max_messages_per_second)
 
     def on_frame(self, frame: bytes) -> float:
         self._server.frame_bytes["up"] += len(frame)
@@ -82,7 +82,7 @@ class RateLimitedReader:
 
     def on_items(self, items: list[UpItem], size: int) -> float:
         self._server.on_frame(self._session, self._connection, items, size)
-        seconds = self._bucket.take(len(items))
+        seconds = self._rate_limit.take(len(items))
         if seconds:
             self._session.last_seen = monotonic() + seconds  # the site must not time out while it is not read
         return seconds
