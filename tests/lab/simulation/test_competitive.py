@@ -9,18 +9,22 @@ from bench.auto import CompetitiveRatio, competitive_ratio
 from countless.core.estimator import Scheme
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.run import fast_run
+from countless.lab.simulation.world import World
 from countless.planning.dithered import plan_dithered
 from countless.planning.lattice import plan_lattice
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
+from support import streams as conformance
 
 pytestmark = pytest.mark.slow
 
 STREAMS = ("uniform", "zipf", "single", "hot_spots", "bursts")
 
 
-def ratio(stream: str, sites: int, events: int, alpha: float) -> CompetitiveRatio:
-    return competitive_ratio(lambda: stream_named(stream, sites, events, seed=1), events, alpha=alpha)
+def ratio(stream: str, sites: int, events: int, alpha: float, adversary: str = "adaptive") -> CompetitiveRatio:
+    return competitive_ratio(
+        lambda: stream_named(stream, sites, events, seed=1), events, alpha=alpha, adversary=adversary
+    )
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -68,3 +72,41 @@ def test_thousands_of_sites_cost_about_as_much_as_the_best_scheme(
     found = ratio(stream, sites, events, alpha)
     assert found.worst <= 1.3
     assert found.at_end <= 1.05
+
+
+# The worst moment is the first synchronisation: two messages per site, when a site has had only a few events.
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("stream", "sites", "events", "alpha", "adversary", "worst"),
+    [
+        *((stream, 300, 90_000, 0.1, "adaptive", 1.35) for stream in STREAMS),
+        ("uniform", 400, 400_000, 0.02, "oblivious", 1.25),
+        ("zipf", 400, 400_000, 0.02, "sees-everything", 1.1),
+        ("uniform", 1_000, 12_000, 0.05, "sees-everything", 1.3),
+        ("hot_spots", 1_000, 100_000, 0.02, "adaptive", 1.1),
+        ("uniform", 3_000, 100_000, 0.02, "adaptive", 1.35),
+        ("zipf", 3_000, 100_000, 0.02, "adaptive", 1.1),
+        ("uniform", 10_000, 80_000, 0.02, "adaptive", 1.45),
+    ],
+)
+def test_short_streams_of_large_fleets_cost_at_most_so_much_more_than_the_best_scheme(
+    stream: str, sites: int, events: int, alpha: float, adversary: str, worst: float
+) -> None:
+    found = ratio(stream, sites, events, alpha, adversary)
+    assert found.worst <= worst
+    assert found.at_end <= 1.1
+    assert found.of_exact <= worst
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("stream", conformance.STREAMS)
+@pytest.mark.parametrize(("sites", "events"), [(1, 2_000), (10, 4_000), (100, 20_000), (1_000, 25_000)])
+def test_every_event_costs_at_most_a_tenth_more_than_the_best_scheme(sites: int, events: int, stream: str) -> None:
+    """At every event, with the real sites and the real coordinator, at alpha = 1 %."""
+    single = ("deterministic", "dithered", "sampled")
+    worlds = [World(name, range(sites), alpha=0.01, delta=0.05, seed=1) for name in ("auto", *single)]
+    for exact, (site, n) in enumerate(conformance.stream_named(stream, sites, events, seed=1), 1):
+        for world in worlds:
+            world.add(site, n)
+        auto, *others = (world.messages.total for world in worlds)
+        assert auto <= 1.1 * min(exact, *others)
