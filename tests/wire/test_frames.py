@@ -5,11 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countless.core.budget.amounts import MAX_AMOUNT
+from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.messages import Report, SetTrigger, Snapshot
 from countless.core.triggers import EveryNth, OffsetMultiple
 from countless.errors import ProtocolError
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
+    BudgetLeave,
+    BudgetLeaveAck,
+    BudgetRejected,
+    BudgetReset,
     CounterRejected,
     DownItem,
     Hello,
@@ -33,6 +39,8 @@ pack = msgspec.msgpack.encode
 
 numbers = st.integers(0, 2**255 - 1) | st.integers(0, 300)
 names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=MAX_NAME_CHARS)
+amounts = st.integers(0, MAX_AMOUNT)
+budgets = st.builds(BudgetId, names, amounts)
 ups: st.SearchStrategy[UpItem] = st.one_of(
     st.builds(Report, names, numbers, numbers, numbers),
     st.builds(Snapshot, names, numbers, numbers),
@@ -40,6 +48,8 @@ ups: st.SearchStrategy[UpItem] = st.one_of(
     st.builds(Join, names, numbers, numbers),
     st.builds(Leave, names, numbers, numbers),
     st.builds(Sync, numbers),
+    st.builds(Ask, budgets, numbers, amounts, amounts, amounts, amounts, amounts),
+    st.builds(BudgetLeave, budgets, numbers, amounts),
 )
 downs: st.SearchStrategy[DownItem] = st.one_of(
     st.builds(SetTrigger, names, numbers, st.just(OffsetMultiple(7, 3)), numbers),
@@ -49,6 +59,12 @@ downs: st.SearchStrategy[DownItem] = st.one_of(
     st.builds(SyncAck, numbers),
     st.builds(Rejoin, names, st.booleans()),
     st.builds(CounterRejected, names, st.text(max_size=20)),
+    st.builds(Grant, budgets, numbers, amounts),
+    st.builds(Recall, budgets, numbers),
+    st.builds(Exhausted, budgets, numbers, amounts),
+    st.builds(BudgetLeaveAck, budgets, numbers),
+    st.builds(BudgetReset, budgets),
+    st.builds(BudgetRejected, budgets, st.text(max_size=20)),
 )
 
 # For sites in other languages: these bytes are the protocol, version 1.
@@ -72,7 +88,7 @@ MALFORMED: dict[str, bytes] = {
     "not an array": pack(7),
     "an item that is no array": pack([7]),
     "an empty item": pack([[]]),
-    "an unknown kind": pack([[14, "hits"]]),
+    "an unknown kind": pack([[22, "hits"]]),
     "a kind that is a boolean": pack([[True, "hits", 1, 2]]),
     "a join without a count": pack([[5, "hits", 0]]),
     "a join with more": pack([[5, "hits", 0, 1, 2]]),
@@ -87,6 +103,16 @@ MALFORMED: dict[str, bytes] = {
     "a site that is a number": pack([[4, 1, 7, 1]]),
     "an item of a coordinator": pack([[11, 1]]),
     "a trigger from a site": pack([[2, "hits", 1, [0, 1]]]),
+    "an amount beyond the limit": pack([[14, ["tokens", 0], 0, 1, 0, 0, 0, MAX_AMOUNT + 1]]),
+    "an amount in bytes": pack([[14, ["tokens", 0], 0, 1, 0, 0, 0, b"\x01"]]),
+    "a negative amount": pack([[18, ["tokens", 0], 77, -1]]),
+    "an amount with a point": pack([[18, ["tokens", 0], 77, 1.0]]),
+    "a budget without a period": pack([[18, ["tokens"], 77, 1]]),
+    "a budget that is a name": pack([[18, "tokens", 77, 1]]),
+    "a budget without a name": pack([[18, ["", 0], 77, 1]]),
+    "a budget with a line break": pack([[18, ["a\nb", 0], 77, 1]]),
+    "a budget with a name too long": pack([[18, ["a" * (MAX_NAME_CHARS + 1), 0], 77, 1]]),
+    "a grant from a site": pack([[15, ["tokens", 0], 1, 10]]),
     "more than a frame may have": b"\x91" + b"\x00" * MAX_FRAME_BYTES,
     "arrays in arrays without end": b"\x91" * 100_000,
     "an array longer than any memory": b"\xdd\xff\xff\xff\xff",
@@ -162,6 +188,6 @@ plain = st.recursive(
 )
 
 
-@given(st.lists(st.tuples(st.integers(0, 15), plain, plain, plain).map(list), max_size=3))
+@given(st.lists(st.tuples(st.integers(0, 23), plain, plain, plain).map(list), max_size=3))
 def test_random_items_are_a_frame_or_a_protocol_error(items: list[list[object]]) -> None:
     decodes_or_refuses(pack(items))

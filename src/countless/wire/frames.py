@@ -1,8 +1,9 @@
 """Frames: the items that a site and a coordinator exchange in one piece, for all counters of the site together.
 
 A frame is a MessagePack array of items, each an array [kind, fields...]: the four messages of the protocol (kinds 0 to
-3) and the control items below, which a connection needs. A connection starts with `Hello`, which carries the version of
-the protocol and identifies the sender; the coordinator answers `HelloAck` or `IncarnationRetired`.
+3), the control items below, which a connection needs, and the items of budgets. A connection starts with `Hello`, which
+carries the version of the protocol and identifies the sender; the coordinator answers `HelloAck` or
+`IncarnationRetired`.
 
 Everything has a limit, because the peer is not trusted: the bytes of a frame, the length of a name, the size of a
 number (bounds are computed in floating point, which ends at 2^1024). Anything that is not a frame is a `ProtocolError`.
@@ -18,6 +19,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from countless.core.budget.amounts import MAX_AMOUNT
+from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.messages import DownMessage, Report, Snapshot, UpMessage
 from countless.errors import ProtocolError
 from countless.wire.codec import MESSAGES, decode_trigger, encode_field
@@ -98,13 +101,43 @@ class CounterRejected(NamedTuple):
     reason: str
 
 
-UpItem = UpMessage | Hello | Join | Leave | Sync
-DownItem = DownMessage | HelloAck | IncarnationRetired | LeaveAck | SyncAck | Rejoin | CounterRejected
+class BudgetLeave(NamedTuple):
+    """Up: this incarnation of the site spends nothing more of a budget; what it has spent and held, in all."""
+
+    budget: BudgetId
+    incarnation: int
+    spent: int
+
+
+class BudgetLeaveAck(NamedTuple):
+    """Down: the units that this incarnation handed in are on the disk."""
+
+    budget: BudgetId
+    incarnation: int
+
+
+class BudgetReset(NamedTuple):
+    """Down: the site's limit is of a budget that was deleted. Forget it, and ask from zero."""
+
+    budget: BudgetId
+
+
+class BudgetRejected(NamedTuple):
+    """Down: the site can have nothing of this budget. Forget what was granted before."""
+
+    budget: BudgetId
+    reason: str
+
+
+BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected
+UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave
+DownItem = DownMessage | HelloAck | IncarnationRetired | LeaveAck | SyncAck | Rejoin | CounterRejected | BudgetDownItem
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
-UP_ITEMS: frozenset[type[Any]] = frozenset({Report, Snapshot, Hello, Join, Leave, Sync})
-_ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS)  # by kind
+BUDGET_ITEMS = (Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected)
+UP_ITEMS: frozenset[type[Any]] = frozenset({Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave})
+_ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS)  # by kind
 _DOWN_ITEMS = frozenset(_ITEMS) - UP_ITEMS
 _KIND = {item: kind for kind, item in enumerate(_ITEMS)}
 _pack = msgspec.msgpack.Encoder().encode
@@ -145,6 +178,8 @@ def _frame(encoded: list[bytes]) -> bytes:
 
 
 def _encode_field(field: object) -> object:
+    if isinstance(field, BudgetId):
+        return field
     if isinstance(field, tuple):
         return [[name, encode_field(count)] for name, count in field]
     return encode_field(field)
@@ -156,6 +191,7 @@ def _encode_field(field: object) -> object:
 _Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 _SmallNumber = Annotated[int, Meta(ge=0)]
 _Number = _SmallNumber | Annotated[bytes, Meta(max_length=32)]  # beyond 64 bits: its bytes
+_Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 _FIELD_TYPES: dict[str, Any] = {
     "counter": _Name,
     "site": _Name,
@@ -163,6 +199,8 @@ _FIELD_TYPES: dict[str, Any] = {
     "keep_count": bool,
     "known_counts": tuple[tuple[_Name, _Number], ...],
     "trigger": list[Any],
+    "budget": tuple[_Name, _Amount],
+    **dict.fromkeys(("seq", "spent", "held", "limit", "want", "weight"), _Amount),
 }  # all others are numbers
 
 
@@ -183,7 +221,9 @@ def _struct_of(item: type[Any], number: Any) -> type[msgspec.Struct]:
         item.__name__, list(types.items()), array_like=True, tag=_KIND[item], forbid_unknown_fields=True
     )
     name_at = next((index for index, name in enumerate(types) if types[name] is _Name), None)
-    _LAYOUTS[struct] = _Layout(item._make, name_at, not {_Name, _SmallNumber, str, bool}.issuperset(types.values()))
+    _LAYOUTS[struct] = _Layout(
+        item._make, name_at, not {_Name, _SmallNumber, _Amount, str, bool}.issuperset(types.values())
+    )
     return struct
 
 
@@ -227,6 +267,13 @@ def _decode_number(data: bytes) -> int:
     return number
 
 
+def _decode_tuple(field: tuple[Any, ...]) -> BudgetId | tuple[tuple[str, int], ...]:
+    """A budget, or known counts."""
+    if field and isinstance(field[0], str):
+        return BudgetId(require_name(field[0], "budget"), field[1])
+    return _decode_counts(field)
+
+
 def _decode_counts(pairs: tuple[tuple[str, int | bytes], ...]) -> tuple[tuple[str, int], ...]:
     return tuple(
         (require_name(name, "counter"), _decode_number(count) if isinstance(count, bytes) else count)
@@ -234,4 +281,4 @@ def _decode_counts(pairs: tuple[tuple[str, int | bytes], ...]) -> tuple[tuple[st
     )
 
 
-_DECODERS: dict[type, Callable[[Any], Any]] = {bytes: _decode_number, tuple: _decode_counts, list: decode_trigger}
+_DECODERS: dict[type, Callable[[Any], Any]] = {bytes: _decode_number, tuple: _decode_tuple, list: decode_trigger}

@@ -198,8 +198,10 @@ class SiteServer:
                 self._pipeline.send(connection, SyncAck(item.number))
             elif isinstance(item, Leave):
                 self._on_leave(session, connection, item, share)
-            else:
+            elif isinstance(item, Hello):
                 raise ProtocolError("a second hello")
+            else:
+                raise ProtocolError("this coordinator has no budgets")
 
     def on_disconnect(self, session: Session, connection: Connection) -> None:
         self._lifecycle.disconnect(session, connection)
