@@ -9,7 +9,7 @@ from countless.core.estimator import KeepRound, RoundContext, RoundSetup
 from countless.core.random_source import RandomSource
 from countless.schemes.auto import CANDIDATES, Auto
 from countless.schemes.deterministic import DeterministicEstimator
-from countless.schemes.registry import ADVERSARIES, SCHEMES, stands_against
+from countless.schemes.registry import ADVERSARIES, SCHEMES, is_safe_against
 from support.streams import stream_named
 
 pytestmark = pytest.mark.slow
@@ -44,8 +44,8 @@ def run(scheme: Auto, sites: int, alpha: float, *parts: tuple[str, int, int]) ->
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_auto_never_considers_a_weaker_scheme(adversary: str) -> None:
-    assert all(stands_against(scheme.name, adversary) for scheme in CANDIDATES[adversary])
-    assert stands_against("deterministic", adversary)
+    assert all(is_safe_against(scheme.name, adversary) for scheme in CANDIDATES[adversary])
+    assert is_safe_against("deterministic", adversary)
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_auto_never_picks_a_weaker_scheme(adversary: str) -> None:
     run(scheme, 300, 0.03, ("uniform", 40_000, 1), ("uniform", 5_000, 50))
     picked = {setup.scheme for _, setup in scheme.opened}
     assert len(picked) > 1 or adversary == "sees-everything"  # where `sampled` pays only for more sites
-    assert all(stands_against(name, adversary) for name in picked)
+    assert all(is_safe_against(name, adversary) for name in picked)
 
 
 @pytest.mark.slow
@@ -129,5 +129,5 @@ def test_auto_sends_nothing_while_it_stays_deterministic() -> None:
 
 def test_every_scheme_has_its_place_in_the_order_of_adversaries() -> None:
     for name in SCHEMES:
-        assert stands_against(name, "oblivious")
-        assert not (stands_against(name, "sees-everything") and not stands_against(name, "adaptive"))
+        assert is_safe_against(name, "oblivious")
+        assert not (is_safe_against(name, "sees-everything") and not is_safe_against(name, "adaptive"))

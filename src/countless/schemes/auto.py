@@ -115,7 +115,7 @@ def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[A
 def _shares(counts: Counter[int]) -> Iterable[tuple[int, int, float]]:
     """For each count: how many sites have it, and the part of the coming events that one of them is expected to count.
 
-    A site without events so far is given the share of half an event.
+    Each site is given one event more than it has counted, so one without events has a share too.
     """
     total = sum((count + 1) * sites for count, sites in counts.items())
     return [(count, sites, (count + 1) / total) for count, sites in counts.items()]

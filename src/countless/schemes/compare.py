@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from math import exp, log
+from typing import NamedTuple
 
 from countless.planning.blocks import plan_blocks
 from countless.planning.deterministic import plan_deterministic
@@ -13,9 +14,14 @@ from countless.planning.lattice import plan_lattice
 from countless.planning.partial_dp import plan_partial_dp
 from countless.planning.plan import Plan, check_request
 from countless.planning.sampled import plan_sampled
-from countless.schemes.registry import SCHEMES, require_adversary, stands_against
+from countless.schemes.registry import SCHEMES, is_safe_against, require_adversary
 
-Calibration = Callable[[int, float, float], Plan]
+
+class Calibration(NamedTuple):
+    scheme: str
+    plan: Callable[[int, float, float], Plan]
+    proven: bool = True  # False: the constants are a paper's own, and `auto` must not choose it
+
 
 DAY = 86_400
 
@@ -24,18 +30,17 @@ def _deterministic(sites: int, alpha: float, eta: float) -> Plan:
     return plan_deterministic(sites, alpha)
 
 
-# Printed name -> (scheme, calibration). `sampled` is priced for large steps, which a counter has most of the time.
-CALIBRATIONS: dict[str, tuple[str, Calibration]] = {
-    "deterministic": ("deterministic", _deterministic),
-    "dithered": ("dithered", plan_dithered),
-    "sampled": ("sampled", partial(plan_sampled, least_step=2**24)),
-    "partial_dp": ("partial_dp", partial(plan_partial_dp, calibration="proven")),
-    "partial_dp_paper": ("partial_dp", partial(plan_partial_dp, calibration="paper")),
-    "lattice": ("lattice", plan_lattice),
-    "blocks": ("blocks", plan_blocks),
-    "hyz": ("hyz", plan_hyz),
+# By the name that is printed. `sampled` is priced for large steps, which a counter has most of the time.
+CALIBRATIONS: dict[str, Calibration] = {
+    "deterministic": Calibration("deterministic", _deterministic),
+    "dithered": Calibration("dithered", plan_dithered),
+    "sampled": Calibration("sampled", partial(plan_sampled, least_step=2**24)),
+    "partial_dp": Calibration("partial_dp", partial(plan_partial_dp, calibration="proven")),
+    "partial_dp_paper": Calibration("partial_dp", partial(plan_partial_dp, calibration="paper"), proven=False),
+    "lattice": Calibration("lattice", plan_lattice),
+    "blocks": Calibration("blocks", plan_blocks),
+    "hyz": Calibration("hyz", plan_hyz),
 }
-NOT_PROVEN = frozenset({"partial_dp_paper"})  # its constants are the paper's own; `auto` must not choose it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +57,22 @@ def compare(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -
     """Every scheme at these numbers, the cheapest first."""
     check_request(sites, alpha, eta)
     require_adversary(adversary)
-    yardstick = plan_deterministic(sites, alpha).messages_per_efold
-    lines = []
-    for name, (scheme, calibrate) in CALIBRATIONS.items():
-        plan = calibrate(sites, alpha, eta)
-        eligible = name not in NOT_PROVEN and stands_against(scheme, adversary)
-        cost, safe = plan.messages_per_efold, SCHEMES[scheme].safe_against
-        lines.append(Candidate(name, cost, cost / yardstick, safe, eligible, plan))
-    return {line.name: line for line in sorted(lines, key=lambda line: line.messages_per_efold)}
+    deterministic = plan_deterministic(sites, alpha).messages_per_efold
+    candidates = []
+    for name, calibration in CALIBRATIONS.items():
+        plan = calibration.plan(sites, alpha, eta)
+        cost, safe = plan.messages_per_efold, SCHEMES[calibration.scheme].safe_against
+        candidates.append(Candidate(name, cost, cost / deterministic, safe, _is_eligible(calibration, adversary), plan))
+    return {each.name: each for each in sorted(candidates, key=lambda each: each.messages_per_efold)}
 
 
-def eligible(lines: dict[str, Candidate]) -> list[Candidate]:
+def _is_eligible(calibration: Calibration, adversary: str) -> bool:
+    return calibration.proven and is_safe_against(calibration.scheme, adversary)
+
+
+def eligible(candidates: dict[str, Candidate]) -> list[Candidate]:
     """The eligible ones, the cheapest first; at least two."""
-    return [line for line in lines.values() if line.eligible]
+    return [each for each in candidates.values() if each.eligible]
 
 
 def messages_until(total: float, messages_per_efold: float) -> float:
@@ -84,19 +92,19 @@ def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000
     """From how many sites on each scheme is the cheapest eligible one: [(1, "deterministic"), ...].
 
     Walks along the cheapest from one site on. Each of the others undercuts it somewhere or nowhere; the first to do so
-    takes over. `blocks`, `hyz` and `partial_dp` are left out: they are the cheapest nowhere.
+    takes over.
     """
 
     @cache
     def cost(name: str, sites: int) -> float:
-        return CALIBRATIONS[name][1](sites, alpha, eta).messages_per_efold
+        return CALIBRATIONS[name].plan(sites, alpha, eta).messages_per_efold
 
-    rivals = [name for name in ("deterministic", "dithered", "sampled", "lattice") if stands_against(name, adversary)]
-    found = [(1, min(rivals, key=lambda name: cost(name, 1)))]
+    others = [name for name, calibration in CALIBRATIONS.items() if _is_eligible(calibration, adversary)]
+    found = [(1, min(others, key=lambda name: cost(name, 1)))]
     while True:
         start, best = found[-1]
-        rivals.remove(best)
-        meetings = [(_crossover(partial(_advantage, cost, name, best), start, most_sites), name) for name in rivals]
+        others.remove(best)
+        meetings = [(_crossover(partial(_advantage, cost, name, best), start, most_sites), name) for name in others]
         later = [(sites, name) for sites, name in meetings if sites is not None]
         if not later:
             return found
@@ -104,8 +112,8 @@ def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000
         found = [point for point in found if point[0] < sites] + [(sites, name)]
 
 
-def _advantage(cost: Callable[[str, int], float], name: str, rival: str, sites: int) -> float:
-    return log(cost(rival, sites) / cost(name, sites))
+def _advantage(cost: Callable[[str, int], float], name: str, other: str, sites: int) -> float:
+    return log(cost(other, sites) / cost(name, sites))
 
 
 def _crossover(advantage: Callable[[int], float], low: int, high: int) -> int | None:

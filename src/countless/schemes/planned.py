@@ -19,6 +19,7 @@ from countless.schemes.deterministic import DeterministicEstimator
 P = TypeVar("P", bound=RoundPlan)
 
 MIN_STEP = 2  # a step of 1 saves nothing: every event is reported, and the answer is exact
+FALLBACK_GROWTH = 1.05  # of the total until a scheme that found no plan looks for one again
 
 
 def start_exactly(scheme: str, context: RoundContext, reconsider_at: int) -> RoundSetup | KeepRound:
@@ -87,7 +88,7 @@ class PlannedScheme(Scheme, Generic[P]):
         return plan
 
     def _fallback(self, context: RoundContext) -> RoundSetup | KeepRound:
-        reconsider_at = ceil(context.total * 1.05) + 1
+        reconsider_at = ceil(context.total * FALLBACK_GROWTH) + 1
         if context.running is not None and context.running.estimator.reconsider_at is not None:
             return KeepRound(reconsider_at)
         return RoundSetup(self.name, DeterministicEstimator(context.alpha, reconsider_at))

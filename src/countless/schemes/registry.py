@@ -25,7 +25,7 @@ def require_adversary(adversary: str) -> None:
         raise UnknownName("adversary", adversary, ADVERSARIES)
 
 
-def stands_against(scheme: str, adversary: str) -> bool:
+def is_safe_against(scheme: str, adversary: str) -> bool:
     """Does a scheme's guarantee cover this kind of adversary?"""
     return ADVERSARIES.index(SCHEMES[scheme].safe_against) >= ADVERSARIES.index(adversary)
 
