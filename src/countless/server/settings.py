@@ -56,7 +56,7 @@ class Settings:
     adversary: str = "adaptive"  # what the counted traffic may react to
     label_cap: LimitOrZero = 2000  # label values come from outside: without a cap they fill the memory
     max_connections: LimitOrZero = 20_000  # memory of each: docs/scale.md
-    max_counters: Limit = 100_000  # about 10 kB each, and 1 kB for each of their sites
+    max_counters: Limit = 100_000  # about 10 kB each, and 0.4 kB for each of their sites
     max_counters_per_site: Limit = 20_000  # one site cannot use up max_counters
     max_sites: Limit = 50_000  # incarnations, disconnected ones included: each has a row for each of its counters
     max_messages_per_second: Limit = 5_000  # of one site: far above what any trigger causes, far below what would hurt

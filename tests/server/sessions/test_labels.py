@@ -4,6 +4,7 @@ import pytest
 
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.errors import InvalidParameter
+from countless.server.http.operator_view import operator_answer
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
@@ -52,7 +53,7 @@ async def test_overflow_series_keeps_its_counts_through_restart_timeout_and_reti
         assert harness.server.counter(OVERFLOW).published_answer.estimate == 15 + 21
         harness.server.on_disconnect(session, connection)
         await harness.advance(11)
-        assert harness.server.counter(OVERFLOW).operator_view()["silent"] == ["web"]
+        assert operator_answer(harness.server.counter(OVERFLOW)).silent == ["web"]
         assert harness.server.drop_site("web") == 1
         await harness.server.flush()
         again = FakeConnection()

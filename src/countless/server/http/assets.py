@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from countless.server.http.sse import feed
+from countless.server.http.page_feed import feed
 
 FOLDER = Path(__file__).parents[1] / "page"
 # Nothing from other hosts, nothing inline, no eval, no frames, no forms that send anything.

@@ -1,15 +1,21 @@
-"""What operators see of a counter beside its answer: cost, plan, sites. Nothing here changes the counter."""
+"""What operators see of a counter, in the API and on the page: cost, plan, sites. Nothing here changes the counter."""
 
 from collections.abc import Iterator
+from math import ceil, log
 from typing import Any, NamedTuple
+
+import msgspec
 
 from countless.core.messages import Snapshot
 from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
 from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto
+from countless.server.http.answers import public_view
 from countless.server.http.history import History
+from countless.server.http.schemas import OperatorAnswer, UpDown
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import Counter
+from countless.server.sessions.labels import site_of
 from countless.wire.frames import encode_frames
 
 ADVERSARY_TEXT = {
@@ -19,8 +25,29 @@ ADVERSARY_TEXT = {
 }
 
 
+def operator_answer(counter: Counter) -> OperatorAnswer:
+    """For the API: everything except the random state."""
+    answer, config, traffic = counter.published_answer, counter.config, counter.traffic
+    return OperatorAnswer(
+        **msgspec.structs.asdict(public_view(counter.name, answer)),
+        alpha=answer.alpha,
+        delta=answer.delta,
+        adversary=config.adversary,
+        configured_scheme=config.scheme,
+        label_cap=config.label_cap,
+        scheme=answer.scheme,
+        round=answer.round,
+        sites=answer.sites,
+        silent=sorted({site_of(site) for site in answer.silent}),
+        known=counter.coordinator.known_total,
+        messages=UpDown(traffic.up, traffic.down),
+        bytes=UpDown(round(traffic.up_bytes), round(traffic.down_bytes)),
+        messages_to_double=_messages_to_double(counter),
+    )
+
+
 def details(counter: Counter, history: History) -> dict[str, Any]:
-    """Everything except the sites, which have a table of their own."""
+    """For the page: everything except the sites, which have a table of their own."""
     answer = counter.published_answer
     return {
         "alpha": answer.alpha,
@@ -57,9 +84,16 @@ def cost_summary(counter: Counter, history: History) -> dict[str, Any]:
         "messages": traffic.up + traffic.down,
         "up": traffic.up,
         "bytes": round(traffic.up_bytes + traffic.down_bytes),
-        "to_double": counter.operator_view()["messages_to_double"],
+        "to_double": _messages_to_double(counter),
         "others": [{"name": name, "messages": number, "bytes": number * frame} for name, number in others],
     }
+
+
+def _messages_to_double(counter: Counter) -> int:
+    rate = getattr(counter.coordinator.plan, "messages_per_efold", None)
+    if rate is None:
+        rate = plan_deterministic(max(1, counter.published_answer.sites), counter.config.alpha).messages_per_efold
+    return ceil(rate * log(2))
 
 
 # Plan

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from countless.errors import InvalidParameter
 from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
 from countless.server.http.openapi import Operation, error, json
+from countless.server.http.operator_view import operator_answer
 from countless.server.http.schemas import (
     AnswerPage,
     DropResult,
@@ -24,17 +25,11 @@ from countless.server.http.schemas import (
     SiteList,
     SiteStatus,
 )
-from countless.server.sessions.counter import Counter
 from countless.server.sessions.site_server import SiteServer
 
 MAX_BODY_BYTES = 1 << 16
 MAX_LISTED = 1000
 _Body = TypeVar("_Body", bound=Rules)
-
-
-def operator_view(counter: Counter) -> OperatorAnswer:
-    public = msgspec.structs.asdict(public_view(counter.name, counter.published_answer))
-    return msgspec.convert(public | counter.operator_view(), OperatorAnswer)
 
 
 def _server(request: Request) -> SiteServer:
@@ -69,7 +64,7 @@ async def create_counter(request: Request) -> Response:
         return error(f"there is a counter {rules.name!r} already", 409)
     server.create(rules.name, replace(server.settings.defaults, **rules.given()))
     await server.flush()
-    return json(operator_view(server.counter(rules.name)), 201)
+    return json(operator_answer(server.counter(rules.name)), 201)
 
 
 async def read_counter(request: Request) -> Response:
@@ -80,7 +75,7 @@ async def read_counter(request: Request) -> Response:
 
 async def inspect_counter(request: Request) -> Response:
     """The answer with its round, sites and messages."""
-    return json(operator_view(_server(request).counter(request.path_params["name"])))
+    return json(operator_answer(_server(request).counter(request.path_params["name"])))
 
 
 async def configure_counter(request: Request) -> Response:
@@ -88,7 +83,7 @@ async def configure_counter(request: Request) -> Response:
     server, name, rules = _server(request), request.path_params["name"], await _body(request, Rules)
     server.configure(name, replace(server.counter(name).config, **rules.given()))
     await server.flush()
-    return json(operator_view(server.counter(name)))
+    return json(operator_answer(server.counter(name)))
 
 
 async def delete_counter(request: Request) -> Response:

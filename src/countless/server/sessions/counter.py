@@ -4,18 +4,15 @@ Readers see an answer only once it is saved: a total that was shown and then for
 """
 
 import asyncio
-from math import ceil, log
 from time import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from countless.core.answer import Answer, State
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
-from countless.planning.deterministic import plan_deterministic
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
-from countless.server.sessions.labels import site_of
 from countless.server.storage.base import Config, CounterFields
 
 
@@ -53,6 +50,8 @@ class Counter:
         self.coordinator = Coordinator(
             name, scheme, SystemRandom(), alpha=config.alpha, delta=config.delta, saved_state=saved_state
         )
+        # The sum of the final counts of sites that left, which every save needs. The coordinator keeps entries of these
+        # sites until its next round, so it would have to add up all sites for it.
         self.departed = saved_state.departed if saved_state else 0
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
@@ -95,31 +94,6 @@ class Counter:
         sites = round_up_sites(context.sites)
         key = PlanKey(config.scheme, config.adversary, sites, context.alpha, round_eta(context.delta, context.round))
         return key, context._replace(sites=sites, counts=(), running=None)
-
-    def operator_view(self) -> dict[str, Any]:
-        """What operators may know: everything except the random state."""
-        answer, traffic = self.published_answer, self.traffic
-        return {
-            "alpha": answer.alpha,
-            "delta": answer.delta,
-            "adversary": self.config.adversary,
-            "configured_scheme": self.config.scheme,
-            "label_cap": self.config.label_cap,
-            "scheme": answer.scheme,
-            "round": answer.round,
-            "sites": answer.sites,
-            "silent": sorted({site_of(site) for site in answer.silent}),
-            "known": self.coordinator.known_total,
-            "messages": {"up": traffic.up, "down": traffic.down},
-            "bytes": {"up": round(traffic.up_bytes), "down": round(traffic.down_bytes)},
-            "messages_to_double": self._messages_to_double(),
-        }
-
-    def _messages_to_double(self) -> int:
-        rate = getattr(self.coordinator.plan, "messages_per_efold", None)
-        if rate is None:
-            rate = plan_deterministic(max(1, self.published_answer.sites), self.config.alpha).messages_per_efold
-        return ceil(rate * log(2))
 
 
 def round_up_sites(sites: int) -> int:

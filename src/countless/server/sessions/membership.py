@@ -33,7 +33,7 @@ class Membership:
         site_id = session.memberships.get(name)
         if site_id is None:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined {name!r}")
-        if site_id is session.site_id:
+        if site_id == session.site_id:  # otherwise it is the id of an overflow series
             return self._registry.counters[name], site_id
         return self._registry.counters[overflow_name(str(family_of(name)))], site_id
 
@@ -46,4 +46,4 @@ class Membership:
         """The client's names for series that are counted in this counter: several only in an overflow series."""
         if is_overflow(counter.name):
             return [name for name, each, _ in self.of(session) if each is counter]
-        return [counter.name] if session.memberships.get(counter.name) is session.site_id else []
+        return [counter.name] if session.memberships.get(counter.name) == session.site_id else []

@@ -90,6 +90,7 @@ class SiteServer:
             for site_id, _ in state.known:
                 client_name, client_id = client_key(name, site_id)
                 session = self.sessions.open(client_id, now)
+                # One id object for all counters of a session: with thousands of them that saves memory.
                 session.memberships[client_name] = session.site_id if client_id == site_id else site_id
             self._dispatcher.dispatch(counter, counter.coordinator.recover())
         for session in self.sessions:

@@ -1,6 +1,7 @@
 """The tables of the state file, and how a file of an older version is brought up to date.
 
 Counts are unbounded and SQLite's integers are not, so counts are stored as decimal text.
+Stored names stay, so that older files can be read: `gone` has the tombstones, `facts` single values, `lines` the entry.
 """
 
 import sqlite3
