@@ -2,6 +2,7 @@
 
 import inspect
 
+from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.http.probes import PROBES
 from countless.server.http.routes import OPERATIONS
 
@@ -20,7 +21,7 @@ HEAD = """# HTTP API
 
 def page() -> str:
     rows = []
-    for each in (*OPERATIONS, *PROBES):
+    for each in (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES):
         query = "".join(f"?{name}=..." for name in each.query)
         words = (inspect.getdoc(each.handler) or "").partition("\n")[0]
         rows.append(f"| `{each.method} {each.path}{query}` | {each.scope or 'none'} | {words} |")

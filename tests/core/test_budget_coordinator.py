@@ -2,7 +2,7 @@
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetCoordinator, BudgetState
+from countless.core.budget.coordinator import BudgetCoordinator, BudgetState, SavedSite
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.site import BudgetSite, Verdict
 from countless.core.messages import SiteId
@@ -81,7 +81,7 @@ def test_saved_state_continues_with_the_same_limits() -> None:
     coordinator.set_limit(12)
     after = BudgetCoordinator(B, 1, slack=0, saved_state=coordinator.saved_state)
     assert after.saved_state == coordinator.saved_state
-    assert (after.limit, after.free, after.limit_of(X)) == (12, 3, 8)
+    assert (after.limit, after.free, after.saved_site(X)) == (12, 3, SavedSite(8))
     assert after.recover() == [(X, Recall(B, 1))]
     assert after.receive(Y, ask(5, 1)) == []  # it left before the restart
     assert after.receive(X, ask(2, 1, limit=8, spent=8)) == [(X, Recall(B, 1))]
@@ -110,7 +110,7 @@ def test_reset_forgets_what_was_reported_and_tells_refused_sites() -> None:
 def test_limit_that_the_disk_has_forgotten_counts() -> None:
     coordinator = BudgetCoordinator(B, 10)
     coordinator.receive(X, ask(4, 0, limit=9, spent=2))
-    assert (coordinator.free, coordinator.limit_of(X)) == (1, 9)
+    assert (coordinator.free, coordinator.saved_site(X)) == (1, SavedSite(9))
 
 
 def test_reconnected_site_is_sent_its_refusal_again() -> None:

@@ -24,8 +24,17 @@ OPERATOR_ONLY = [
     ("PATCH", "/api/v1/counters/hits"),
     ("DELETE", "/api/v1/counters/hits"),
     ("GET", "/metrics"),
+    ("POST", "/api/v1/budgets"),
+    ("PATCH", "/api/v1/budgets/tokens"),
+    ("DELETE", "/api/v1/budgets/tokens"),
 ]
-READ = [("GET", "/api/v1/counters"), ("GET", "/api/v1/counters/hits"), ("GET", "/api/v1/watch/hits")]
+READ = [
+    ("GET", "/api/v1/counters"),
+    ("GET", "/api/v1/counters/hits"),
+    ("GET", "/api/v1/watch/hits"),
+    ("GET", "/api/v1/budgets"),
+    ("GET", "/api/v1/budgets/tokens"),
+]
 
 
 def client_of(directory: Path, host: str = "127.0.0.1") -> TestClient:

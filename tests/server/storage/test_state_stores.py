@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countless.core.budget.coordinator import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields, StateStore
+from countless.server.storage.base import BudgetFields, Changes, Config, CounterFields, SavedBudget, StateStore
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 
@@ -135,3 +136,17 @@ def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:
     for second, part in store.snapshot().items():
         copy.save_at(part, second)
     assert (copy.load(), copy.snapshot()) == (store.load(), store.snapshot())
+
+
+@every_store
+def test_budgets_are_loaded_as_saved_and_a_deleted_one_starts_again(create: Create) -> None:
+    store, fields = create(Clock()), BudgetFields(2**62, 0.01, 0, 7, 3)
+    store.save(Changes(budgets={"tokens": fields}, budget_sites={"tokens": {WEB: SavedSite(5)}}))
+    changed = {OLD: SavedSite(2**62, given_up=True), WEB: SavedSite(0, departed=True)}
+    store.save(Changes(budgets={"tokens": fields._replace(round=4)}, budget_sites={"tokens": changed}))
+    assert store.load_budgets() == {"tokens": SavedBudget(fields._replace(round=4), changed)}
+    assert store.load_budgets()["tokens"].state.departed == (WEB,)
+    store.save(Changes(budgets={"tokens": fields}, deleted_budgets=["tokens"]))
+    assert store.load_budgets() == {"tokens": SavedBudget(fields, {})}
+    store.save(Changes(deleted_budgets=["tokens"]))
+    assert store.load_budgets() == {}

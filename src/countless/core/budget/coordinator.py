@@ -45,6 +45,14 @@ class PersistentState(NamedTuple):
     departed: tuple[SiteId, ...]
 
 
+class SavedSite(NamedTuple):
+    """What must survive a restart of one site: the limit that it may have, 0 if it has left."""
+
+    limit: int
+    given_up: bool = False
+    departed: bool = False
+
+
 class BudgetState(StrEnum):
     OPEN = "open"
     EXHAUSTED = "exhausted"  # a request was refused, and its units have not returned since
@@ -145,12 +153,25 @@ class BudgetCoordinator:
             self.limit, self._forgiven, self._gone, self.round, limits, given_up, tuple(self._departed)
         )
 
-    def limit_of(self, site_id: SiteId) -> int:
-        """The largest limit that a site may have: for owners that save one site at a time, not all of `saved_state`.
+    def saved_site(self, site_id: SiteId) -> SavedSite | None:
+        """For owners that save one site at a time, not all of `saved_state`; None if the site has never asked.
 
-        An input changes the limits of its sender, and of the sites to which it returns a `Grant`.
+        An input changes what is saved of its sender, and of the sites to which it returns a `Grant`.
         """
-        return self._holders[site_id].limit
+        if site_id in self._departed:
+            return SavedSite(0, departed=True)
+        holder = self._holders.get(site_id)
+        return None if holder is None else SavedSite(holder.limit, given_up=holder.state is GIVEN_UP)
+
+    @property
+    def forgiven(self) -> int:
+        """Units spent before the last reset."""
+        return self._forgiven
+
+    @property
+    def gone(self) -> int:
+        """Units spent by sites that left."""
+        return self._gone
 
     # Messages and membership
 
@@ -229,9 +250,14 @@ class BudgetCoordinator:
 
     # The limit
 
-    def set_limit(self, limit: int) -> Outbox:
-        """Raise or lower the limit. A lowered one is in force once `free` is not negative."""
+    def set_limit(self, limit: int, slack: float | None = None) -> Outbox:
+        """Raise or lower the limit, and the slack if it is given. A lowered limit is in force once `free` is not
+        negative.
+        """
         require_amount("limit", limit)
+        if slack is not None:
+            require_slack(slack)
+            self.slack = slack
         self.limit = limit
         return self._limit_changed()
 

@@ -3,7 +3,7 @@
 | application | routes | `app.state.server` |
 |---|---|---|
 | `coordinator_app` | everything | a `SiteServer` |
-| `member_app` | everything, but sites are refused and the API is given | a `ServerView` of its own shards |
+| `member_app` | everything but budgets; sites are refused and the API is given | a `ServerView` of its own shards |
 | `shard_app` | the API, as it is given | a `SiteServer` |
 
 Handlers find their collaborators in `app.state`: `server`, `access`, and for the page `recorder` and `open_streams`.
@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket
 
 from countless.server.http import assets
 from countless.server.http.auth import Authenticator
+from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.http.history import Recorder
 from countless.server.http.openapi import Operation, error, openapi, routes_of
 from countless.server.http.probes import PROBES
@@ -32,8 +33,11 @@ from countless.server.sessions.site_server import SiteServer
 
 def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
     """All routes of a single coordinator. The lifespan must call `set_state` before the first request."""
-    routes = [*routes_of((*OPERATIONS, *PROBES)), *assets.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
-    return _application(routes, lifespan)
+    operations = (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES)
+    routes = [*routes_of(operations), *assets.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
+    app = _application(routes, lifespan)
+    app.state.openapi = openapi(operations)
+    return app
 
 
 def member_app(operations: Iterable[Operation], lifespan: Lifespan[Starlette]) -> Starlette:

@@ -142,8 +142,8 @@ def _describe(each: Operation) -> dict[str, Any]:
 _ERRORS = {
     400: "The request is invalid. Nothing was changed.",
     401: "A token with the scope of this operation is needed.",
-    404: "There is no counter or site with this name.",
-    409: "There is a counter with this name already.",
+    404: "There is no counter, site or budget with this name.",
+    409: "There is a counter or budget with this name already.",
     503: "Not ready.",
 }
 

@@ -29,7 +29,7 @@ from countless.server.sessions.site_server import SiteServer
 
 MAX_BODY_BYTES = 1 << 16
 MAX_LISTED = 1000
-_Body = TypeVar("_Body", bound=Rules)
+_Body = TypeVar("_Body", bound=msgspec.Struct)
 
 
 def _server(request: Request) -> SiteServer:
@@ -37,7 +37,7 @@ def _server(request: Request) -> SiteServer:
     return server
 
 
-async def _body(request: Request, kind: type[_Body]) -> _Body:
+async def read_body(request: Request, kind: type[_Body]) -> _Body:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -59,7 +59,7 @@ async def list_counters(request: Request) -> Response:
 
 async def create_counter(request: Request) -> Response:
     """Create a counter with a configuration of its own, before any site counts it."""
-    rules, server = await _body(request, NewCounter), _server(request)
+    rules, server = await read_body(request, NewCounter), _server(request)
     if rules.name in server.counters:
         return error(f"there is a counter {rules.name!r} already", 409)
     server.create(rules.name, replace(server.settings.defaults, **rules.given()))
@@ -80,7 +80,7 @@ async def inspect_counter(request: Request) -> Response:
 
 async def configure_counter(request: Request) -> Response:
     """Change the configuration of a counter."""
-    server, name, rules = _server(request), request.path_params["name"], await _body(request, Rules)
+    server, name, rules = _server(request), request.path_params["name"], await read_body(request, Rules)
     server.configure(name, replace(server.counter(name).config, **rules.given()))
     await server.flush()
     return json(operator_answer(server.counter(name)))

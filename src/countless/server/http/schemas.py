@@ -5,6 +5,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from countless.core.answer import State
+from countless.core.budget.amounts import MAX_AMOUNT
+from countless.core.budget.coordinator import BudgetState
 from countless.schemes.registry import ADVERSARIES, SCHEMES
 from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
 from countless.wire.names import MAX_NAME_CHARS
@@ -109,6 +111,54 @@ class DropResult(Struct):
     """How many incarnations were dropped."""
 
     forgotten: int
+
+
+Limit = Annotated[
+    Any, _described("The units that all sites may spend together.", type="integer", minimum=1, maximum=MAX_AMOUNT)
+]
+Slack = Annotated[
+    Any,
+    _described(
+        "The share of the limit that may be left when a request is refused.",
+        type="number",
+        minimum=0,
+        exclusiveMaximum=1,
+    ),
+]
+
+
+class NewBudget(Struct, forbid_unknown_fields=True):
+    """A budget with its rule."""
+
+    name: Name
+    limit: Limit
+    slack: Slack = 0.01
+
+
+class BudgetRule(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What to change of a budget. A field that is left out keeps its value."""
+
+    limit: Limit = None
+    slack: Slack = None
+
+
+class BudgetStatus(Struct):
+    """A budget, and what the coordinator knows of its use."""
+
+    name: str
+    limit: int
+    slack: float
+    used_lower: Annotated[int, _described("Units spent, at least.")]
+    used_upper: Annotated[int, _described("Units spent, at most: those that sites may spend without asking included.")]
+    leaked: Annotated[int, _described("Units of sites that ended without a report; they count as spent.")]
+    holders: Annotated[int, _described("Sites that have asked and are present.")]
+    state: BudgetState
+
+
+class BudgetList(Struct):
+    """All budgets in the order of their names."""
+
+    budgets: list[BudgetStatus]
 
 
 class Live(Struct):

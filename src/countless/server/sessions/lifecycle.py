@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from countless.core.messages import Snapshot
 from countless.server.connection import Connection
+from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.membership import Membership
@@ -29,6 +30,7 @@ class SessionLifecycle:
         self,
         sessions: SessionTable,
         membership: Membership,
+        budgets: Budgets,
         dispatcher: Dispatcher,
         pipeline: CommitPipeline,
         settings: Settings,
@@ -36,6 +38,7 @@ class SessionLifecycle:
     ) -> None:
         self._sessions = sessions
         self._membership = membership
+        self._budgets = budgets
         self._dispatcher = dispatcher
         self._pipeline = pipeline
         self._settings = settings
@@ -49,7 +52,7 @@ class SessionLifecycle:
         if not session.unreachable:
             session.last_seen = self._clock()
         session.connection = session.awaiting_since = None
-        if not session.memberships:
+        if not session.memberships and not session.budgets:
             self._sessions.remove(session)
 
     def expire_in_slices(self) -> Iterator[None]:
@@ -60,7 +63,7 @@ class SessionLifecycle:
                 yield
             if not session.unreachable and session.timed_out(now, silent_after):
                 self._mark_unreachable(session)
-            if session.unreachable and session.memberships:
+            if session.unreachable and (session.memberships or session.budgets):
                 expired = 0 < forget_after < now - session.last_seen
                 if expired or self._sessions.has_successor(session):
                     self.retire(session)
@@ -72,9 +75,11 @@ class SessionLifecycle:
             self.disconnect(session, session.connection)
         for _, counter, site_id in self._membership.of(session):
             self._dispatcher.dispatch(counter, counter.coordinator.mark_unreachable(site_id))
+        self._budgets.mark_unreachable(session)
 
     def retire(self, session: Session) -> None:
-        """Leave all counters with the counts that are known."""
+        """Leave all counters with the counts that are known, and give up the limits of its budgets."""
+        self._budgets.retire(session)
         for name, counter, site_id in self._membership.of(session):
             count = counter.coordinator.reported_by(site_id)
             self.leave(session, Snapshot(name, counter.coordinator.round, count))

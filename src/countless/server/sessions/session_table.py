@@ -18,10 +18,11 @@ HEARTBEAT_PER_TIMEOUT = 3
 
 
 class Session:
-    """One incarnation of one site. It exists while the incarnation is connected or a member of a counter."""
+    """One incarnation of one site. It exists while it is connected, a member of a counter, or a holder of a budget."""
 
     __slots__ = (
-        "awaiting_since", "connection", "ignored", "last_seen", "left", "memberships", "site_id", "unreachable"
+        "asked", "awaiting_since", "budgets", "connection",
+        "ignored", "last_seen", "left", "memberships", "site_id", "unreachable"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
@@ -30,6 +31,8 @@ class Session:
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
         self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
         self.ignored: set[str] = set()  # counters whose messages on this connection are dropped until they join again
+        self.budgets: set[str] = set()  # in which it may have a limit
+        self.asked: set[str] = set()  # budgets, on this connection
         self.last_seen = now
         self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
         self.unreachable = False

@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterator
 from sys import intern
 from time import monotonic, time
 
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import Ask
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.server.connection import Connection
+from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.labels import client_key
@@ -73,12 +76,14 @@ class SiteServer:
         self._clock = clock
         self._wall_clock = wall_clock
         self._last_prune = clock()
-        self._pipeline = CommitPipeline(store, self.counters)
+        budgets: dict[str, BudgetCoordinator] = {}
+        self._pipeline = CommitPipeline(store, self.counters, budgets)
+        self.budgets = Budgets(budgets, self.sessions, self._pipeline, clock)
         self._registry = CounterRegistry(self.counters, settings, self._pipeline)
         self._membership = Membership(self._registry, settings.max_counters_per_site)
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
         self._lifecycle = SessionLifecycle(
-            self.sessions, self._membership, self._dispatcher, self._pipeline, settings, clock
+            self.sessions, self._membership, self.budgets, self._dispatcher, self._pipeline, settings, clock
         )
         self._recover()
 
@@ -93,6 +98,7 @@ class SiteServer:
                 # One id object for all counters of a session: with thousands of them that saves memory.
                 session.memberships[client_name] = session.site_id if client_id == site_id else site_id
             self._dispatcher.dispatch(counter, counter.coordinator.recover())
+        self.budgets.recover(self._store.load_budgets())
         for session in self.sessions:
             session.left.update(name for name, _ in self._store.tombstones(session.site_id))
 
@@ -161,7 +167,7 @@ class SiteServer:
         if site_id not in self.sessions:
             await self.flush()  # a tombstone that is not saved yet cannot be read
             final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
-            if final_counts and site_id not in self.sessions:
+            if (final_counts or self.budgets.retired(site_id)) and site_id not in self.sessions:
                 connection.send([IncarnationRetired(final_counts)])
                 return None
             if site_id.incarnation >> INCARNATION_SECONDS_SHIFT < horizon:
@@ -174,6 +180,7 @@ class SiteServer:
         session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
         session.unreachable = False  # the core marks it reachable when it joins each counter again
         session.ignored.clear()
+        session.asked.clear()
         for other in self.sessions.of_site(hello.site):
             if other.unreachable:
                 self._lifecycle.retire(other)
@@ -201,8 +208,12 @@ class SiteServer:
                 self._on_leave(session, connection, item, share)
             elif isinstance(item, Hello):
                 raise ProtocolError("a second hello")
+            elif self.settings.nats:
+                raise ProtocolError("coordinators behind a broker have no budgets")
+            elif isinstance(item, Ask):
+                self.budgets.on_ask(session, connection, item)
             else:
-                raise ProtocolError("this coordinator has no budgets")
+                self.budgets.on_leave(session, connection, item)
 
     def on_disconnect(self, session: Session, connection: Connection) -> None:
         self._lifecycle.disconnect(session, connection)

@@ -8,6 +8,8 @@ changes, and many inputs share one save.
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from countless.core.budget.coordinator import PersistentState as BudgetState
+from countless.core.budget.coordinator import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.errors import CountlessError
@@ -39,6 +41,29 @@ class CounterFields(NamedTuple):
     departed: int
 
 
+class BudgetFields(NamedTuple):
+    """What is saved of a budget beside its sites."""
+
+    limit: int
+    slack: float
+    forgiven: int
+    gone: int
+    round: int
+
+
+class SavedBudget(NamedTuple):
+    fields: BudgetFields
+    sites: dict[SiteId, SavedSite]
+
+    @property
+    def state(self) -> BudgetState:
+        limit, _, forgiven, gone, number = self.fields
+        limits = tuple((site_id, saved.limit) for site_id, saved in self.sites.items() if not saved.departed)
+        given_up = tuple(site_id for site_id, saved in self.sites.items() if saved.given_up)
+        departed = tuple(site_id for site_id, saved in self.sites.items() if saved.departed)
+        return BudgetState(limit, forgiven, gone, number, limits, given_up, departed)
+
+
 @dataclass(slots=True)
 class Changes:
     """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated."""
@@ -49,16 +74,21 @@ class Changes:
     tombstones: dict[MembershipKey, int] = field(default_factory=dict)  # final counts, by the client's counter name
     deleted: list[str] = field(default_factory=list)
     prune_before: int | None = None  # drop tombstones older than this, in seconds since 1970
+    budgets: dict[str, BudgetFields] = field(default_factory=dict)
+    budget_sites: dict[str, dict[SiteId, SavedSite]] = field(default_factory=dict)
+    deleted_budgets: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None
-        return bool(self.counters or self.counts or rare)
+        return bool(self.counters or self.counts or rare or self.budgets or self.deleted_budgets)
 
 
 class StateStore(Protocol):
     """The state of all counters of one site server. Methods block, and may be called from any thread."""
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]: ...
+
+    def load_budgets(self) -> dict[str, SavedBudget]: ...
 
     def save(self, changes: Changes) -> None:
         """When this returns, messages that depend on the changes may be sent. Raises StoreError: nothing was saved."""

@@ -6,15 +6,24 @@ its own thread, the next batch collects: under load hundreds of inputs share a s
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 from countless.core.answer import Answer
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.coordinator import Coordinator
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
-from countless.server.storage.base import Changes, Config, CounterFields, MembershipKey, StateStore, StoreError
+from countless.server.storage.base import (
+    BudgetFields,
+    Changes,
+    Config,
+    CounterFields,
+    MembershipKey,
+    StateStore,
+    StoreError,
+)
 from countless.wire.frames import DownItem, SyncAck
 
 log = logging.getLogger("countless.commit")
@@ -52,10 +61,17 @@ class Batch(NamedTuple):
 class CommitPipeline:
     """Belongs to the loop's thread; only `StateStore.save` runs in another."""
 
-    def __init__(self, store: StateStore, counters: Mapping[str, PersistentCounter]) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        counters: Mapping[str, PersistentCounter],
+        budgets: Mapping[str, BudgetCoordinator] | None = None,
+    ) -> None:
         self.failing: str | None = None  # why nothing can be saved at present
         self._store = store
         self._counters = counters
+        self._budgets: Mapping[str, BudgetCoordinator] = {} if budgets is None else budgets
+        self._changed_budgets: dict[str, set[SiteId]] = {}
         self._changes = Changes()
         self._changed_counters: set[str] = set()
         self._changed_sites: dict[str, set[SiteId]] = {}  # by counter
@@ -102,6 +118,16 @@ class CommitPipeline:
         changes.counts.pop(name, None)
         changes.tombstones = {key: count for key, count in changes.tombstones.items() if key[0] != name}
         self._changed_sites.pop(name, None)
+        self._work.set()
+
+    def mark_budget(self, name: str, sites: Iterable[SiteId]) -> None:
+        """A budget has changed, and with it these sites of it."""
+        self._changed_budgets.setdefault(name, set()).update(sites)
+        self._work.set()
+
+    def mark_budget_deleted(self, name: str) -> None:
+        self._changes.deleted_budgets.append(name)
+        self._changed_budgets.pop(name, None)
         self._work.set()
 
     def prune_tombstones(self, before: int) -> None:
@@ -220,6 +246,12 @@ class CommitPipeline:
         for name, sites in self._changed_sites.items():
             reported_by = self._counters[name].coordinator.reported_by
             changes.counts.setdefault(name, {}).update((site_id, reported_by(site_id)) for site_id in sites)
+        for name, sites in self._changed_budgets.items():
+            budget = self._budgets[name]
+            changes.budgets[name] = BudgetFields(budget.limit, budget.slack, budget.forgiven, budget.gone, budget.round)
+            saved = {site_id: budget.saved_site(site_id) for site_id in sites}
+            changes.budget_sites[name] = {site_id: each for site_id, each in saved.items() if each is not None}
+        self._changed_budgets.clear()
         self._changed_sites.clear()
         self._changed_counters.clear()
         return Batch(changes, answers, outgoing, flushed)

@@ -6,7 +6,7 @@ from time import time
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields
+from countless.server.storage.base import Changes, Config, CounterFields, SavedBudget
 
 
 class MemoryStore:
@@ -20,6 +20,7 @@ class MemoryStore:
         self._counts: dict[str, dict[SiteId, int]] = {}
         self._tombstones: dict[SiteId, dict[str, tuple[int, int]]] = {}  # by counter: final count, second it was set
         self._horizon = 0
+        self._budgets: dict[str, SavedBudget] = {}
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]:
         with self._lock:
@@ -27,6 +28,10 @@ class MemoryStore:
                 name: (config, PersistentState(*self._fields[name], tuple(self._counts.get(name, {}).items())))
                 for name, config in sorted(self._configs.items())
             }
+
+    def load_budgets(self) -> dict[str, SavedBudget]:
+        with self._lock:
+            return {name: SavedBudget(fields, dict(sites)) for name, (fields, sites) in sorted(self._budgets.items())}
 
     def save(self, changes: Changes) -> None:
         self.save_at(changes, int(self._wall_clock()))
@@ -49,6 +54,11 @@ class MemoryStore:
                 self._tombstones.setdefault(site_id, {})[name] = (count, second)
             if changes.prune_before is not None:
                 self._prune(changes.prune_before)
+            for name in changes.deleted_budgets:
+                self._budgets.pop(name, None)
+            for name, fields in changes.budgets.items():
+                known = self._budgets[name].sites if name in self._budgets else {}
+                self._budgets[name] = SavedBudget(fields, known | changes.budget_sites.get(name, {}))
 
     def _delete(self, name: str) -> None:
         for table in (self._configs, self._fields, self._counts):

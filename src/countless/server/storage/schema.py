@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countless.server.storage.base import StoreError
 
-SCHEMA = 3
+SCHEMA = 4
 _APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
 
 _TABLES = """
@@ -36,6 +36,16 @@ CREATE INDEX gone_ended ON gone (ended);
 CREATE TABLE journal (number INTEGER PRIMARY KEY, lines BLOB NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
+_BUDGETS = """
+CREATE TABLE budgets (
+    name TEXT PRIMARY KEY, maximum TEXT NOT NULL, slack REAL NOT NULL, forgiven TEXT NOT NULL, gone TEXT NOT NULL,
+    round INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE budget_sites (
+    budget TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, maximum TEXT NOT NULL,
+    given_up INTEGER NOT NULL, departed INTEGER NOT NULL, PRIMARY KEY (budget, site, incarnation)
+) WITHOUT ROWID;
+"""
 
 
 def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
@@ -59,7 +69,7 @@ def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
 
 def upgrade(database: sqlite3.Connection, version: int) -> None:
     """Bring a file up to date, in the caller's transaction. A new file goes through all upgrades, from version 0."""
-    for step in (_create_tables, _add_tombstone_age, _allow_deletions_in_journal)[version:]:
+    for step in (_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets)[version:]:
         step(database)
     database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     database.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -76,6 +86,10 @@ def _add_tombstone_age(database: sqlite3.Connection) -> None:
 
 def _allow_deletions_in_journal(database: sqlite3.Connection) -> None:
     """No table changes; a coordinator that knows schema 2 must not read entries that have deletions."""
+
+
+def _add_budgets(database: sqlite3.Connection) -> None:
+    _execute_all(database, _BUDGETS)
 
 
 def _execute_all(database: sqlite3.Connection, statements: str) -> None:

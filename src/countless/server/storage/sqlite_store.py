@@ -14,9 +14,19 @@ from time import time
 
 import msgspec
 
+from countless.core.budget.coordinator import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields, StoreError, Token, parse_total
+from countless.server.storage.base import (
+    BudgetFields,
+    Changes,
+    Config,
+    CounterFields,
+    SavedBudget,
+    StoreError,
+    Token,
+    parse_total,
+)
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.schema import SCHEMA, schema_version, upgrade
 
@@ -135,6 +145,18 @@ class SqliteStore:
             for name, *config, number, published, departed in counters
         }
 
+    def load_budgets(self) -> dict[str, SavedBudget]:
+        with self._lock:
+            budgets = self._db.execute("SELECT * FROM budgets ORDER BY name").fetchall()
+            sites = self._db.execute("SELECT * FROM budget_sites").fetchall()
+        saved = {
+            name: SavedBudget(BudgetFields(int(limit), slack, int(forgiven), int(gone), number), {})
+            for name, limit, slack, forgiven, gone, number in budgets
+        }
+        for name, site, incarnation, limit, given_up, departed in sites:
+            saved[name].sites[SiteId(site, incarnation)] = SavedSite(int(limit), bool(given_up), bool(departed))
+        return saved
+
     def save(self, changes: Changes) -> None:
         try:
             with self._transaction():
@@ -185,6 +207,7 @@ class SqliteStore:
             entry = encode_entry(changes)
             self._db.execute("INSERT INTO journal (lines) VALUES (?)", (entry,))
             journal.add(changes, len(entry))
+        self._write_budgets(changes)
         now = int(self._wall_clock())
         self._execute(
             _SET_TOMBSTONES,
@@ -192,6 +215,27 @@ class SqliteStore:
         )
         if changes.prune_before is not None and self._db.execute(_PRUNE, (changes.prune_before, MAX_PRUNED)).rowcount:
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (changes.prune_before,))
+
+    def _write_budgets(self, changes: Changes) -> None:
+        """At once, without the journal: messages of budgets are few."""
+        for name in changes.deleted_budgets:
+            self._db.execute("DELETE FROM budgets WHERE name = ?", (name,))
+            self._db.execute("DELETE FROM budget_sites WHERE budget = ?", (name,))
+        self._db.executemany(
+            "INSERT OR REPLACE INTO budgets VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (name, str(b.limit), b.slack, str(b.forgiven), str(b.gone), b.round)
+                for name, b in changes.budgets.items()
+            ],
+        )
+        self._db.executemany(
+            "INSERT OR REPLACE INTO budget_sites VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (name, *site_id, str(saved.limit), saved.given_up, saved.departed)
+                for name, sites in changes.budget_sites.items()
+                for site_id, saved in sites.items()
+            ],
+        )
 
     def _execute(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
