@@ -4,13 +4,15 @@ import inspect
 from types import FunctionType
 
 from countless.client.asgi import CountRequests
+from countless.client.budget import ClientBudget
 from countless.client.client import Client, connect
 from countless.client.counter import Counter
 from countless.client.watch import Watch
 from countless.core.answer import Answer
 from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision
-from countless.inprocess.budget import Budget, Hold, SpendingSite
+from countless.core.budget.hold import Hold
+from countless.inprocess.budget import Budget, SpendingSite
 from countless.inprocess.network import Traffic
 from countless.inprocess.tracker import Tracker
 
@@ -22,9 +24,12 @@ HEAD = """# Python API
 has [a page of its own](../theory/partial-dp.md); everything else is for people who read the
 [architecture](../architecture.md).
 """
-NOT_FOR_PROGRAMS = {"before_fork", "after_fork_parent", "after_fork_child", "debug_state"}
+NOT_FOR_PROGRAMS = {
+    *("before_fork", "after_fork_parent", "after_fork_child", "debug_state"),
+    *("active", "settled", "hand_ins", "resend", "receive", "end", "renew", "after_fork"),  # of ClientBudget
+}
 PUBLIC: tuple[object, ...] = (
-    *(connect, Client, Counter, Watch, CountRequests, Tracker, Answer, Traffic),
+    *(connect, Client, Counter, ClientBudget, Watch, CountRequests, Tracker, Answer, Traffic),
     *(Budget, SpendingSite, Hold, Decision, Usage),
 )
 

@@ -8,7 +8,10 @@ Two families, told apart by who has to act:
     ├── ProtocolError                   the peer sent something the protocol forbids; it was ignored whole
     ├── PlanError                       no plan with a proof exists for what was asked
     ├── BudgetRefused                   a budget did not admit a reservation
-    │   └── Exhausted                   ... because not enough of it is left
+    │   ├── Exhausted                   ... because not enough of it is left
+    │   ├── Starved                     ... because the coordinator did not answer in time
+    │   ├── Unreachable                 ... because there is no connection to the coordinator
+    │   └── UnknownBudget               ... because the coordinator has no such budget
     ├── InvariantBroken                 a bug in Countless itself: please report it with the seed
     └── MissingExtra (ImportError)      an optional dependency is not installed; the message names the extra
 """
@@ -59,6 +62,22 @@ class Exhausted(BudgetRefused):
         super().__init__(f"budget {budget!r} has not {units} units left")
         self.budget = budget
         self.units = units
+
+
+class Starved(BudgetRefused):
+    """The coordinator did not answer in time."""
+
+
+class Unreachable(BudgetRefused):
+    """There is no connection to the coordinator."""
+
+
+class UnknownBudget(BudgetRefused):
+    """The coordinator has no budget of this name, or not for this site."""
+
+    def __init__(self, budget: str, reason: str) -> None:
+        super().__init__(f"budget {budget!r} rejected by the coordinator: {reason}")
+        self.budget = budget
 
 
 class InvariantBroken(CountlessError):

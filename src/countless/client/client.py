@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from countless.client import forks
+from countless.client.budget import BudgetLink, ClientBudget
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.local_counter import LocalCounter
 from countless.client.session.loop import ClientLoop
@@ -28,6 +29,7 @@ from countless.client.session.protocol import new_incarnation
 from countless.client.transport.base import Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketTransport
+from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -97,6 +99,7 @@ class Client:
         self._lock = RLock()
         self._local_counters: dict[str, LocalCounter] = {}
         self._counters: dict[str, Counter] = {}
+        self._budgets: dict[str, ClientBudget] = {}
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
         if not disabled:
@@ -113,6 +116,7 @@ class Client:
             self._open_transport(),
             self._on_status,
             self._renew_incarnation,
+            self._budgets,
         )
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
@@ -160,6 +164,22 @@ class Client:
             with self._lock:
                 counter = self._counters.setdefault(name, Counter(name, self._local_counter, label_cap))
         return counter
+
+    def budget(self, name: str) -> ClientBudget:
+        """The budget of this name, the same object every time. An operator creates it at the coordinator.
+
+        With `COUNTLESS_DISABLE=1` every request is allowed.
+        """
+        with self._lock:
+            if name not in self._budgets:
+                validate_name(name, "budget")
+                if isinstance(self.endpoint, Broker):
+                    raise InvalidParameter("budget", name, "used with the URL of one coordinator, not with a broker")
+                link = BudgetLink(self._send_asks, lambda: self._loop.connected, self._count_waiter, self._disabled)
+                self._budgets[name] = ClientBudget(name, self.site_id, self._lock, link)
+                if self._closing:
+                    self._budgets[name].end()
+            return self._budgets[name]
 
     def watch(
         self,
@@ -215,13 +235,17 @@ class Client:
             for counter in self._local_counters.values():
                 if counter.open:
                     counter.close()
+            for budget in self._budgets.values():
+                budget.end()
             if thread is not None:
                 self._loop.leave()
         if thread is not None:
             thread.join(timeout)
         with self._lock:
             self._loop.stop()
-            delivered = self._loop.delivered or not any(counter.count for counter in self._local_counters.values())
+            unsent = any(counter.count for counter in self._local_counters.values())
+            unsent = unsent or not all(budget.settled for budget in self._budgets.values())
+            delivered = self._loop.delivered or not unsent
         if self._durable is not None:
             self._durable.close(delivered, deadline - monotonic())
         return delivered or self._disabled
@@ -246,6 +270,14 @@ class Client:
         if self._thread is None and not self._closing:
             self._start()
         self._loop.queue(site.counter, messages)
+
+    def _send_asks(self, budget: str, asks: tuple[Ask, ...]) -> None:
+        if self._thread is None and not self._closing:
+            self._start()
+        self._loop.queue_asks(budget, asks)
+
+    def _count_waiter(self, number: int) -> None:
+        self._loop.waiters += number
 
     def _start(self) -> None:
         self._loop.open()
@@ -279,6 +311,8 @@ class Client:
                 self._durable.after_fork(self.site_id, self._local_counters)
             for counter in self._local_counters.values():
                 counter.reset(self.site_id, None)
+            for budget in self._budgets.values():
+                budget.after_fork(self.site_id)
         self._lock.release()
 
     # The thread

@@ -6,11 +6,10 @@ call that caused it returns, so every request is decided within its call.
 
 from collections.abc import Callable, Iterable
 from threading import RLock
-from types import TracebackType
-from typing import Self
 
 from countless.core.budget.coordinator import BudgetCoordinator, Usage
 from countless.core.budget.decision import Decision, Reason
+from countless.core.budget.hold import Hold
 from countless.core.budget.messages import Ask, BudgetId, Outbox
 from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.messages import SiteId, SiteName
@@ -190,8 +189,15 @@ class SpendingSite:
         """Spend `n` units, if they are left."""
         return self._decide(self._site.take, n)
 
-    def reserve(self, n: int) -> "Hold":
-        """Hold `n` units until it is known how many are used. Raises `Exhausted` if they are not left."""
+    def reserve(self, n: int) -> Hold:
+        """Hold `n` units until it is known how many are used. Raises `Exhausted` if they are not left.
+
+        >>> site = Budget(limit=100, sites=1).site(0)
+        >>> with site.reserve(40) as hold:
+        ...     hold.settle(25)
+        >>> site.spent, site.held
+        (25, 0)
+        """
         decision = self._decide(self._site.reserve, n)
         if not decision:
             raise Exhausted(self._site.budget.name, n)
@@ -210,35 +216,3 @@ class SpendingSite:
     def _settle(self, units: int, used: int) -> None:
         with self._lock:
             self._send(self._site_id, self._site.settle(units, used))
-
-
-class Hold:
-    """Reserved units. A context manager: leaving it settles all units as used, an exception settles none.
-
-    >>> site = Budget(limit=100, sites=1).site(0)
-    >>> with site.reserve(40) as hold:
-    ...     hold.settle(25)
-    >>> site.spent, site.held
-    (25, 0)
-    """
-
-    __slots__ = ("_settle", "_settled", "units")
-
-    def __init__(self, units: int, settle: Callable[[int, int], None]) -> None:
-        self.units = units
-        self._settle = settle
-        self._settled = False
-
-    def settle(self, used: int) -> None:
-        """End the hold: `used` units are spent, the others are free again. The second call has no effect."""
-        if not self._settled:
-            self._settle(self.units, used)
-            self._settled = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.settle(0 if kind else self.units)

@@ -14,10 +14,10 @@ def require_name(name: object, what: str) -> str:
     return str(name)
 
 
-def validate_name(name: object) -> str:
+def validate_name(name: object, parameter: str = "counter") -> str:
     """Return a name that a program gave; raise `InvalidParameter` where `require_name` raises `ProtocolError`."""
     if not is_valid_name(name):
-        raise InvalidParameter("counter", name, _RULE)
+        raise InvalidParameter(parameter, name, _RULE)
     return str(name)
 
 

@@ -6,10 +6,11 @@ from threading import RLock
 from time import monotonic
 
 from countless.client.session.backoff import Backoff
-from countless.client.session.protocol import CounterState, NewIncarnation, SiteSession
+from countless.client.session.protocol import BudgetState, CounterState, NewIncarnation, SiteSession
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
 from countless.client.transport.base import EMPTY, ConnectionLost, Transport
+from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
 
@@ -25,7 +26,9 @@ class ClientLoop:
         transport: Transport,
         on_status: OnStatus,
         new_incarnation: NewIncarnation,
+        budgets: Mapping[str, BudgetState] | None = None,  # for a transport with one shard
     ) -> None:
+        self._budgets = budgets
         self.waiters = 0  # threads that wait for an acknowledgement
         self._site_id = site_id
         self._counters = counters
@@ -73,6 +76,12 @@ class ClientLoop:
         if self._sessions:
             self._session_of(counter).queue(counter, messages)
         else:  # the sessions begin with the exact counts
+            self._notify()
+
+    def queue_asks(self, budget: str, asks: tuple[Ask, ...]) -> None:
+        if self._sessions:
+            self._sessions[0].queue_asks(budget, asks)
+        else:  # the sessions begin with what the budgets have to tell
             self._notify()
 
     def request_ack(self) -> int:
@@ -154,12 +163,15 @@ class ClientLoop:
         else:
             return []
         with self._lock:
-            self._sessions = [SiteSession(self._site_id, self._lock, self._notify) for _ in range(shard_count)]
+            self._sessions = [
+                SiteSession(self._site_id, self._lock, self._notify, budgets=self._budgets) for _ in range(shard_count)
+            ]
             for name, counter in self._counters.items():
                 session = self._session_of(name)
                 session.add_counter(name, counter)
                 session.has_work = session.has_work or counter.count > 0
             for session in self._sessions:
+                session.has_work = session.has_work or any(budget.active for budget in (self._budgets or {}).values())
                 session.request_ack(self._ack_requested)
                 if self._leaving:
                     session.leave()

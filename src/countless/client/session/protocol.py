@@ -6,17 +6,23 @@ next one every counter sends its exact count and, again, the messages that may h
 """
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import RLock
 from time import monotonic, time
 from typing import Protocol
 
 from countless.client.transport.base import ConnectionLost, Send
+from countless.core.budget.messages import Ask, Exhausted, Grant, Recall
 from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
 from countless.randomness import SystemRandom
 from countless.wire.frames import (
     VERSION,
+    BudgetDownItem,
+    BudgetLeave,
+    BudgetLeaveAck,
+    BudgetRejected,
+    BudgetReset,
     CounterRejected,
     DownItem,
     Hello,
@@ -77,10 +83,40 @@ class CounterState(Protocol):
         """Continue as a new incarnation with the events beyond the first `delivered`; None: with none of them."""
 
 
+class BudgetState(Protocol):
+    """A budget of this incarnation."""
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to tell the coordinator."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to hand in."""
+
+    def hand_ins(self) -> Sequence[BudgetLeave]:
+        """What incarnations that ended have spent, as far as it is not acknowledged."""
+
+    def resend(self) -> Sequence[Ask | BudgetLeave]:
+        """What a new connection begins with."""
+
+    def receive(self, item: BudgetDownItem) -> tuple[Ask, ...]: ...
+
+    def renew(self, site_id: SiteId) -> None:
+        """The incarnation was retired: continue as a new one."""
+
+
 class SiteSession:
     """The messages that are due to one shard, what it has acknowledged, and the protocol with it."""
 
-    def __init__(self, site_id: SiteId, lock: RLock, notify: Callable[[], None], clock: Clock = monotonic) -> None:
+    def __init__(
+        self,
+        site_id: SiteId,
+        lock: RLock,
+        notify: Callable[[], None],
+        clock: Clock = monotonic,
+        budgets: Mapping[str, BudgetState] | None = None,
+    ) -> None:
         self.site_id = site_id
         self.acked = 0  # the last `request_ack` that was acknowledged
         self.has_work = False  # there is, or was, something to send
@@ -88,6 +124,8 @@ class SiteSession:
         self.delivered = False  # ... because all counters have left, and the coordinator has acknowledged that
         self.connected = False  # the coordinator has answered on the present stream
         self._counters: dict[str, CounterState] = {}
+        self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
+        self._unsent_asks: dict[str, Ask] = {}  # by budget
         self._lock = lock
         self._notify = notify
         self._clock = clock
@@ -112,6 +150,13 @@ class SiteSession:
             unsent[type(message)] = message
         self.has_work = True
         self._notify_once()
+
+    def queue_asks(self, budget: str, asks: tuple[Ask, ...]) -> None:
+        """Send the last of these soon: each has all that the earlier ones have."""
+        if asks:
+            self._unsent_asks[budget] = asks[-1]
+            self.has_work = True
+            self._notify_once()
 
     def request_ack(self, number: int) -> None:
         """`acked` becomes `number` when everything that was queued before is on the coordinator's disk."""
@@ -138,6 +183,8 @@ class SiteSession:
             self.site_id = site_id
             for name, counter in self._counters.items():
                 counter.reset(site_id, known_counts.get(name, 0))
+            for budget in self._budgets.values():
+                budget.renew(site_id)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
@@ -191,6 +238,10 @@ class SiteSession:
         for name in names:  # the lock is released after each, so that a thread that counts does not wait for all
             with self._lock:
                 items += self._join_items(name)
+        with self._lock:
+            self._unsent_asks.clear()
+            for budget in self._budgets.values():
+                items += budget.resend()
         return items
 
     def _join_items(self, name: str) -> list[UpItem]:
@@ -208,6 +259,8 @@ class SiteSession:
             items: list[UpItem] = []
             for name, messages in unsent.items():
                 items += messages.values() if name in self._joined else self._join_items(name)
+            items += self._unsent_asks.values()
+            self._unsent_asks.clear()
             if self._leaving:
                 items += self._leave_items()
             if force_sync or self._ack_requested > self._ack_sent:
@@ -227,11 +280,14 @@ class SiteSession:
             if name not in self._joined:
                 items += self._join_items(name)
             items.append(Leave(*final))
+        for budget in self._budgets.values():
+            items += budget.hand_ins()
         self._check_all_left()
         return items
 
     def _check_all_left(self) -> None:
-        if self._leaving and self._left | self._rejected >= self._counters.keys():
+        settled = all(budget.settled for budget in self._budgets.values())
+        if self._leaving and settled and self._left | self._rejected >= self._counters.keys():
             self.delivered, self.done = self._left >= self._counters.keys(), True
 
     def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
@@ -249,6 +305,15 @@ class SiteSession:
             elif isinstance(item, CounterRejected):
                 log.warning("counter %r rejected by the coordinator: %s", item.counter, item.reason)
                 self._rejected.add(item.counter)
+                self._check_all_left()
+            elif isinstance(item, Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected):
+                self._on_budget(item)
+
+    def _on_budget(self, item: BudgetDownItem) -> None:
+        with self._lock:
+            budget = self._budgets.get(item.budget.name)
+            if budget is not None:
+                self.queue_asks(item.budget.name, budget.receive(item))
                 self._check_all_left()
 
     def _on_trigger(self, message: StartRound | SetTrigger) -> None:

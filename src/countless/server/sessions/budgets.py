@@ -16,7 +16,7 @@ from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
-from countless.wire.names import MAX_NAME_CHARS, is_valid_name
+from countless.wire.names import validate_name
 
 MAX_BUDGETS = 10_000  # in all
 MAX_BUDGETS_PER_SITE = 1_000  # one site cannot fill the memory with its memberships
@@ -57,8 +57,7 @@ class Budgets:
             raise UnknownName("budget", name, self.by_name) from None
 
     def create(self, name: str, limit: int, slack: float) -> BudgetCoordinator:
-        if not is_valid_name(name):
-            raise InvalidParameter("name", name, f"1 to {MAX_NAME_CHARS} printable characters")
+        validate_name(name, "name")
         if name in self.by_name:
             raise InvalidParameter("name", name, "a name that is not taken")
         if len(self.by_name) >= MAX_BUDGETS:
