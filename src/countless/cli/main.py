@@ -1,6 +1,7 @@
 """`countless`: one verb per file; parsing and printing only.
 
-Exit codes: 0 success, 1 the result is negative (each verb documents when), 2 invalid request; nothing was changed.
+Exit codes: 0 success, 1 the result is negative (each verb documents when), 2 invalid request; nothing was changed,
+75 no answer (`take`).
 """
 
 import sys
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 # In the order of `--help`. Each is a file with the verb as a function and an EXAMPLE.
 VERBS = [
     *("demo", "plan", "simulate", "attack", "report", "audit"),
-    *("serve", "agent", "add", "get", "watch", "counters", "sites", "token", "validate", "doctor"),
+    *("serve", "agent", "add", "get", "watch", "counters", "budget", "take", "sites", "token", "validate", "doctor"),
 ]
 
 

@@ -1,0 +1,34 @@
+"""`countless take`: spend units of a budget from a shell."""
+
+from typing import Annotated
+
+import typer
+
+from countless.cli.options import DEFAULT_URL, Token, Url
+
+EXAMPLE = "Example:  countless take acme/exports 1 && ./export"
+EX_TEMPFAIL = 75  # of sysexits.h: try again later
+
+
+def take(
+    name: Annotated[str, typer.Argument(help="The budget.")],
+    n: Annotated[int, typer.Argument(help="How many units.")] = 1,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the coordinator.")] = 10.0,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Spend units of a budget. Exits with 0 if they may be used, 1 if they are not left, 75 without an answer."""
+    from countless.client.client import connect
+    from countless.core.budget.decision import Reason
+
+    client = connect(url, token)
+    try:
+        decision = client.budget(name).take(n, wait=wait)
+    finally:
+        handed_in = client.close(min(wait, 5.0))
+    if decision and not handed_in:
+        typer.echo("countless: the coordinator was not told what was spent: it counts the whole grant", err=True)
+    if not decision:
+        detail = f" ({client.last_error})" if client.last_error else ""
+        typer.echo(f"countless: {n} of {name}: {decision.reason}{detail}", err=True)
+        raise typer.Exit(1 if decision.reason is Reason.EXHAUSTED else EX_TEMPFAIL)
