@@ -73,10 +73,11 @@ def test_failures_of_all_rounds_sum_to_less_than_delta() -> None:
         assert eta <= Fraction(DELTA) / (number * (number + 1))
 
 
-def test_one_busy_site_stays_deterministic() -> None:
-    """The reports of one site give the total; snapshots of the other 299 would only cost messages."""
+@pytest.mark.parametrize(("sites", "alpha"), [(300, 0.03), (3000, 0.1)])
+def test_one_busy_site_stays_deterministic(sites: int, alpha: float) -> None:
+    """The reports of one site give the total; snapshots of the idle sites would only cost messages."""
     scheme = Watched()
-    tracker = run(scheme, 300, 0.03, ("single_site", 20_000, 50))
+    tracker = run(scheme, sites, alpha, ("single_site", 20_000, 50))
     assert {setup.scheme for _, setup in scheme.opened} == {"deterministic"}
     assert (tracker.answer.round, tracker.messages.down) == (0, 0)
 

@@ -115,10 +115,15 @@ def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[A
 def _shares(counts: Counter[int]) -> Iterable[tuple[int, int, float]]:
     """For each count: how many sites have it, and the part of the coming events that one of them is expected to count.
 
-    Each site is given one event more than it has counted, so one without events has a share too.
+    All sites without events together are given one event for each site with events (the estimate of Witten and Bell):
+    idle sites are expected to stay idle beside one busy site, and to become active beside many.
     """
-    total = sum((count + 1) * sites for count, sites in counts.items())
-    return [(count, sites, (count + 1) / total) for count, sites in counts.items()]
+    idle = counts[0]
+    busy = counts.total() - idle
+    if not busy:
+        return [(0, idle, 1 / idle)] if idle else []
+    total = sum(count * sites for count, sites in counts.items()) + (busy if idle else 0)
+    return [(count, sites, (count or busy / idle) / total) for count, sites in counts.items()]
 
 
 def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> float:

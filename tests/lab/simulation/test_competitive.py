@@ -65,12 +65,14 @@ def test_rounds_cost_what_their_plan_says(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize(("sites", "events", "alpha"), [(1_000, 500_000, 0.05), (3_000, 1_000_000, 0.1)])
+@pytest.mark.parametrize(
+    ("sites", "events", "alpha", "worst"), [(1_000, 500_000, 0.05, 1.3), (3_000, 1_000_000, 0.1, 1.8)]
+)
 def test_thousands_of_sites_cost_about_as_much_as_the_best_scheme(
-    stream: str, sites: int, events: int, alpha: float
+    stream: str, sites: int, events: int, alpha: float, worst: float
 ) -> None:
     found = ratio(stream, sites, events, alpha)
-    assert found.worst <= 1.3
+    assert found.worst <= worst
     assert found.at_end <= 1.05
 
 
@@ -85,7 +87,7 @@ def test_thousands_of_sites_cost_about_as_much_as_the_best_scheme(
         ("uniform", 1_000, 12_000, 0.05, "sees-everything", 1.3),
         ("hot_spots", 1_000, 100_000, 0.02, "adaptive", 1.1),
         ("uniform", 3_000, 100_000, 0.02, "adaptive", 1.35),
-        ("zipf", 3_000, 100_000, 0.02, "adaptive", 1.1),
+        ("zipf", 3_000, 100_000, 0.02, "adaptive", 1.2),
         ("uniform", 10_000, 80_000, 0.02, "adaptive", 1.45),
     ],
 )
