@@ -13,7 +13,7 @@ from countless.core.estimator import RoundContext
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
-from countless.server.storage.base import Config, CounterFields
+from countless.server.storage.base import Config
 
 
 class Traffic:
@@ -57,27 +57,34 @@ class Counter:
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
         self.traffic = Traffic(self.coordinator.known_total)
         self.published_answer = self.coordinator.answer
-        self.changed = asyncio.Event()  # set, and replaced, when the published answer changes
+        self._changed: asyncio.Event | None = None  # created when somebody waits: few counters are watched
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
         after = Counter(self.name, config, self.coordinator.saved_state)
         after.traffic, after.recovering = self.traffic, False
-        after.published_answer, after.changed = self.published_answer, self.changed
+        after.published_answer, after._changed = self.published_answer, self._changed
         return after
 
     def publish(self, answer: Answer) -> None:
         """Show an answer that is saved."""
         if answer != self.published_answer:
             self.published_answer = answer
-            self.changed.set()
-            self.changed = asyncio.Event()
+            self.notify()
         if answer.state is not State.LEARNING:
             self.recovering = False
 
     @property
-    def fields(self) -> CounterFields:
-        return CounterFields(self.coordinator.round, self.coordinator.published, self.departed)
+    def changed(self) -> asyncio.Event:
+        """Set at the next change of the published answer, and when the counter is deleted."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        return self._changed
+
+    def notify(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     @property
     def plan_version(self) -> tuple[int, int]:

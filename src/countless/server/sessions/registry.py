@@ -62,7 +62,7 @@ class CounterRegistry:
         counter = self.counters.pop(name)
         self._series.subtract(filter(None, [family_of(name)]))
         self._pipeline.mark_deleted(name)
-        counter.changed.set()
+        counter.notify()
 
     def counter_for(self, name: str) -> Counter:
         """Where a site's events of this name are counted: the counter of that name, created if there is none, or for a

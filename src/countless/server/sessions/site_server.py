@@ -127,7 +127,7 @@ class SiteServer:
         """Accept no new connection and end every event stream."""
         self.draining = True
         for counter in self.counters.values():
-            counter.changed.set()
+            counter.notify()
 
     async def stop(self) -> None:
         """Save what is left. `run` must have been cancelled before."""

@@ -44,7 +44,7 @@ class PersistentCounter(Protocol):
     def coordinator(self) -> Coordinator: ...
 
     @property
-    def fields(self) -> CounterFields: ...
+    def departed(self) -> int: ...
 
     def publish(self, answer: Answer) -> None: ...
 
@@ -73,8 +73,7 @@ class CommitPipeline:
         self._budgets: Mapping[str, BudgetCoordinator] = {} if budgets is None else budgets
         self._changed_budgets: dict[str, set[SiteId]] = {}
         self._changes = Changes()
-        self._changed_counters: set[str] = set()
-        self._changed_sites: dict[str, set[SiteId]] = {}  # by counter
+        self._changed: dict[str, set[SiteId]] = {}  # by counter: sites whose count may have changed
         self._outgoing: Outgoing = {}
         self._unsaved: Batch | None = None  # the batch that is being saved; kept if that is cancelled or fails
         self._ready: asyncio.Queue[Batch] = asyncio.Queue()  # saved, to be sent
@@ -86,14 +85,14 @@ class CommitPipeline:
 
     def mark_counter(self, name: str) -> None:
         """The round or the answer of a counter may have changed."""
-        self._changed_counters.add(name)
+        self._changed.setdefault(name, set())
         self._work.set()
 
     def mark_site(self, name: str, site_id: SiteId) -> None:
         """The count of a site, and so the answer of the counter, may have changed."""
-        sites = self._changed_sites.get(name)
+        sites = self._changed.get(name)
         if sites is None:
-            self._changed_sites[name] = {site_id}
+            self._changed[name] = {site_id}
             self._work.set()
         else:
             sites.add(site_id)
@@ -108,7 +107,7 @@ class CommitPipeline:
         name, site_id = member
         self._changes.tombstones[client_key] = count
         self._changes.counts.setdefault(name, {})[site_id] = None
-        self._changed_sites.get(name, set()).discard(site_id)
+        self._changed.get(name, set()).discard(site_id)
 
     def mark_deleted(self, name: str) -> None:
         """A counter was deleted, and with it everything marked for it so far."""
@@ -117,7 +116,7 @@ class CommitPipeline:
         changes.configs.pop(name, None)
         changes.counts.pop(name, None)
         changes.tombstones = {key: count for key, count in changes.tombstones.items() if key[0] != name}
-        self._changed_sites.pop(name, None)
+        self._changed.pop(name, None)
         self._work.set()
 
     def mark_budget(self, name: str, sites: Iterable[SiteId]) -> None:
@@ -152,8 +151,7 @@ class CommitPipeline:
 
     def debug_state(self) -> dict[str, int]:
         return {
-            "changed_counters": len(self._changed_counters),
-            "changed_sites": sum(map(len, self._changed_sites.values())),
+            "changed_sites": sum(map(len, self._changed.values())),
             "queued_items": sum(map(len, self._outgoing.values())),
         }
 
@@ -238,22 +236,26 @@ class CommitPipeline:
         changes, self._changes = self._changes, Changes()
         outgoing, self._outgoing = self._outgoing, {}
         flushed, self._flushed = self._flushed, asyncio.Event()
+        changed, self._changed = self._changed, {}
         answers = []
-        for name in (self._changed_counters | self._changed_sites.keys()) & self._counters.keys():
-            counter = self._counters[name]
-            changes.counters[name] = counter.fields
-            answers.append((counter, counter.coordinator.answer))
-        for name, sites in self._changed_sites.items():
-            reported_by = self._counters[name].coordinator.reported_by
-            changes.counts.setdefault(name, {}).update((site_id, reported_by(site_id)) for site_id in sites)
+        for name, sites in changed.items():
+            counter = self._counters.get(name)
+            if counter is None:  # it was deleted
+                continue
+            coordinator = counter.coordinator
+            answer = coordinator.answer
+            answers.append((counter, answer))
+            changes.counters[name] = CounterFields(answer.round, answer.estimate, counter.departed)
+            if sites:
+                counts = changes.counts.setdefault(name, {})
+                for site_id in sites:
+                    counts[site_id] = coordinator.reported_by(site_id)
         for name, sites in self._changed_budgets.items():
             budget = self._budgets[name]
             changes.budgets[name] = BudgetFields(budget.limit, budget.slack, budget.forgiven, budget.gone, budget.round)
             saved = {site_id: budget.saved_site(site_id) for site_id in sites}
             changes.budget_sites[name] = {site_id: each for site_id, each in saved.items() if each is not None}
         self._changed_budgets.clear()
-        self._changed_sites.clear()
-        self._changed_counters.clear()
         return Batch(changes, answers, outgoing, flushed)
 
 
