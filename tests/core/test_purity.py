@@ -22,7 +22,18 @@ FORBIDDEN = [
     *("selectors", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time", "urllib", "uuid"),
 ]
 # What the core may use. These are loaded first, because some of them use forbidden modules for themselves.
-ALLOWED = ["abc", "collections", "collections.abc", "copy", "dataclasses", "enum", "fractions", "math", "typing"]
+ALLOWED = [
+    "abc",
+    "collections",
+    "collections.abc",
+    "copy",
+    "dataclasses",
+    "enum",
+    "fractions",
+    "math",
+    "types",
+    "typing",
+]
 OURS = ("countless.core", "countless.errors")
 
 IMPORT_WITHOUT_IO = f"""

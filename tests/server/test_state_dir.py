@@ -191,8 +191,9 @@ FEW = """
 import countless, sys
 client = countless.connect(site="kept")
 for line in sys.stdin:
-    client.counter("hits").add(int(line))
-    print(client.flush(0.3), flush=True)
+    number, seconds = line.split()
+    client.counter("hits").add(int(number))
+    print(client.flush(float(seconds)), flush=True)
 """
 
 
@@ -204,8 +205,9 @@ def counted(server: Server, directory: Path, numbers: list[int], meanwhile: bool
     for number in numbers:
         if meanwhile and number is numbers[-1]:
             server.kill()
-        print(number, file=child.stdin, flush=True)
-        assert child.stdout.readline() == ("False\n" if server.process.poll() is not None else "True\n")
+        down = server.process.poll() is not None
+        print(number, 0.1 if down else 30, file=child.stdin, flush=True)
+        assert child.stdout.readline() == f"{not down}\n"
     child.kill()
     child.communicate()
 

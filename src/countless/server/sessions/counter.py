@@ -57,7 +57,7 @@ class Counter:
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
         self.traffic = Traffic(self.coordinator.known_total)
         self.published_answer = self.coordinator.answer
-        self._changed: asyncio.Event | None = None  # created when somebody waits: few counters are watched
+        self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
