@@ -65,7 +65,7 @@ def test_document_is_served_without_a_token_and_is_valid(client: TestClient) -> 
 
 def test_routes_and_document_have_the_same_operations() -> None:
     routed = {
-        (re.sub(":path}", "}", route.path), method)
+        (re.sub(":name}", "}", route.path), method)
         for route in build_app(Settings()).routes
         if isinstance(route, Route) and not route.path.startswith("/page") and route.path != "/"
         for method in route.methods or ()
@@ -88,6 +88,10 @@ def test_other_method_is_a_405_with_the_allowed_methods(client: TestClient, path
         {"HEAD"} if "GET" in documented else set()
     )
     assert refused.json() == {"error": "Method Not Allowed"}
+
+
+def test_name_with_a_line_break_is_a_name(client: TestClient) -> None:
+    assert client.delete("/api/v1/sites/a%0Ab%0A").json() == {"forgotten": 0}
 
 
 def test_unknown_path_is_a_404_in_json(client: TestClient) -> None:

@@ -9,6 +9,7 @@ from inspect import getdoc
 from typing import Any
 
 import msgspec
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -66,13 +67,22 @@ def require_scope(scope: str | None, handler: Handler) -> Handler:
 # The routes
 
 
+class NameConvertor(PathConvertor):
+    """The rest of the path, line breaks included, which starlette's `path` does not match."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("name", NameConvertor())
+
+
 def routes_of(operations: Iterable[Operation]) -> list[Route]:
     """One route for each path, so that a 405 lists all methods of the path."""
     paths: dict[str, dict[str, Handler]] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method] = require_scope(each.scope, each.handler)
     return [
-        Route(path.replace("}", ":path}"), _by_method(handlers), methods=list(handlers))
+        Route(path.replace("}", ":name}"), _by_method(handlers), methods=list(handlers))
         for path, handlers in paths.items()
     ]
 
