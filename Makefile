@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED := 0
 unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# Three workers on two cores: tests with processes often wait.
+PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 .PHONY: setup check test soak demo bench race docs dist lock lint fast clean
 setup: .venv/ready
@@ -24,7 +25,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-HEAVY := page race packaging  # a browser, servers, fresh environments: their imports alone take seconds
+HEAVY := cli examples lab page race packaging  # programs, games, a browser, servers: slow, or slow to import
 fast: setup
 	$(PYTEST) -m "not slow and not soak" --hypothesis-profile=quick tests $(HEAVY:%=--ignore=tests/%)
 

@@ -23,17 +23,19 @@ class Section(NamedTuple):
 SECTIONS = {
     "hot-path": Section("hot_path"),
     "plans": Section("plans", tables=("plans", "plans-limits", "plans-oblivious", "plans-sampled", "scale-plans")),
+    "break-even": Section("break_even", tables=("race-formulas", "race-break-even")),
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
     "budgets": Section("budgets", tables=("budgets",)),
     "agent": Section("agent", tables=("agent",)),
-    "load": Section("load"),
+    "load": Section("load", tables=("load",)),
     "scale": Section("scale", tables=("scale-memory",)),
+    "frames": Section("scale", "frames", ("scale-bytes",)),
     "frameworks": Section("scaling", "frameworks", ("arena-frameworks",)),
 }
 LONG = {
     "auto-limits": Section("auto", "limits", ("auto-limits",)),
-    "load-rounds": Section("load", "rounds"),
+    "load-rounds": Section("load", "rounds", ("load-rounds",)),
     "scaling": Section("scaling", tables=("arena-sites", "arena-alpha", "arena-total")),
     "tournament": Section("tournament", tables=("arena-tournament",)),
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),

@@ -8,17 +8,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
 from time import process_time
+from time import time as now
 
 from prometheus_client import CollectorRegistry, Counter
 
+from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
+from countless.client.budgets.local_periods import NewLocal
+from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import DurableCounter
 from countless.client.local_counter import LocalCounter
+from countless.core.budget.messages import BudgetId, Grant
+from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import EveryNth, OffsetMultiple
 from countless.inprocess.tracker import Tracker
 from countless.randomness import SystemRandom
+from countless.wire.frames import SetBudgetRule
 
 
 def nanoseconds(call: Callable[[], object], number: int = 200_000, repeats: int = 7) -> float:
@@ -56,6 +63,44 @@ def increments() -> None:
     print(f"site.add()                      {ours:8.0f} ns   {ours / theirs:.2f} of prometheus_client (bar 0.25)")
     print(f"the same with a state_dir       {kept:8.0f} ns   {kept / theirs:.2f}")
     print(f"prometheus_client Counter.inc() {theirs:8.0f} ns   1")
+
+
+def requests() -> None:
+    """Requests that fit what the process was granted."""
+    quiet = Tracker(sites=1, scheme="deterministic").site(0)
+    quiet.add(10**12)
+    with TemporaryDirectory() as directory:
+        file = CountFile.create(Path(directory), SiteId("bench"))
+
+        def in_file(budget: BudgetId, site_id: SiteId) -> DurableBudget:
+            return DurableBudget(budget, 1, file)
+
+        calls: dict[str, tuple[Callable[[], object], int]] = {
+            "add()": (quiet.add, 200_000),
+            "take()": (granted_budget(in_memory).take, 200_000),
+            "take() with periods": (granted_budget(in_memory, "hour").take, 200_000),
+            "take() with a state_dir": (granted_budget(in_file).take, 200_000),
+            "take(5)": (partial(granted_budget(in_memory).take, 5), 50_000),
+        }
+        times = side_by_side(calls)
+        file.delete()
+    for name, time in times.items():
+        bar = " (bar 2)" if name in ("take()", "take() with periods") else ""
+        print(f"{name:31} {time:8.0f} ns   {time / times['add()']:.2f} of add(){bar}")
+
+
+def granted_budget(new_local: NewLocal, per: str | None = None) -> ClientBudget:
+    def ignore(*_: object) -> None:
+        pass
+
+    link = BudgetLink(send=ignore, connected=lambda: True, count_waiter=ignore, new_local=new_local)
+    budget = ClientBudget("bench", SiteId("bench"), RLock(), link)
+    calendar = BudgetRule(10**9, per).calendar
+    if calendar is not None:
+        budget.receive(SetBudgetRule(BudgetId("bench"), 10**9, per, "UTC", None, 0.01, "spending", "charge", "refuse"))
+    period = 0 if calendar is None else calendar.period_at(now())
+    budget.receive(Grant(BudgetId("bench", period), 0, 10**9))
+    return budget
 
 
 def batches() -> None:
@@ -114,6 +159,7 @@ def memory() -> None:
 
 def main() -> None:
     increments()
+    requests()
     batches()
     throughput()
     memory()

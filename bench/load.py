@@ -1,7 +1,7 @@
 """The coordinator under load: 10,000 connected sites, 1,000 counters, one real `countless serve`.
 
-Everything is on this machine, so the sites take processor time away from the coordinator. Its own is measured beside
-the wall clock: reports per second of its processor time is what one core takes in.
+Everything is on this machine, so the sites take processor time away from the coordinator. The coordinator's own
+processor time is measured beside the wall clock: reports per second of it is what one core takes in.
 """
 
 import json
@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from multiprocessing import get_context
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import quantiles
 from threading import Condition, Thread
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import adds, fleet
 from countless.client.api import ApiClient
@@ -26,6 +26,7 @@ from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.wire.frames import Hello, Join, encode_frames
+from tools.tables import Table
 
 SITES, COUNTERS, PROCESSES = 10_000, 1_000, 2
 SECONDS = 10.0
@@ -34,7 +35,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Coordinator:
-    """A real one, watched from outside."""
+    """A `countless serve` process, and what the system says of its time and memory."""
 
     def __init__(self, directory: str) -> None:
         command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0", "--state-dir", directory]
@@ -85,7 +86,7 @@ class Fleets:
 
 
 class Probe:
-    """A site that counts one by one, and a reader who watches its answer: how long from report to visible answer?"""
+    """A site that counts one by one, and a reader that watches its answer: the time from report to visible answer."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         coordinator.reader.request("POST", "/api/v1/counters", {"name": "probe", "scheme": "exact"})
@@ -155,12 +156,22 @@ def memory(coordinator: Coordinator, fleets: Fleets, scheme: str) -> None:
 
 
 def warm_up(fleets: Fleets) -> None:
-    """Plans are worked out when a fleet has come up, once. Until then they would be measured too."""
+    """Plans are computed once, when a fleet has connected. Without this they would be measured too."""
     fleets.all("load", 2_000, SECONDS, 1)
 
 
-def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> None:
-    """Reports per second of the coordinator's processor time."""
+class Figures(NamedTuple):
+    """What was measured with so many reports in a frame."""
+
+    per_frame: int
+    per_cpu_second: float  # reports per second of the coordinator's processor time
+    per_second: float  # reports
+    p50_ms: float  # from report to visible answer, at half load
+    p99_ms: float
+
+
+def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> tuple[float, float]:
+    """Reports per second of the coordinator's processor time, and per second."""
     before = coordinator.processor_seconds
     results = fleets.all("load", 0, SECONDS, per_frame)
     used = coordinator.processor_seconds - before
@@ -170,9 +181,11 @@ def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> None:
         f"{sent / seconds:,.0f} a second ({sent:,} reports in {seconds:.1f} s, {used:.1f} s of them at work)",
         flush=True,
     )
+    return sent / used, sent / seconds
 
 
-def latency(coordinator: Coordinator, fleets: Fleets, probe: Probe, per_frame: int) -> None:
+def latency(coordinator: Coordinator, fleets: Fleets, probe: Probe, per_frame: int) -> tuple[float, float]:
+    """Milliseconds from report to visible answer at half load: p50 and p99."""
     times: list[float] = []
     prober = Thread(target=lambda: times.extend(probe.milliseconds(SECONDS)))
     prober.start()
@@ -180,13 +193,28 @@ def latency(coordinator: Coordinator, fleets: Fleets, probe: Probe, per_frame: i
     results = fleets.all("load", HALF_LOAD / PROCESSES, SECONDS, per_frame)
     used = coordinator.processor_seconds - before
     prober.join()
-    tell_times(f"at {HALF_LOAD:,} reports a second, {per_frame} in a frame", times)
+    p50, p99 = print_times(f"at {HALF_LOAD:,} reports a second, {per_frame} in a frame", times)
     print(f"  ({sum(sent for sent, _ in results):,} reports, {used:.1f} s at work)", flush=True)
+    return p50, p99
 
 
-def tell_times(when: str, times: list[float]) -> None:
+def print_times(when: str, times: list[float]) -> tuple[float, float]:
     cuts = quantiles(times, n=100)
     print(f"report to visible answer, {when}: p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms (bar 50) of {len(times)}")
+    return cuts[49], cuts[98]
+
+
+def table(name: str, measured: Sequence[Figures]) -> Table:
+    """A column for each number of reports in a frame."""
+    columns = ("", *(f"{each.per_frame} report{'s' * (each.per_frame > 1)} in a frame" for each in measured))
+    when = f"from report to visible answer, at {HALF_LOAD:,} reports a second"
+    rows = {
+        "reports per processor second of the coordinator": [f"{each.per_cpu_second:,.0f}" for each in measured],
+        "reports a second": [f"{each.per_second:,.0f}" for each in measured],
+        f"p50 {when}": [f"{each.p50_ms:.0f} ms" for each in measured],
+        f"p99 {when}": [f"{each.p99_ms:.0f} ms" for each in measured],
+    }
+    return Table(name, columns, [(what, *cells) for what, cells in rows.items()])
 
 
 def truth(coordinator: Coordinator, fleets: Fleets) -> None:
@@ -202,22 +230,27 @@ def truth(coordinator: Coordinator, fleets: Fleets) -> None:
     print(f"{len(counted):,} counters, {sum(counted.values()):,} events: {len(wrong)} answers out of their bounds")
 
 
-def main(scheme: str = "auto") -> None:
+def main() -> Iterator[Table]:
+    """Every message of `deterministic` is a report, so this is what a report costs; `rounds` measures rounds too."""
+    yield table("load", measure("deterministic"))
+
+
+def rounds() -> Iterator[Table]:
+    """The same with rounds: all counters grow alike here, so a thousand of them start a round in the same second."""
+    yield table("load-rounds", measure("dithered"))
+
+
+def measure(scheme: str) -> list[Figures]:
     busy = os.getloadavg()[0]
     print(f"{os.cpu_count()} processors, load {busy:.1f} before the run: with others at work, read processor seconds")
+    sizes = (fleet.COUNTERS_EACH, 1)
     with running() as (coordinator, fleets):
         memory(coordinator, fleets, scheme)
         warm_up(fleets)
         probe = Probe(coordinator)
-        tell_times("idle", probe.milliseconds(2))
-        for per_frame in (fleet.COUNTERS_EACH, 1):
-            latency(coordinator, fleets, probe, per_frame)
-        for per_frame in (fleet.COUNTERS_EACH, 1):
-            ingest(coordinator, fleets, per_frame)
+        print_times("idle", probe.milliseconds(2))
+        times = [latency(coordinator, fleets, probe, per_frame) for per_frame in sizes]
+        rates = [ingest(coordinator, fleets, per_frame) for per_frame in sizes]
         truth(coordinator, fleets)
         adds.main(coordinator.url)
-
-
-def rounds() -> None:
-    """The same with rounds: with a hundred sites for each counter `auto` stays deterministic, and has none."""
-    main("dithered")
+    return [Figures(size, *rate, *time) for size, rate, time in zip(sizes, rates, times, strict=True)]

@@ -1,4 +1,4 @@
-"""The memory of a site: in the coordinator's ledger, and as a connection of the real service."""
+"""The memory of a site, in the coordinator's ledger and as a connection of the real service; the bytes of messages."""
 
 import gc
 import resource
@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from countless.core.coordinator import Coordinator
-from countless.core.messages import SiteId
+from countless.core.messages import Report, SiteId, Snapshot, StartRound
+from countless.core.triggers import BernoulliSampling, OffsetMultiple
 from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named
+from countless.wire.frames import Item, encode_frames
 from race.contestants.base import Case
 from race.contestants.coordinator import CoordinatorBackend
 from race.contestants.links import LinkFleet
@@ -54,3 +56,17 @@ def main() -> Iterator[Table]:
         ("a connected site, in `countless serve`", f"{connected / 1e3:.0f} kB", f"{connected / 1e3:.0f} GB"),
     ]
     yield Table("scale-memory", ("memory", "measured", "10^6 sites"), rows)
+
+
+def frames() -> Iterator[Table]:
+    """Bytes of a frame with one message. A round start of `dithered` depends on the sizes of step and offset."""
+    counter, round_number, count = "requests", 10, 10**9
+    items: dict[str, Item] = {
+        "report": Report(counter, round_number, count, 100),
+        "snapshot": Snapshot(counter, round_number, count),
+        "round start of `sampled`, step 1,000": StartRound(counter, round_number, BernoulliSampling(1_000)),
+        "round start of `dithered`, step 1,000": StartRound(counter, round_number, OffsetMultiple(1_000, 500)),
+        "round start of `dithered`, step 100,000": StartRound(counter, round_number, OffsetMultiple(100_000, 70_000)),
+    }
+    rows = [(what, f"{len(next(encode_frames([item])))}") for what, item in items.items()]
+    yield Table("scale-bytes", ("frame", "bytes"), rows)

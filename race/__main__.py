@@ -1,7 +1,8 @@
 """`make race`: Countless and the usual ways to count, side by side, each with its real component, in virtual time.
 
-python -m race                                     all workloads, and the losses when a process is killed
-python -m race --write                             and write the tables into docs/race.md and README.md
+python -m race                                     all workloads, the losses when a process is killed, and the limits
+python -m race limits                              ways to enforce one limit at many sites, alone
+python -m race --write                             and write the tables into the docs and README.md
 python -m race --workload steady --sites 400       one of them, larger
 python -m race --trace FILE --faster 60            recorded traffic (CSV with t,site) instead
 """
@@ -9,18 +10,22 @@ python -m race --trace FILE --faster 60            recorded traffic (CSV with t,
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from countless.errors import CountlessError, InvalidParameter
+from countless.errors import CountlessError
 from race.contestants.base import Case
 from race.contestants.registry import CONTESTANTS, KILLED
-from race.killed import Loss, losses
+from race.killed import losses
+from race.limits import table as limits_table
+from race.limits.command import LIMIT, SITES, limits, race_limits
+from race.limits.contestants.registry import CONTESTANTS as LIMIT_CONTESTANTS
+from race.limits.play import Result as LimitResult
+from race.limits.workloads import WORKLOADS as LIMIT_WORKLOADS
+from race.options import create, known, terminal
 from race.page import render
 from race.play import Result, run
 from race.table import losses_table, measured, results_table
@@ -35,6 +40,7 @@ NOTE = (
 
 
 def race(
+    context: typer.Context,
     workload: Annotated[
         list[str] | None, typer.Option(help="One of: " + ", ".join(WORKLOADS) + ". Repeatable.")
     ] = None,
@@ -52,16 +58,21 @@ def race(
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a chart into this file.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the tables into docs/race.md and README.md.")] = False,
 ) -> None:
-    """Count the same events with every contestant."""
-    keys = _known("contestant", contestant, CONTESTANTS)
+    """Count the same events with every contestant.
+
+    Unless workloads, contestants or traces are chosen, the race for limits follows.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    keys = known("contestant", contestant, CONTESTANTS)
     if trace:
         loads = [recorded(path, events, faster) for path in trace]
     else:
-        names = _known("workload", workload, WORKLOADS)
+        names = known("workload", workload, WORKLOADS)
         loads = [WORKLOADS[name](sites, events or 20_000, seconds, seed) for name in names]
     for file in filter(None, (json_file, html_file)):  # before the long run
-        _create(file)
-    console, begin = Console(width=None if sys.stdout.isatty() else 120), time.monotonic()
+        create(file)
+    console, begin = terminal(), time.monotonic()
     results: list[Result] = []
     for load in loads:
         rows = [run(CONTESTANTS[key], load, _case(load, alpha, silent_after)) for key in keys]
@@ -73,44 +84,27 @@ def race(
         console.print(losses_table(lost))
     console.print(NOTE)
     console.print(f"[{time.monotonic() - begin:.0f} s]", highlight=False, markup=False)
-    _write(results, lost, alpha, json_file, html_file)
+    limited: list[LimitResult] = []
+    if not (workload or contestant or trace):
+        limited = race_limits(console, list(LIMIT_CONTESTANTS), list(LIMIT_WORKLOADS), SITES, LIMIT, seed)
+    if json_file is not None:
+        numbers = {"results": results, "losses": lost, "limits": limited}
+        json_file.write_text(json.dumps(numbers, indent=2, default=asdict) + "\n", encoding="utf-8")
+    if html_file is not None:
+        html_file.write_text(render(results, lost, alpha), encoding="utf-8")
     if write:
-        publish(measured(results, lost), save=True)
-
-
-def _known(parameter: str, chosen: list[str] | None, known: Iterable[str]) -> list[str]:
-    for name in chosen or ():
-        if name not in known:
-            raise InvalidParameter(parameter, name, f"one of: {', '.join(known)}")
-    return list(chosen or known)
-
-
-def _create(file: Path) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    except OSError as error:
-        raise InvalidParameter("file", str(file), f"one that can be written ({error})") from error
+        publish([*measured(results, lost), *limits_table.measured(limited)], save=True)
 
 
 def _case(workload: Workload, alpha: float, silent_after: float) -> Case:
     return Case(workload.sites, workload.counters, alpha, silent_after=silent_after)
 
 
-def _write(
-    results: Sequence[Result], lost: Sequence[Loss], alpha: float, json_file: Path | None, html_file: Path | None
-) -> None:
-    if json_file is not None:
-        numbers = {"results": [asdict(row) for row in results], "losses": [asdict(row) for row in lost]}
-        json_file.write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
-    if html_file is not None:
-        html_file.write_text(render(results, lost, alpha), encoding="utf-8")
-
-
 def main() -> None:
     """Errors that the user can fix are one line and exit code 2."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(race)
+    app.callback(invoke_without_command=True)(race)
+    app.command()(limits)
     try:
         app()
     except CountlessError as error:

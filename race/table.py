@@ -1,7 +1,7 @@
 """The tables of a race, for a terminal and for the docs. The best value of each column is marked."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from rich.table import Table
 
@@ -10,14 +10,18 @@ from race.play import Result
 from race.workloads import Workload
 from tools import tables
 
+BEST = "[bold green]{}[/]"  # in a terminal
 SUMMARY = "steady"  # the workload of the table in the README
 
 
-class Column(NamedTuple):
+Row = TypeVar("Row")
+
+
+class Column(NamedTuple, Generic[Row]):
     """A number of each result, and its text. Small is good, where it is `judged`."""
 
     title: str
-    number: Callable[[Result], float]
+    number: Callable[[Row], float]
     text: Callable[[float], str]
     judged: bool = True
 
@@ -34,7 +38,7 @@ def seconds(value: float) -> str:
     return f"{value:,.1f} s"
 
 
-COLUMNS = (
+COLUMNS: tuple[Column[Result], ...] = (
     Column("messages", lambda row: row.messages + row.heartbeats, whole),
     Column("of them heartbeats", lambda row: row.heartbeats, whole, judged=False),
     Column("bytes", lambda row: row.bytes, whole),
@@ -44,10 +48,10 @@ COLUMNS = (
     Column("oldest answer", lambda row: row.worst_age, seconds),
     Column("CPU s per 1e6 events", lambda row: row.cpu_seconds_per_million, lambda value: f"{value:,.1f}"),
 )
-OVER_QUOTA = Column("over quota", lambda row: row.over_quota or 0.0, percent)
+OVER_QUOTA: Column[Result] = Column("over quota", lambda row: row.over_quota or 0.0, percent)
 
 
-def _cells(columns: Sequence[Column], rows: Sequence[Result], best: str) -> list[list[str]]:
+def cells(columns: Sequence[Column[Row]], rows: Sequence[Row], best: str) -> list[list[str]]:
     """The texts of all numbers; `best` is the format of the best one of a column."""
     minimum = [min(column.number(row) for row in rows) for column in columns]
     return [
@@ -66,8 +70,8 @@ def results_table(workload: Workload, rows: Sequence[Result], alpha: float) -> T
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column.title, justify="right")
-    for row, cells in zip(rows, _cells(columns, rows, "[bold green]{}[/]"), strict=True):
-        table.add_row(row.contestant, *cells)
+    for row, texts in zip(rows, cells(columns, rows, BEST), strict=True):
+        table.add_row(row.contestant, *texts)
     return table
 
 
@@ -101,8 +105,7 @@ def measured(results: Sequence[Result], losses: Sequence[Loss]) -> list[tables.T
         rows = [row for row in results if row.workload == name]
         columns = [column for column in COLUMNS if column.judged or any(map(column.number, rows))]
         columns += [OVER_QUOTA] if rows[0].over_quota is not None else []
-        cells = _cells(columns, rows, "**{}**")
-        body = [(row.contestant, *texts) for row, texts in zip(rows, cells, strict=True)]
+        body = [(row.contestant, *texts) for row, texts in zip(rows, cells(columns, rows, "**{}**"), strict=True)]
         found.append(tables.Table(f"race-{name}", ("", *(column.title for column in columns)), body))
     lost = {loss.contestant: loss for loss in losses}
     if lost:
@@ -116,7 +119,7 @@ def _summary(rows: Sequence[Result], lost: dict[str, Loss]) -> tables.Table:
     columns = [COLUMNS[0], COLUMNS[2], *COLUMNS[5:7]]
     body = [
         (row.contestant, *texts, f"{lost[row.contestant].sites_killed:,} / {lost[row.contestant].server_killed:,}")
-        for row, texts in zip(rows, _cells(columns, rows, "{}"), strict=True)
+        for row, texts in zip(rows, cells(columns, rows, "{}"), strict=True)
     ]
     titles = (
         "messages",

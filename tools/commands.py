@@ -10,8 +10,8 @@ HEAD = """# Command line
 
 *Written by `python -m tools.reference` from the commands themselves.*
 
-`countless VERB --help` prints the same. [Exit codes](errors.md#exit-codes-of-the-command-line). Completion for your
-shell: `countless --install-completion`.
+`countless VERB --help` prints the same. [Errors](errors.md#exit-codes-of-the-command-line) has the
+exit codes. `countless --install-completion` installs completion for your shell.
 """
 
 

@@ -8,8 +8,8 @@ HEAD = """# Errors
 
 *Written by `python -m tools.reference` from `errors.py`.*
 
-Every exception of Countless is a `countless.errors.CountlessError`. A message names the parameter, the value and
-what is allowed. A call that raises has changed nothing.
+Every exception of Countless is a `countless.errors.CountlessError`. A message names the parameter,
+the value and what is allowed. A call that raises has changed nothing.
 
 """
 TAIL = """
@@ -20,19 +20,20 @@ TAIL = """
 | 0 | done |
 | 1 | the answer is no: a game was lost, a check failed, a total has not passed its threshold |
 | 2 | the request was invalid or could not be carried out; a line on standard error says why; nothing was changed |
+| 75 | `countless take`: no answer in time |
 | 130 | interrupted by Ctrl-C |
 
 ## Errors of the API
 
-The body of an error is `{"error": "..."}`, a line for people.
+The body of an error is `{"error": "..."}`, one line of text.
 
 | status | meaning |
 |---|---|
 | 400 | the request is invalid; nothing was changed |
 | 401 | a token of the named scope is needed |
-| 404 | there is no such path, counter or site |
+| 404 | there is no such path, counter, site or budget |
 | 405 | the path does not have this method |
-| 409 | there is a counter with this name already |
+| 409 | there is a counter or budget with this name already |
 | 503 | the coordinator is not ready, or no coordinator of a cluster owns the counter at present |
 
 ## Close codes of site connections
@@ -52,8 +53,4 @@ The coordinator closes a connection with a WebSocket close code and a reason, an
 
 def page() -> str:
     tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
-    parts = [HEAD, "```text\n", inspect.cleandoc(tree.partition(":\n\n")[2]), "\n```\n\n"]
-    for name, kind in vars(errors).items():
-        if inspect.isclass(kind) and issubclass(kind, errors.CountlessError):
-            parts.append(f"- `{name}`: {inspect.getdoc(kind)}\n")
-    return "".join(parts) + TAIL
+    return f"{HEAD}```text\n{inspect.cleandoc(tree)}\n```\n{TAIL}"

@@ -10,8 +10,8 @@ HEAD = """# HTTP API
 
 *Written by `python -m tools.reference` from the table of operations.*
 
-`GET /api/v1/openapi.json` is the OpenAPI 3.1 document with every field. A token goes into the header
-`Authorization: Bearer TOKEN`; [scopes](../service.md#tokens-and-tls) say what it allows.
+`GET /api/v1/openapi.json` is the OpenAPI 3.1 document with every field. A token is sent in the
+header `Authorization: Bearer TOKEN`; its [scope](../service.md#tokens-and-tls) says what it allows.
 [Errors](errors.md#errors-of-the-api) are JSON.
 
 | request | scope | |

@@ -14,23 +14,27 @@ HEAD = """# Metrics
 
 *Written by `python -m tools.reference` from `server/http/metrics.py`.*
 
-`GET /metrics` needs the scope `operator`: message counts reveal the random choices that the bounds rely on
-([threat model](../explanation/threat-model.md)). The format is Prometheus text, or OpenMetrics if the `Accept` header
-asks for it.
+`GET /metrics` needs the scope `operator`, because message counts reveal the random choices that the
+bounds rely on ([threat model](../explanation/threat-model.md)). The format is Prometheus text, or
+OpenMetrics if the `Accept` header asks for it.
 
 | metric | labels | meaning |
 |---|---|---|
 """
 TAIL = """
-All metrics except the answers count from the start of the process.
+All metrics except the answers and budgets count from the start of the process. Which requests for units are
+allowed or refused is decided at the sites, and not reported. The [agent](../agent.md#probes-and-metrics) counts the
+decisions it makes (`countless_budget_decisions_total`, `countless_budget_starved_seconds_total`); a Python program
+knows its own from `take(...).reason`.
 
 | expression | true if |
 |---|---|
 | `countless_count_upper > 1e6` | the total is possibly over a million |
 | `countless_count_lower > 1e6` | the total is certainly over a million |
 | `countless_answer_state{state="degraded"} == 1` | a site of the counter is silent; `countless sites` names it |
+| `countless_budget_used_lower > 0.9 * countless_budget_limit` | more than 90 % of a budget is certainly spent |
 
-`rate(countless_messages_total[1h])` is what counting costs. `deploy/grafana/countless.json` is a
+`rate(countless_messages_total[1h])` is the number of messages a second. `deploy/grafana/countless.json` is a
 [dashboard](../page.md#grafana).
 """
 

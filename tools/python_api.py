@@ -1,17 +1,19 @@
-"""What a program may use, with the words of the code itself."""
+"""The public names of the package, with their docstrings."""
 
 import inspect
+import re
 from types import FunctionType
 
-from countless.client.asgi import CountRequests
-from countless.client.budget import ClientBudget
+from countless.client.asgi import CountRequests, LimitRequests, header_key
+from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.spendable import Spendable
 from countless.client.client import Client, connect
 from countless.client.counter import Counter
 from countless.client.watch import Watch
 from countless.core.answer import Answer
 from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision
-from countless.core.budget.hold import Hold
+from countless.core.budget.hold import Hold, Slot
 from countless.inprocess.budget import Budget, SpendingSite
 from countless.inprocess.network import Traffic
 from countless.inprocess.tracker import Tracker
@@ -20,17 +22,29 @@ HEAD = """# Python API
 
 *Written by `python -m tools.reference` from the docstrings.*
 
-`from countless import Tracker, Budget, Answer, Client, connect, CountlessError, InvalidParameter`. The privacy library
-has [a page of its own](../theory/partial-dp.md); everything else is for people who read the
-[architecture](../architecture.md).
+`from countless import Tracker, Budget, Answer, Client, connect, CountlessError, InvalidParameter`.
+The privacy library has [a page of its own](../theory/partial-dp.md). All other modules are internal;
+the [architecture](../architecture.md) explains them.
 """
 NOT_FOR_PROGRAMS = {
     *("before_fork", "after_fork_parent", "after_fork_child", "debug_state"),
-    *("active", "settled", "hand_ins", "resend", "receive", "end", "renew", "after_fork"),  # of ClientBudget
+    # of ClientBudget
+    *("active", "settled", "hand_ins", "resend", "receive", "end", "renew", "after_fork"),
+    *(
+        "request",
+        "attempt",
+        "rejections",
+        "require_known",
+        "start_waiting",
+        "stop_waiting",
+        "undecided",
+        "unreachable_by",
+    ),
 }
 PUBLIC: tuple[object, ...] = (
-    *(connect, Client, Counter, ClientBudget, Watch, CountRequests, Tracker, Answer, Traffic),
-    *(Budget, SpendingSite, Hold, Decision, Usage),
+    *(connect, Client, Counter, Spendable, ClientBudget, Watch, CountRequests, LimitRequests, header_key),
+    *(Tracker, Answer, Traffic),
+    *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
 )
 
 
@@ -57,14 +71,17 @@ def _section(thing: object) -> str:
 def _signature(function: FunctionType) -> str:
     signature = inspect.signature(function)
     parameters = [p for p in signature.parameters.values() if p.name not in ("self", "_")]
-    return str(signature.replace(parameters=parameters)).replace("'", "").replace('"', "")
+    text = str(signature.replace(parameters=parameters)).replace("'", "").replace('"', "")
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
 
 
 def _words(thing: object) -> str:
-    """Its docstring; examples in fences."""
+    """Its docstring, with examples as code blocks."""
     paragraphs = (inspect.getdoc(thing) or "").split("\n\n")
     return "\n\n".join(f"```pycon\n{text}\n```" if text.startswith(">>>") else text for text in paragraphs)
 
 
 def _line(thing: object) -> str:
-    return " ".join(_words(thing).split())
+    """Its docstring in one line, without examples."""
+    paragraphs = (inspect.getdoc(thing) or "").split("\n\n")
+    return " ".join(" ".join(text for text in paragraphs if not text.startswith(">>>")).split())

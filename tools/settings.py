@@ -16,7 +16,8 @@ HEAD = """# Configuration
 | TOML file of `--config FILE` | `silent_after = "5s"` |
 | default | |
 
-Durations are written `500ms`, `10s`, `5m`, `2h`, `30d`. `countless validate FILE` checks a file and prints the result.
+Durations are written `500ms`, `10s`, `5m`, `2h`, `30d`. `countless validate FILE` checks a file and
+prints the resulting settings.
 
 ## The coordinator
 
@@ -28,14 +29,14 @@ TAIL = """
 
 | variable | meaning |
 |---|---|
-| `COUNTLESS_URL` | where the coordinator is; default `http://127.0.0.1:2686` |
+| `COUNTLESS_URL` | address of the coordinator or broker; default `http://127.0.0.1:2686` |
 | `COUNTLESS_TOKEN`, `COUNTLESS_TOKEN_FILE` | the bearer token, or a file that holds it |
 | `COUNTLESS_SITE` | the site's name; default: the host's name |
 | `COUNTLESS_CLIENT_STATE_DIR` | a directory for counts, so that `kill -9` loses none; not with a broker |
 | `COUNTLESS_NATS_CREDS` | a credentials file for `nats://` and `tls://` |
 | `COUNTLESS_CA` | a PEM file with a certificate authority of your own |
 | `COUNTLESS_CERT` | a PEM file with the client's certificate and key, for mTLS |
-| `COUNTLESS_DISABLE` | `1` makes the client a no-op: for tests |
+| `COUNTLESS_DISABLE` | `1`: the client sends and stores nothing; for tests |
 """
 
 

@@ -19,20 +19,20 @@ _IN_MEMORY = Path("/dev/shm")  # noqa: S108  # virtual time does not wait for a 
 class CoordinatorBackend(Backend):
     """`countless serve`."""
 
-    def __init__(self, case: Case, scheme: str = "auto") -> None:
-        self._folder = TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None)
+    def __init__(self, case: Case, scheme: str = "auto", *, real_time: bool = False) -> None:
+        self._folder = TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() and not real_time else None)
         self._names = [counter_name(counter) for counter in range(case.counters)]
         self._settings = {
             "COUNTLESS_STATE_DIR": self._folder.name,
             "COUNTLESS_SCHEME": scheme,
             "COUNTLESS_ALPHA": str(case.alpha),
             "COUNTLESS_DELTA": str(case.delta),
-            "COUNTLESS_SILENT_AFTER": "23h",  # real time; heartbeats come at virtual times
+            "COUNTLESS_SILENT_AFTER": "10s" if real_time else "23h",  # heartbeats may come at virtual times
         }
         self._port = "0"
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", self._port]
         environment = os.environ | self._settings
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603
@@ -53,17 +53,17 @@ class CoordinatorBackend(Backend):
         return total
 
     def kill(self) -> None:
-        self._stop()
-        self._start()
+        self.stop()
+        self.start()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
 
     def close(self) -> None:
-        self._stop()
+        self.stop()
         self._folder.cleanup()
 
 

@@ -26,7 +26,7 @@ _SAVES = ((3600, 1), (300, 100), (60, 10_000))  # seconds since the last save, c
 class RedisServer(Backend):
     """The server process."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, *, append_only: bool = False) -> None:
         program = shutil.which("redis-server")
         if program is None:
             raise InvalidParameter("redis-server", "not found", "on the PATH (requirements/system.sh installs it)")
@@ -34,13 +34,15 @@ class RedisServer(Backend):
         self._names = [counter_name(counter) for counter in range(case.counters)]
         self._folder = TemporaryDirectory()
         self._port = free_port()
+        self._append_only = "yes" if append_only else "no"
         self._saved = 0.0
         self.address = str(self._port)
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         command = [self._program, "--bind", "127.0.0.1", "--port", str(self._port), "--save", ""]
         command += ["--dir", self._folder.name, "--daemonize", "no", "--loglevel", "warning"]
+        command += ["--appendonly", self._append_only, "--appendfsync", "always"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603
         self._client = redis.Redis(port=self._port)
         until(self._answers, "redis-server")
@@ -66,16 +68,16 @@ class RedisServer(Backend):
         return sum(int(value or 0) for value in values)
 
     def kill(self) -> None:
-        self._stop()
-        self._start()
+        self.stop()
+        self.start()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         self._client.close()
         self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        self._stop()
+        self.stop()
         self._folder.cleanup()
 
 

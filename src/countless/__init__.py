@@ -1,4 +1,4 @@
-"""Countless: a global count over many machines that knows how wrong it can be.
+"""Countless: a global count over many machines, with a bound on its error.
 
 >>> import countless
 >>> tracker = countless.Tracker(sites=3, alpha=0.01)

@@ -1,19 +1,18 @@
-"""Every exception Countless raises.
+"""Every exception that Countless raises:
 
-Two families, told apart by who has to act:
-
-    CountlessError
-    ├── InvalidParameter (ValueError)   you passed a value outside its range; nothing has changed
-    │   └── UnknownName (LookupError)   ... a scheme, site or adversary that does not exist
-    ├── ProtocolError                   the peer sent something the protocol forbids; it was ignored whole
-    ├── PlanError                       no plan with a proof exists for what was asked
-    ├── BudgetRefused                   a budget did not admit a reservation
-    │   ├── Exhausted                   ... because not enough of it is left
-    │   ├── Starved                     ... because the coordinator did not answer in time
-    │   ├── Unreachable                 ... because there is no connection to the coordinator
-    │   └── UnknownBudget               ... because the coordinator has no such budget
-    ├── InvariantBroken                 a bug in Countless itself: please report it with the seed
-    └── MissingExtra (ImportError)      an optional dependency is not installed; the message names the extra
+CountlessError
+├── InvalidParameter (ValueError)   a value is outside its range; nothing has changed
+│   ├── UnknownName (LookupError)   ... a scheme, site or adversary that does not exist
+│   └── AboveLimit                  ... a request for more units than the limit of the budget
+├── ProtocolError                   the peer violated the protocol; its message was ignored
+├── PlanError                       no plan with a proof exists for the request, or its check failed
+├── BudgetRefused                   a budget did not admit a reservation
+│   ├── Exhausted                   ... because not enough of it is left
+│   ├── Starved                     ... because the coordinator did not answer in time
+│   ├── Unreachable                 ... because there is no connection to the coordinator
+│   └── UnknownBudget               ... because the coordinator has no such budget
+├── InvariantBroken                 a bug in Countless: please report it with the seed
+└── MissingExtra (ImportError)      an optional dependency is missing; the message names the extra
 """
 
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from typing import Any
 
 
 class CountlessError(Exception):
-    """Root of the tree."""
+    """Base class of all exceptions of Countless."""
 
 
 class InvalidParameter(CountlessError, ValueError):
@@ -43,12 +42,19 @@ class UnknownName(InvalidParameter, LookupError):
         super().__init__(parameter, value, f"one of: {shown}" if names else "registered first (there are none)")
 
 
+class AboveLimit(InvalidParameter):
+    """A request for more units than the limit of its budget: no waiting helps."""
+
+    def __init__(self, budget: str, n: int, limit: int) -> None:
+        super().__init__("n", n, f"an integer from 1 to {limit}, the limit of budget {budget!r}")
+
+
 class ProtocolError(CountlessError):
-    """The peer broke the protocol. The offending message changed nothing."""
+    """The peer violated the protocol. Its message changed nothing."""
 
 
 class PlanError(CountlessError):
-    """No proven plan exists for the request, or a finished plan failed its check."""
+    """No plan with a proof exists for the request, or a finished plan failed its check."""
 
 
 class BudgetRefused(CountlessError):
@@ -56,12 +62,13 @@ class BudgetRefused(CountlessError):
 
 
 class Exhausted(BudgetRefused):
-    """Not enough of the budget is left."""
+    """Not enough of the budget is left. `retry_after`: seconds until its period ends, if it has periods."""
 
-    def __init__(self, budget: str, units: int) -> None:
+    def __init__(self, budget: str, units: int, retry_after: float | None = None) -> None:
         super().__init__(f"budget {budget!r} has not {units} units left")
         self.budget = budget
         self.units = units
+        self.retry_after = retry_after
 
 
 class Starved(BudgetRefused):
@@ -81,7 +88,7 @@ class UnknownBudget(BudgetRefused):
 
 
 class InvariantBroken(CountlessError):
-    """Countless broke its own rules: a bug, not a usage error."""
+    """A bug in Countless, not in how it was used."""
 
 
 class MissingExtra(CountlessError, ImportError):

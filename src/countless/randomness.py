@@ -1,4 +1,4 @@
-"""The two sources of random numbers: the operating system, and a seed. Nothing else in Countless draws any.
+"""The two sources of random numbers: the operating system, and a seed. Countless has no others.
 
 `SystemRandom` is for production, where the guarantees rest on offsets that cannot be guessed. `SeededRandom` repeats a
 run: it is a tree of SplitMix64 generators, one for each path of labels, so the draws of one site do not depend on the

@@ -40,6 +40,13 @@ def test_code_and_tests_of_every_claim_exist(number: int) -> None:
         assert re.search(rf"\b(def|class) {name}\b", (ROOT / path).read_text()), f"C{number}: no {name} in {path}"
 
 
+@pytest.mark.parametrize("number", sorted(CLAIMS))
+def test_names_in_the_code_of_every_claim_exist(number: int) -> None:
+    for path, name in re.findall(r"`(src/[^`]+\.py)`\s+\(`([\w.]+)`\)", part(CLAIMS[number], "Code")):
+        for each in name.split("."):
+            assert re.search(rf"\b(def|class) {each}\b", (ROOT / path).read_text()), f"C{number}: no {each} in {path}"
+
+
 def test_claims_mentioned_in_code_and_tests_exist() -> None:
     for folder in ("src", "tests", "bench"):
         for path in (ROOT / folder).rglob("*.py"):

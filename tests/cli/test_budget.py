@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -40,16 +41,84 @@ def test_budget_is_created_spent_raised_and_deleted(server: Server) -> None:
     assert (unknown.returncode, "there is no budget 'acme/tokens'" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.soak
+def test_template_limits_each_name_on_its_own(server: Server) -> None:
+    command = "budget create keys/* --limit 2 --per month --slack 0 --max-names 3"
+    made = run(*command.split(), url=server.url)
+    assert made.stdout == "keys/*: 2 per month for each name (0 of at most 3 names in use)\n"
+    for key in "ab":
+        assert [run("take", f"keys/{key}", url=server.url).returncode for _ in range(3)] == [0, 0, 1]
+    listed = run("budget", "list", url=server.url).stdout.splitlines()
+    assert [line.split(" (")[0] for line in listed if line.startswith("keys/")] == [
+        "keys/*: 2 per month for each name",
+        "keys/a: 2 to 2 of 2 per month spent",
+        "keys/b: 2 to 2 of 2 per month spent",
+    ]
+    run("take", "keys/c", url=server.url)
+    refused = run("take", "keys/d", url=server.url)
+    assert (refused.returncode, "(max_names)" in refused.stderr) == (2, True)
+    assert run("budget", "delete", "keys/*", url=server.url).returncode == 0
+    assert "keys/" not in run("budget", "list", url=server.url).stdout
+
+
+def test_limit_on_what_runs_is_created_and_cannot_be_spent(server: Server) -> None:
+    command = "budget create exports --limit 3 --kind in_flight --on-loss free --on-unreachable wait --json"
+    status = json.loads(run(*command.split(), url=server.url).stdout)
+    assert (status["kind"], status["on_loss"], status["on_unreachable"]) == ("in_flight", "free", "wait")
+    taken = run("take", "exports", url=server.url)
+    assert (taken.returncode, "used with acquire" in taken.stderr) == (2, True)
+    wrong = run("budget", "set", "exports", "--on-unreachable", "guess", url=server.url)
+    assert (wrong.returncode, "one of: refuse, wait, overdraft" in wrong.stderr) == (2, True)
+
+
+def test_budget_with_periods_is_created_spent_watched_and_reset(server: Server) -> None:
+    command = "budget create acme/monthly --limit 50M --per month --tz Europe/Berlin --anchor 5 --slack 1%"
+    made = run(*command.split(), "--json", url=server.url)
+    status = json.loads(made.stdout)
+    assert (status["limit"], status["slack"], status["per"]) == (50_000_000, 0.01, "month")
+    assert (status["tz"], status["anchor"]) == ("Europe/Berlin", 5)
+    assert run("take", "acme/monthly", "30000000", url=server.url).returncode == 0
+    refused = run("take", "acme/monthly", "30000000", url=server.url)
+    assert refused.returncode == 1
+    assert "countless: 30000000 of acme/monthly: exhausted; the next period begins in " in refused.stderr
+    with watching("acme/monthly", url=server.url) as lines:
+        resets = status["resets_at"]
+        spent = "30,000,000 to 30,000,000 of 50,000,000 per month spent"
+        assert next(lines) == f"acme/monthly: {spent} (0 leaked; open; resets at {resets})\n"
+        assert run("budget", "reset", "acme/monthly", url=server.url).returncode == 0
+        assert next(lines).startswith("acme/monthly: 0 to 0 of 50,000,000 per month spent")
+
+
+@contextmanager
+def watching(name: str, url: str) -> Iterator[Iterator[str]]:
+    """What `countless budget watch` prints."""
+    command = [sys.executable, "-m", "countless.cli.main", "budget", "watch", name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(COUNTLESS_URL=url)) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["create", "b", "--limit", "0"], "limit must be an integer from 1 to 2**62"),
+        (["create", "b", "--limit", "1.5"], "limit must be a whole number of units, such as 1000, 50M or 1.5k"),
+        (["create", "b", "--limit", "5", "--slack", "a little"], "slack must be a share such as 1% or 0.01"),
+        (["create", "b", "--limit", "5", "--per", "week"], "per must be one of: minute, hour, day, month"),
+        (["create", "b", "--limit", "5", "--per", "day", "--tz", "Nowhere"], "tz must be the name of a time zone"),
+        (["create", "b", "--limit", "5", "--per", "day", "--anchor", "24"], "anchor must be an integer from 0 to 23"),
+        (["create", "b", "--limit", "5", "--tz", "Europe/Berlin"], "tz must be left out for a budget without periods"),
+        (["reset", "b"], "there is no budget 'b'"),
+        (["watch", "b"], "there is no budget 'b'"),
         (["create", "b"], "limit must be given with create"),
         (["create", "b", "--limit", "5", "--slack", "1"], "slack must be a number"),
         (["get", "b"], "there is no budget 'b'"),
         (["get"], "name must be given"),
         (["get", "b", "--limit", "5"], "limit must be given with create and set only"),
-        (["burn", "b"], "action must be one of: create, get, list, set, delete"),
+        (["burn", "b"], "action must be one of: create, get, list, set, reset, watch, delete"),
     ],
 )
 def test_invalid_request_exits_2_and_creates_nothing(server: Server, arguments: list[str], message: str) -> None:

@@ -79,7 +79,14 @@ def exists(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.soak),
+    ],
+)
 def test_demo_stopped_by_a_signal_leaves_no_processes(number: signal.Signals, code: int) -> None:
     with disposition(number, signal.default_int_handler), running_demo() as (process, children):
         process.send_signal(number)

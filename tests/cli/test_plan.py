@@ -84,6 +84,7 @@ def test_messages_of_days_add_up() -> None:
     assert messages_until(100, 5_000) == 100
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("adversary", "order"), [("oblivious", ("lattice", "sampled")), ("adaptive", ("dithered", "sampled"))]
 )

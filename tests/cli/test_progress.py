@@ -32,7 +32,7 @@ def on_a_terminal(arguments: list[str]) -> str:
     return seen.decode()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("arguments", "word", "result"), [(SIMULATE, "simulating", "messages"), (ATTACK, "playing", "worst")]
 )

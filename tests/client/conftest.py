@@ -1,12 +1,34 @@
 """Fixtures that several tests of the client share."""
 
+import socket
+import sys
+from collections.abc import Iterator
+
 import pytest
 
+from countless.client.budgets import local_budget
 from countless.client.durable import record
 
 
 @pytest.fixture(params=["plain", "durable", "locked"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A local counter in memory, one in a file, and one in a file on an interpreter without a GIL."""
-    monkeypatch.setattr(record, "GIL", request.param != "locked")
+    """A counter or budget in memory, one in a file, and one in a file on an interpreter without a GIL."""
+    for module in (record, local_budget):
+        monkeypatch.setattr(module, "GIL", request.param != "locked")
     return str(request.param)
+
+
+@pytest.fixture
+def frequent_switches() -> Iterator[None]:
+    """Make the interpreter switch threads as often as it can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.fixture
+def unused_url() -> str:
+    """Where no coordinator listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -1,7 +1,6 @@
 """`LocalCounter`: many threads, one count, no event lost. No test sleeps; threads start together at a barrier."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,15 +11,6 @@ from countless.errors import InvalidParameter, ProtocolError
 from support.local_counters import HITS, RecordingCounter, together
 
 THREADS = 8
-
-
-@pytest.fixture
-def frequent_switches() -> Iterator[None]:
-    """Make the interpreter switch threads as often as it can."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(usual)
 
 
 def test_single_events_are_reported_at_every_third(kind: str) -> None:

@@ -1,68 +1,16 @@
 """`LocalCounter.add` interrupted anywhere: by another thread, by a signal handler that raises, by one that counts."""
 
-import gc
-import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from threading import RLock
 
 import pytest
 
 from countless.core.messages import Report, SetTrigger, StartRound, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
-from support.local_counters import HITS, RecordingCounter, together
-
-
-class _Interrupt(BaseException):
-    """As Ctrl-C, or an alarm, whose handler raises."""
-
-
-def run_until(job: Callable[[], object], at: int, handler: Callable[[], object]) -> bool:
-    """Run the job and call `handler` once, at the `at`-th point where CPython checks for signals; False: not so many.
-
-    An exception of the handler is raised there, as by a signal.
-    """
-    left = at
-    called = False
-
-    def count_down(frame: object, event: str, arg: object) -> None:
-        nonlocal left, called
-        if event in ("call", "c_return"):
-            left -= 1
-            if left < 0:
-                sys.setprofile(None)
-                called = True
-                handler()
-
-    gc.disable()  # a collection calls functions too, in the middle of an event
-    sys.setprofile(count_down)
-    try:
-        job()
-    except _Interrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return called
-
-
-def interrupt() -> None:
-    raise _Interrupt
-
-
-def is_free(lock: RLock) -> bool:
-    """Whether another thread can take the lock."""
-    free: list[bool] = []
-
-    def attempt() -> None:
-        free.append(lock.acquire(blocking=False))
-        if free[-1]:
-            lock.release()
-
-    together(attempt)
-    return free[0]
+from support.interrupts import Interrupt, interrupt, is_free, run_until
+from support.local_counters import HITS, RecordingCounter
 
 
 @pytest.mark.parametrize("what", ["reads the count", "adds nothing", "an old message"])
@@ -145,7 +93,7 @@ class InterruptedLock:
 
     def acquire(self) -> None:
         if self.depth:
-            raise _Interrupt
+            raise Interrupt
         self.depth += 1
 
     def release(self) -> None:
@@ -168,7 +116,7 @@ def test_interrupted_nested_add_does_not_release_the_lock_of_the_outer_add() -> 
         __slots__ = ()
 
         def advance(self, count: int) -> tuple[UpMessage, ...]:
-            with pytest.raises(_Interrupt):
+            with pytest.raises(Interrupt):
                 recording.counter.add(100)
             depth_after_handler.append(lock.depth)
             return super().advance(count)
@@ -184,7 +132,7 @@ def test_add_interrupted_while_it_waits_for_the_lock_raises_and_is_not_counted()
     lock = InterruptedLock()
     recording = RecordingCounter("plain", EveryNth(1), lock)
     lock.depth = 1
-    with pytest.raises(_Interrupt):
+    with pytest.raises(Interrupt):
         recording.counter.add(3)
     lock.depth = 0
     assert (recording.counter.count, recording.sent) == (0, [])

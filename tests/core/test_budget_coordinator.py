@@ -2,7 +2,7 @@
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetCoordinator, BudgetState, SavedSite
+from countless.core.budget.coordinator import BudgetCoordinator, BudgetState, PersistentState, SavedSite
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.site import BudgetSite, Verdict
 from countless.core.messages import SiteId
@@ -97,20 +97,63 @@ def test_lowered_limit_is_in_force_once_rooms_are_back() -> None:
     assert coordinator.usage == (20, 15, 15, 0, BudgetState.OPEN)
 
 
-def test_reset_forgets_what_was_reported_and_tells_refused_sites() -> None:
+def test_request_larger_than_what_is_left_does_not_exhaust_the_budget() -> None:
+    coordinator = BudgetCoordinator(B, 10, slack=0.1)
+    assert coordinator.receive(X, ask(1, 11)) == [(X, Exhausted(B, 0, 11))]
+    assert (coordinator.usage.state, coordinator.refused_from) == (BudgetState.OPEN, 11)
+    coordinator.receive(Y, ask(1, 9))
+    coordinator.receive(X, ask(2, 2))
+    coordinator.receive(Y, ask(2, 0, limit=9, spent=9, number=1))
+    assert coordinator.receive(X, ask(3, 2, number=1)) == [(X, Exhausted(B, 1, 2))]
+    assert (coordinator.usage.state, coordinator.refused_from) == (BudgetState.EXHAUSTED, 2)
+
+
+def test_reset_forgives_what_sites_report_and_tells_refused_sites() -> None:
     coordinator = BudgetCoordinator(B, 10, slack=0)
     coordinator.receive(X, ask(1, 10))
     coordinator.receive(X, ask(2, 1, limit=10, spent=10))
     assert coordinator.usage.state is BudgetState.EXHAUSTED
     assert coordinator.reset() == [(X, Recall(B, 1))]
-    assert coordinator.usage == (10, 0, 0, 0, BudgetState.OPEN)
-    assert coordinator.receive(X, ask(3, 10, limit=10, spent=10, number=1)) == [(X, Grant(B, 1, 20))]
+    assert coordinator.usage == (10, 10, 10, 0, BudgetState.RESETTING)
+    assert coordinator.receive(X, ask(3, 10, number=1, limit=10, spent=10)) == [(X, Grant(B, 1, 20))]
+    assert coordinator.usage == (10, 0, 10, 0, BudgetState.OPEN)
+
+
+def test_reset_waits_for_sites_with_room_and_goes_on_after_a_restart() -> None:
+    coordinator = BudgetCoordinator(B, 10, slack=0)
+    coordinator.receive(X, ask(1, 8))
+    coordinator.reset()
+    assert coordinator.receive(Y, ask(1, 1)) == []
+    after = BudgetCoordinator(B, 1, slack=0, saved_state=coordinator.saved_state)
+    assert after.recover() == [(X, Recall(B, 2)), (Y, Recall(B, 2))]
+    after.receive(X, ask(2, 0, number=2, limit=6, spent=6))
+    assert after.usage.state is BudgetState.RESETTING
+    assert after.mark_unreachable(Y) == []
+    assert after.usage == (10, 0, 0, 0, BudgetState.OPEN)
+
+
+def test_forgotten_site_stays_charged_with_its_limit_if_it_was_given_up() -> None:
+    coordinator = BudgetCoordinator(B, 10, slack=0)
+    coordinator.receive(X, ask(1, 4))
+    coordinator.receive(X, ask(2, 0, limit=4, spent=1))
+    coordinator.receive(Y, ask(1, 2))
+    coordinator.give_up(X)
+    coordinator.give_up(Y)
+    assert coordinator.given_up_beyond(1) == [X]
+    coordinator.forget(X)
+    assert coordinator.given_up_beyond(1) == []
+    assert coordinator.usage == (10, 1, 6, 5, BudgetState.OPEN)
+    coordinator.leave(Y, 1)
+    coordinator.forget(Y)
+    assert coordinator.usage == (10, 2, 5, 3, BudgetState.OPEN)
+    assert coordinator.saved_state == PersistentState(10, gone=2, lost=3)
+    assert BudgetCoordinator(B, 1, saved_state=coordinator.saved_state).usage == coordinator.usage
 
 
 def test_limit_that_the_disk_has_forgotten_counts() -> None:
     coordinator = BudgetCoordinator(B, 10)
     coordinator.receive(X, ask(4, 0, limit=9, spent=2))
-    assert (coordinator.free, coordinator.saved_site(X)) == (1, SavedSite(9))
+    assert (coordinator.free, coordinator.saved_site(X)) == (1, SavedSite(9, spent=2))
 
 
 def test_reconnected_site_is_sent_its_refusal_again() -> None:

@@ -13,6 +13,8 @@ from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from support.budget_world import Action, Case, World, search
 
+pytestmark = pytest.mark.slow
+
 CASES = {
     "weights": Case(sites=2, limit=3, requests=4, weights=(1, 2)),
     "three sites": Case(sites=3, limit=2, requests=4),
@@ -34,6 +36,9 @@ CASES = {
     "timed out with holds": Case(sites=2, limit=2, requests=3, timeouts=1, holds=1),
     "raised": Case(sites=2, limit=2, requests=3, limits=(3,), losses=1),
     "lowered": Case(sites=2, limit=2, requests=3, limits=(1, 2), overtakes=1),
+    "reset": Case(sites=2, limit=2, requests=4, resets=1, losses=1),
+    "reset, killed": Case(sites=2, limit=2, requests=3, resets=1, kills=1),
+    "reset, holds": Case(sites=2, limit=2, requests=3, resets=1, holds=1),
 }
 LARGE_CASES = {
     "three sites, weights": Case(sites=3, limit=3, requests=4, weights=(1, 2)),
@@ -51,6 +56,8 @@ LARGE_CASES = {
     "killed twice": Case(sites=2, limit=2, requests=3, kills=2),
     "killed, repeated, overtaken": Case(sites=2, limit=2, requests=3, kills=1, repeats=1, overtakes=2),
     "killed, lost, repeated": Case(sites=2, limit=2, requests=3, kills=1, losses=1, repeats=1),
+    "reset, timed out": Case(sites=2, limit=2, requests=4, resets=2, timeouts=1, losses=1),
+    "reset, left": Case(sites=2, limit=2, requests=4, resets=2, leaves=1, ends=1),
     "raised and lowered": Case(sites=2, limit=3, requests=3, limits=(1, 3), weights=(1, 2), kills=1),
 }
 
@@ -147,6 +154,23 @@ class RecallsOnlyRooms(BudgetCoordinator):
         ]
 
 
+class ForgivesLimits(BudgetCoordinator):
+    """A reset forgives what sites may have spent, not what they have."""
+
+    def _proceed(self) -> Outbox:
+        if self._resetting and not self._recalled:
+            self._resetting, self._forgiven = False, self._gone + self._holders.limits
+        return super()._proceed()
+
+
+class ForgivesEarly(BudgetCoordinator):
+    """A reset forgives the limits of sites that have not answered its recall."""
+
+    def reset(self) -> Outbox:
+        self._forgiven = self._gone + self._holders.limits
+        return self._start_round(self._may_return()) + self._proceed()
+
+
 MUTANTS: dict[str, tuple[Case, type[BudgetCoordinator], type[BudgetSite]]] = {
     "awaits again": (Case(limit=4, requests=5, overtakes=1, reconnects=1), AwaitsAgain, BudgetSite),
     "refuses every weight": (Case(limit=3, weights=(1, 2)), RefusesEveryWeight, BudgetSite),
@@ -161,6 +185,8 @@ MUTANTS: dict[str, tuple[Case, type[BudgetCoordinator], type[BudgetSite]]] = {
         BudgetSite,
     ),
     "recalls only rooms": (Case(limits=(3,)), RecallsOnlyRooms, BudgetSite),
+    "forgives limits": (Case(requests=5, holds=1, resets=1), ForgivesLimits, BudgetSite),
+    "forgives early": (Case(requests=5, resets=1, weights=(1, 2)), ForgivesEarly, BudgetSite),
 }
 
 

@@ -209,8 +209,8 @@ def test_faults_then_healing(recipe: str) -> None:
     run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=examples, stateful_step_count=40))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("examples", [30, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [600])
 def test_faults_then_healing_at_length(examples: int, recipe: str) -> None:
     run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=examples, stateful_step_count=80))

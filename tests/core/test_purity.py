@@ -17,7 +17,7 @@ PACKAGE = Path(countless.__file__).parent
 CORE = sorted((PACKAGE / "core").rglob("*.py"))
 MODULES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in CORE if path.stem != "__init__"]
 FORBIDDEN = [
-    *("_random", "_socket", "_thread", "asyncio", "concurrent", "contextvars", "datetime", "http", "io", "logging"),
+    *("_random", "_socket", "_thread", "asyncio", "concurrent", "contextvars", "http", "io", "logging"),
     *("msgspec", "multiprocessing", "numba", "numpy", "os", "pathlib", "posix", "random", "scipy", "secrets", "select"),
     *("selectors", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time", "urllib", "uuid"),
 ]
@@ -30,15 +30,18 @@ ALLOWED = [
     "dataclasses",
     "enum",
     "fractions",
+    "functools",
     "math",
     "types",
     "typing",
 ]
+# The calendar needs the rules of time zones, which are data. It is given every moment, and reads no clock.
+DATES = {"datetime", "zoneinfo"}
 OURS = ("countless.core", "countless.errors")
 
 IMPORT_WITHOUT_IO = f"""
 import sys
-import {", ".join(ALLOWED)}
+import {", ".join([*ALLOWED, *sorted(DATES)])}
 sys.path.insert(0, {str(PACKAGE.parent)!r})
 for name in {FORBIDDEN!r}:
     sys.modules[name] = None
@@ -70,7 +73,16 @@ def imports_of(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE / "core")))
 def test_core_module_imports_only_allowed_modules(path: Path) -> None:
     unexpected = {name for name in imports_of(path) if not name.startswith(OURS) and name not in ALLOWED}
-    assert unexpected == set()
+    assert unexpected == (DATES if path.name == "calendar.py" else set())
+
+
+def test_calendar_reads_no_clock() -> None:
+    tree = ast.parse((PACKAGE / "core" / "budget" / "calendar.py").read_text())
+    assert {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & {
+        "now",
+        "today",
+        "utcnow",
+    } == set()
 
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE / "core")))

@@ -1,12 +1,13 @@
 """`countless.Budget`: what a program sees of a budget whose sites are in one process."""
 
 from threading import Thread
+from typing import Any
 
 import pytest
 
 import countless
-from countless.core.budget.decision import Reason
-from countless.errors import Exhausted, InvalidParameter, UnknownName
+from countless.core.budget.decision import Decision, Reason
+from countless.errors import AboveLimit, Exhausted, InvalidParameter, UnknownName
 
 
 def test_exact_budget_admits_the_limit_and_not_one_unit_more() -> None:
@@ -33,6 +34,16 @@ def test_small_request_is_admitted_after_a_large_one_was_refused() -> None:
     assert not budget.site(1).take(5)
     assert budget.site(1).take(4)
     assert not budget.site(0).take()
+
+
+def test_request_above_the_limit_is_an_error_and_changes_nothing() -> None:
+    site = countless.Budget(limit=5, sites=1, slack=0).site(0)
+    for request in (site.take, site.reserve):
+        with pytest.raises(AboveLimit, match="n must be an integer from 1 to 5, the limit of budget 'budget'"):
+            request(6)
+    assert site.spent == site.held == 0
+    assert site.take(5)
+    assert not site.take(5)
 
 
 def test_hold_returns_what_was_not_used_to_every_site() -> None:
@@ -160,3 +171,107 @@ def test_eight_threads_spend_the_limit_exactly() -> None:
     for thread in threads:
         thread.join()
     assert sum(admitted) == budget.spent == 20_000
+
+
+# Periods
+
+HOUR_S = 3600.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1_700_000_000.0 // HOUR_S * HOUR_S
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_every_period_has_the_whole_limit() -> None:
+    clock = Clock()
+    budget = countless.Budget(limit=100, sites=3, slack=0, per="hour", clock=clock)
+    for _ in range(4):
+        assert sum(bool(budget.site(number % 3).take()) for number in range(300)) == 100
+        assert (budget.spent, budget.usage.upper) == (100, 100)
+        clock.seconds += HOUR_S
+
+
+def test_refusal_says_when_the_period_ends() -> None:
+    clock = Clock()
+    budget = countless.Budget(limit=1, sites=1, slack=0, per="day", tz="Asia/Kolkata", anchor=5, clock=clock)
+    assert budget.site(0).take()
+    ends_at = budget.resets_at
+    assert ends_at is not None
+    assert (ends_at + 5.5 * HOUR_S) % (24 * HOUR_S) == 5 * HOUR_S
+    assert budget.site(0).take() == Decision(Reason.EXHAUSTED, ends_at - clock())
+    with pytest.raises(Exhausted) as raised:
+        budget.site(0).reserve(1)
+    assert raised.value.retry_after == ends_at - clock()
+    clock.seconds = ends_at
+    assert budget.site(0).take()
+    assert countless.Budget(limit=1).resets_at is None
+
+
+def test_hold_is_settled_in_the_period_in_which_it_was_made() -> None:
+    clock = Clock()
+    budget = countless.Budget(limit=10, sites=2, slack=0, per="hour", clock=clock)
+    hold = budget.site(0).reserve(8)
+    clock.seconds += HOUR_S
+    assert (budget.spent, budget.held) == (0, 0)
+    assert budget.site(1).take(10)
+    hold.settle(3)
+    assert (budget.spent, budget.site(0).take().reason) == (10, Reason.EXHAUSTED)
+    clock.seconds -= HOUR_S
+    assert (budget.spent, budget.held) == (3, 0)
+    assert budget.site(1).take(7)
+    assert not budget.site(1).take(1)
+
+
+def test_period_that_is_over_for_long_is_not_spent_again_when_the_clock_goes_back() -> None:
+    clock = Clock()
+    budget = countless.Budget(limit=10, sites=1, slack=0, per="hour", clock=clock)
+    assert budget.site(0).take(10)
+    for _ in range(3):
+        clock.seconds += HOUR_S
+        assert budget.site(0).take(4)
+    clock.seconds -= 3 * HOUR_S
+    assert budget.spent == 4  # the first period that is still there
+    assert budget.site(0).take(6)
+    assert not budget.site(0).take()
+
+
+def test_limit_is_changed_in_every_period_and_reset_in_this_one() -> None:
+    clock = Clock()
+    budget = countless.Budget(limit=10, sites=2, slack=0, per="hour", clock=clock)
+    assert budget.site(0).take(10)
+    clock.seconds += HOUR_S
+    budget.set_limit(5)
+    assert budget.site(0).take(5)
+    assert not budget.site(1).take()
+    budget.reset()
+    assert budget.site(1).take(5)
+    assert not budget.site(0).take()
+    clock.seconds += HOUR_S
+    assert budget.site(0).take(5)
+    assert not budget.site(0).take()
+
+
+def test_site_that_was_removed_stays_removed_in_later_periods() -> None:
+    clock = Clock()
+    budget = countless.Budget(limit=10, sites=2, slack=0, per="hour", clock=clock)
+    gone = budget.site(0)
+    assert gone.take(4)
+    assert budget.remove_site(0) == 4
+    clock.seconds += HOUR_S
+    assert not gone.take()
+    assert budget.site(1).take(10)
+    assert budget.add_site(0).take().reason is Reason.EXHAUSTED
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"),
+    [({"per": "week"}, "per"), ({"per": "day", "tz": "Nowhere"}, "tz"), ({"per": "day", "anchor": 24}, "anchor")],
+)
+def test_invalid_calendar_is_refused(parameters: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidParameter) as raised:
+        countless.Budget(limit=10, **parameters)
+    assert raised.value.parameter == field

@@ -49,7 +49,8 @@ def used(session: CDPSession) -> tuple[int, int]:
     return session.send("Runtime.getHeapUsage")["usedSize"], session.send("Memory.getDOMCounters")["nodes"]
 
 
-@pytest.mark.parametrize("seconds", [60, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("seconds", [60, 600])
 def test_open_page_does_not_grow(tmp_path: Path, seconds: int) -> None:
     """Six connections: six minutes of traffic, or an hour."""
     connections, served, allowed = 6, 0, 1

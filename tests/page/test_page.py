@@ -138,6 +138,7 @@ def test_counters_are_searched_sorted_and_paged(tab: Window, server: Server) -> 
     expect(page.get_by_text("No counter has nowhere in its name.")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_table_of_ten_thousand_sites_is_sorted_and_searched(tab: Window, server: Server) -> None:
     page = tab.page
     page.goto(f"{server.url}/#/counter/fleet")

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 import countless
+from countless.client.api import ApiClient
 from countless.server.http.auth import SCOPES, new_token
 from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import SqliteStore
@@ -29,6 +30,7 @@ PUBLIC = {  # every event a reader may get, with every field in it
     "list": {"now", "start", "rows", "all", "found", "states"},
     "rows": {"now", "rows", "all", "found", "states"},
 }
+BUDGET = {"budget", "limit", "lower", "upper", "leaked", "state", "per", "resets_at", "max_names", "names"}
 
 
 class Guarded:
@@ -92,6 +94,27 @@ def test_feed_of_a_reader_has_no_operator_data(guarded: Guarded, path: str, last
             break
     events.close()  # type: ignore[attr-defined]
     assert seen >= ({"answer", "history"} if "counter" in path else {"list"})
+
+
+def test_feed_of_a_reader_has_no_site_of_a_budget(guarded: Guarded) -> None:
+    rule = {"name": "tokens", "limit": 100}
+    ApiClient(guarded.url, guarded.tokens["operator"]).request("POST", "/api/v1/budgets", rule)
+    assert guarded.site.budget("tokens").take(30, wait=20)
+    for path, last in (("/page/feed?show=budgets", "budgets"), ("/page/feed?budget=tokens", "budget")):
+        events = stream(guarded, path, "read")
+        assert next(events)[0] == "hello"
+        name, data, line = next(events)
+        assert (name, SITE.encode() in line) == (last, False)
+        assert set(data["rows"][0] if last == "budgets" else data) >= BUDGET  # type: ignore[index]
+        assert next(events)[0] == "keepalive"
+        events.close()  # type: ignore[attr-defined]
+    events = stream(guarded, "/page/feed?budget=tokens", "operator")
+    seen: dict[str, Any] = {}
+    while "holders" not in seen:
+        name, data, _ = next(events)
+        seen[name] = data
+    events.close()  # type: ignore[attr-defined]
+    assert seen["holders"]["rows"][0][:2] == [SITE, "connected"]
 
 
 def test_feed_of_an_operator_has_details_sites_and_rounds(guarded: Guarded) -> None:

@@ -187,6 +187,7 @@ def failures(plan: ObliviousPlan, scale: float, rounds: int, seed: int) -> int:
     return broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", [plan_lattice, plan_blocks, plan_hyz])
 def test_simulated_oblivious_rounds_fail_with_at_most_eta(planner: Planner) -> None:
     """300 rounds, eta = 1/4: a correct plan fails this test with probability below 1e-9 (exact binomial)."""

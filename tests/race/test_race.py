@@ -106,6 +106,7 @@ def test_quota_on_a_stale_answer_admits_too_much() -> None:
     assert stale > 0.5  # a minute at three times the rate, of a quota of two minutes
 
 
+@pytest.mark.soak
 def test_losses_after_a_kill() -> None:
     moment = KILL_AT * SECONDS
     counted = sum(event.time <= moment for event in STEADY)

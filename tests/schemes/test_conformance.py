@@ -79,7 +79,12 @@ def test_answer_is_within_alpha_for_other_sizes(name: str, sites: int, alpha: fl
 @pytest.mark.slow
 @every_scheme
 @pytest.mark.parametrize(
-    ("sites", "alpha", "stream"), [(1000, 0.1, "uniform"), (1000, 0.1, "bursts"), (50, 0.02, "zipf")]
+    ("sites", "alpha", "stream"),
+    [
+        (1000, 0.1, "bursts"),
+        pytest.param(1000, 0.1, "uniform", marks=pytest.mark.soak),
+        pytest.param(50, 0.02, "zipf", marks=pytest.mark.soak),
+    ],
 )
 def test_answer_is_within_alpha_in_long_runs(name: str, sites: int, alpha: float, stream: str) -> None:
     check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, 60_000, seed=3))
@@ -163,6 +168,7 @@ def test_restart_with_all_sites_unreachable_for_a_while(name: str) -> None:
         assert world.answer.contains(world.total)
 
 
+@pytest.mark.slow
 @every_scheme
 def test_traffic_counts_every_message_and_its_bytes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[tuple[Message, bytes]] = []

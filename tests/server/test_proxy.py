@@ -154,6 +154,7 @@ FAULTS: dict[str, Callable[[Deployment], object]] = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "scenarios",
     [

@@ -30,7 +30,8 @@ class Agent:
         places = line.split()[3:]
         host, _, port = places[0].removeprefix("udp://").rpartition(":")
         self.statsd = (host.strip("[]"), int(port))
-        self.http = places[-1].removeprefix("http://")
+        self.http = next(place for place in places if place.startswith("http://")).removeprefix("http://")
+        self.http_unix = next((place.removeprefix("http+unix:") for place in places if "http+unix:" in place), None)
         self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def send(self, *datagrams: bytes) -> None:

@@ -4,7 +4,7 @@ A world is frozen to a tuple, so a search can visit each state once. `Case` says
 
 | checked                         | when                                                                              |
 |---------------------------------|-----------------------------------------------------------------------------------|
-| never more than the limit       | in every state                                                                    |
+| never more than the limit       | in every state; after a reset, of what was spent since it was complete            |
 | a site's limit is saved         | in every state: also counting grants on their way                                 |
 | every request is decided        | when no message is on its way; after a loss, when every site has reconnected      |
 | no early refusal                | the same; without holds, also when the coordinator sends a refusal                |
@@ -44,6 +44,7 @@ class Case(NamedTuple):
     timeouts: int = 0
     early_percent: int = 0
     limits: tuple[int, ...] = ()  # to which the limit may be set, one after the other
+    resets: int = 0
     sends_before_saving: bool = False  # a mutant: a kill finds the state before the last step
 
 
@@ -55,11 +56,15 @@ class Broken(AssertionError):
     """The protocol did something that it must not do."""
 
 
-_COUNTERS = ("requests", "holds", "losses", "repeats", "overtakes", "reconnects", "kills", "leaves", "ends", "timeouts")
+_COUNTERS = (
+    "requests", "holds", "losses", "repeats", "overtakes", "reconnects", "kills", "leaves", "ends", "timeouts",
+    "resets",
+)  # fmt: skip
 _SITE = tuple(slot for slot in BudgetSite.__slots__ if slot not in ("budget", "early_percent"))
 _HOLDER = tuple(Holder.__slots__)
 _COORDINATOR = (
     *("limit", "round", "_slack_units", "_forgiven", "_gone", "_fresh", "_refused_from", "_share", "_share_holders"),
+    "_resetting",
 )
 _site_values, _holder_values = attrgetter(*_SITE), attrgetter(*_HOLDER)
 _coordinator_values = attrgetter(*_COORDINATOR)
@@ -85,6 +90,7 @@ class World:
         self.down: list[tuple[DownMessage, ...]] = [()] * case.sites
         self.left = [getattr(case, name) for name in _COUNTERS]  # how often each thing may still happen
         self.limit_changes = 0
+        self.spent_before_reset = 0  # in truth, when the last reset was complete
 
     # Frozen and thawed
 
@@ -98,6 +104,7 @@ class World:
             tuple(self.down),
             tuple(self.left),
             self.limit_changes,
+            self.spent_before_reset,
             _coordinator_values(coordinator),
             tuple((site_id, _holder_values(holder)) for site_id, holder in coordinator._holders.items()),
             tuple(coordinator._waiting),
@@ -114,10 +121,8 @@ class World:
             origin.coordinator_class,
             origin.site_class,
         )
-        sites, requests, ended, up, down, left, world.limit_changes, values, holders, waiting, recalled, departed = key[
-            :-1
-        ]
-        world.saved = key[-1]
+        sites, requests, ended, up, down, left, world.limit_changes, world.spent_before_reset, *rest = key
+        values, holders, waiting, recalled, departed, world.saved = rest
         world.sites = []
         for site_values in sites:
             site = world.site_class.__new__(world.site_class)
@@ -187,10 +192,15 @@ class World:
             yield ("kill",)
         if self.limit_changes < len(case.limits):
             yield ("set limit", case.limits[self.limit_changes])
+        if can["resets"]:
+            yield ("reset",)
 
     def do(self, action: Action) -> None:
         name, *arguments = action
+        spent, forgiven = sum(site.spent for site in self.sites), self.coordinator.forgiven
         getattr(self, "_" + name.replace(" ", "_"))(*arguments)
+        if self.coordinator.forgiven > forgiven:
+            self.spent_before_reset = spent
         self._check()
 
     def _use(self, counter: str) -> None:
@@ -310,12 +320,16 @@ class World:
         self.limit_changes += 1
         self._send(self.coordinator.set_limit(limit))
 
+    def _reset(self) -> None:
+        self._use("resets")
+        self._send(self.coordinator.reset())
+
     # What must be true
 
     def _check(self) -> None:
         coordinator, case = self.coordinator, self.case
         cap = max(case.limit, *case.limits) if case.limits else case.limit
-        admitted = sum(site.used for site in self.sites)
+        admitted = sum(site.used for site in self.sites) - self.spent_before_reset
         if admitted > cap:
             raise Broken(f"{admitted} units admitted, the limit is {cap}")
         if case.sends_before_saving:
@@ -337,7 +351,8 @@ class World:
             for site_id, holder in self.coordinator._holders.items()
             if holder.state is not CURRENT
         )
-        return self.coordinator.limit - sum(site.used for site in self.sites) - lost
+        forgiven = self.coordinator.forgiven
+        return self.coordinator.limit + forgiven - sum(site.used for site in self.sites) - lost
 
     def _check_refusal(self, weight: int) -> None:
         if self._left() > max(self.coordinator._slack_units, weight - 1):
@@ -352,7 +367,7 @@ class World:
         if self._used("losses") or self._used("timeouts"):
             self._heal()
         coordinator = self.coordinator
-        if coordinator.recalling:
+        if coordinator.recalling or coordinator.resetting:
             raise Broken(f"the coordinator waits for an answer, and no message is on its way: {coordinator}")
         left = self._left()
         slack = coordinator._slack_units

@@ -26,6 +26,7 @@ from countless.wire.frames import (
     Leave,
     LeaveAck,
     Rejoin,
+    SetBudgetRule,
     Sync,
     SyncAck,
     UpItem,
@@ -65,6 +66,11 @@ downs: st.SearchStrategy[DownItem] = st.one_of(
     st.builds(BudgetLeaveAck, budgets, numbers),
     st.builds(BudgetReset, budgets),
     st.builds(BudgetRejected, budgets, st.text(max_size=20)),
+    st.builds(
+        SetBudgetRule,
+        *(budgets, amounts, st.none() | st.text(max_size=5), st.text(max_size=5), st.none() | st.integers(0, 60)),
+        *(st.floats(0, 1), *[st.text(max_size=5)] * 3),
+    ),
 )
 
 # For sites in other languages: these bytes are the protocol, version 1.

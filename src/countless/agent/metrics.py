@@ -26,6 +26,7 @@ class AgentCollector(Collector):
         yield CounterMetricFamily(
             "countless_agent_overflowed", "Lines and adds counted in an overflow series.", intake.overflowed
         )
+        yield from self._budgets()
         yield from self._sockets()
         yield GaugeMetricFamily("countless_agent_series", "Counters and their labelled series.", intake.series)
         yield GaugeMetricFamily(
@@ -34,6 +35,22 @@ class AgentCollector(Collector):
         build = GaugeMetricFamily("countless_build_info", "The version that runs.", labels=["version"])
         build.add_metric([__version__], 1)
         yield build
+
+    def _budgets(self) -> Iterable[Metric]:
+        budgets = self._agent.budgets
+        decisions = CounterMetricFamily(
+            "countless_budget_decisions", "Requests for units of budgets.", labels=["decision"]
+        )
+        for reason, number in budgets.decisions.items():
+            decisions.add_metric([reason], number)
+        yield decisions
+        yield CounterMetricFamily(
+            "countless_budget_starved_seconds", "Seconds that starved requests waited.", budgets.starved_s
+        )
+        yield GaugeMetricFamily("countless_agent_holds", "Holds that have not expired.", len(budgets.holds))
+        yield CounterMetricFamily(
+            "countless_agent_holds_expired", "Holds that were not settled: spent.", budgets.holds.expired
+        )
 
     def _sockets(self) -> Iterable[Metric]:
         datagrams = CounterMetricFamily("countless_agent_datagrams", "Datagrams read.", labels=["socket"])

@@ -1,5 +1,6 @@
 """The parts of a running agent, which its HTTP side and its metrics read."""
 
+from countless.agent.budgets import AgentBudgets
 from countless.agent.intake import Intake
 from countless.agent.sockets import Receiver
 from countless.client.client import Client
@@ -11,3 +12,4 @@ class Agent:
         self.intake = intake
         self.receivers = receivers
         self.http_adds = 0
+        self.budgets = AgentBudgets(client)

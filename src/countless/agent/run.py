@@ -25,6 +25,7 @@ class ListenConfig:
     statsd_socket: Path | None
     http_host: str
     http_port: int
+    http_socket: Path | None
     allow_remote: bool  # also on addresses that are not loopback
 
 
@@ -45,20 +46,26 @@ def run(client: Client, where: ListenConfig, prefix: str = "") -> None:
     """Count until SIGTERM or SIGINT. Raises `CannotListen` or `InvalidParameter` before it prints anything."""
     if prefix and not is_name(prefix):
         raise InvalidParameter("statsd-prefix", prefix, "letters, digits, '_', '.' and '-'")
-    intake, receivers = Intake(client, prefix), list[sockets.Receiver]()
+    intake, receivers, endpoints = Intake(client, prefix), list[sockets.Receiver](), list[socket.socket]()
     try:
         receivers.append(sockets.udp(where.statsd_host, where.statsd_port, allow_remote=where.allow_remote))
         if where.statsd_socket is not None:
             receivers.append(sockets.unix(where.statsd_socket))
-        with sockets.http(where.http_host, where.http_port, allow_remote=where.allow_remote) as endpoint:
-            _serve(Agent(client, intake, receivers), endpoint)
+        endpoints.append(sockets.http(where.http_host, where.http_port, allow_remote=where.allow_remote))
+        if where.http_socket is not None:
+            endpoints.append(sockets.http_unix(where.http_socket))
+        _serve(Agent(client, intake, receivers), endpoints)
     finally:
+        for endpoint in endpoints:
+            endpoint.close()
+        if where.http_socket is not None and len(endpoints) > 1:
+            where.http_socket.unlink(missing_ok=True)
         for receiver in receivers:
             receiver.drain(intake)
             receiver.close()
 
 
-def _serve(agent: Agent, endpoint: socket.socket) -> None:
+def _serve(agent: Agent, endpoints: list[socket.socket]) -> None:
     config = uvicorn.Config(
         build_app(agent),
         loop="auto",  # uvloop where it exists
@@ -69,11 +76,11 @@ def _serve(agent: Agent, endpoint: socket.socket) -> None:
         server_header=False,
         timeout_graceful_shutdown=5,
     )
-    places = [*(receiver.where for receiver in agent.receivers), sockets.http_where(endpoint)]
+    places = [*(receiver.where for receiver in agent.receivers), *map(sockets.http_where, endpoints)]
     # uvicorn raises the signal that stopped it again when it ends. Ignore it, so that the final counts are sent.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        Server(config, places).run(sockets=[endpoint])
+        Server(config, places).run(sockets=endpoints)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -23,6 +23,7 @@ from countless.wire.nats_url import netloc
 MAX_DATAGRAM_BYTES = 1 << 16  # UDP has no larger datagrams
 _RECEIVE_BUFFER_BYTES = 8 << 20  # Linux gives no more than net.core.rmem_max
 _MAX_BATCH_BYTES, _MAX_BATCH_DATAGRAMS = 1 << 20, 1024  # read in one call: other connections wait meanwhile
+BACKLOG = 128  # connections that wait to be accepted
 _MEMORY_INFO, _DROPS = 55, 8  # SO_MEMINFO of Linux 4.12, and the place of the drops in it
 
 
@@ -94,15 +95,7 @@ def udp(host: str, port: int, *, allow_remote: bool = False) -> Receiver:
 
 def unix(path: Path) -> Receiver:
     """Listen on a unix socket. Every local user who can reach the directory can count, as on loopback."""
-    endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        _remove_left_over(path)
-        endpoint.bind(str(path))
-        path.chmod(0o666)
-    except OSError as error:
-        endpoint.close()
-        raise CannotListen(f"cannot listen on unix:{path}: {error.strerror or error}") from None
-    return Receiver(f"unix:{path}", endpoint, path)
+    return Receiver(f"unix:{path}", _bind_unix(path, socket.SOCK_DGRAM), path)
 
 
 def http(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
@@ -113,7 +106,15 @@ def http(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
         raise CannotListen(f"cannot listen on http://{netloc(*address)}: {error.strerror}") from None
 
 
+def http_unix(path: Path) -> socket.socket:
+    endpoint = _bind_unix(path, socket.SOCK_STREAM)
+    endpoint.listen(BACKLOG)
+    return endpoint
+
+
 def http_where(endpoint: socket.socket) -> str:
+    if endpoint.family == socket.AF_UNIX:
+        return f"http+unix:{endpoint.getsockname()}"
     return f"http://{netloc(*endpoint.getsockname()[:2])}"
 
 
@@ -133,12 +134,24 @@ def _resolve(option: str, host: str, port: int, allow_remote: bool) -> tuple[soc
     return family, (place, port)
 
 
-def _remove_left_over(path: Path) -> None:
+def _bind_unix(path: Path, kind: socket.SocketKind) -> socket.socket:
+    endpoint = socket.socket(socket.AF_UNIX, kind)
+    try:
+        _remove_left_over(path, kind)
+        endpoint.bind(str(path))
+        path.chmod(0o666)
+    except OSError as error:
+        endpoint.close()
+        raise CannotListen(f"cannot listen on unix:{path}: {error.strerror or error}") from None
+    return endpoint
+
+
+def _remove_left_over(path: Path, kind: socket.SocketKind) -> None:
     """Remove the socket file of an agent that was killed: a connection to it is refused."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        with socket.socket(socket.AF_UNIX, kind) as probe:
             try:
                 probe.connect(str(path))
             except ConnectionRefusedError:

@@ -24,8 +24,9 @@ def agent(
         Path | None, typer.Option(help="Path of a Unix datagram socket for StatsD, in addition.")
     ] = None,
     statsd_prefix: Annotated[str, typer.Option(help="Prefix of the names of StatsD counters, such as web.")] = "",
-    http_host: Annotated[str, typer.Option(help="Address for POST /add, /readyz and /metrics.")] = "127.0.0.1",
+    http_host: Annotated[str, typer.Option(help="Address for POST /add, budgets, /readyz and /metrics.")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(min=0, max=65535, help="Port for HTTP; 0 lets the system choose.")] = 2687,
+    http_socket: Annotated[Path | None, typer.Option(help="Path of a Unix socket for HTTP, in addition.")] = None,
     allow_plaintext: Annotated[
         bool, typer.Option("--allow-plaintext", help="Allow addresses beyond loopback, without authentication.")
     ] = False,
@@ -46,7 +47,7 @@ def agent(
     except ModuleNotFoundError as missing:
         raise MissingExtra(str(missing.name), "server") from None
 
-    where = ListenConfig(statsd_host, statsd_port, statsd_socket, http_host, http_port, allow_plaintext)
+    where = ListenConfig(statsd_host, statsd_port, statsd_socket, http_host, http_port, http_socket, allow_plaintext)
     client = connect(url, token, site, state_dir)
     run(client, where, statsd_prefix)
     if not client.close(timeout):

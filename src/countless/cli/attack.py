@@ -89,7 +89,7 @@ def _print(console: Console, matches: list[Match]) -> None:
         )
     else:
         console.print(_list(matches))
-    console.print("Not broken in these games is not a proof: proofs are in docs/theory.", highlight=False)
+    console.print("Games without a failure are not a proof. The proofs are in docs/theory.", highlight=False)
 
 
 def _style(match: Match) -> str:

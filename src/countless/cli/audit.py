@@ -29,10 +29,10 @@ def audit(
     calibration: Annotated[str, typer.Option(help="Calibration: paper or proven.")] = "proven",
     mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(MECHANISMS) + ".")] = "right",
     events: Annotated[int, typer.Option(help="Events of the exhaustive audit, 1 to 7.")] = 5,
-    window: Annotated[int, typer.Option(help="Noise up to this is enumerated on tiny rounds, 1 to 40.")] = 12,
+    window: Annotated[int, typer.Option(help="Largest noise to enumerate on tiny rounds, 1 to 40.")] = 12,
     transcripts: Annotated[int, typer.Option(help="Random rounds at the size of the plan.")] = 8,
     plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 4000,
-    confidence: Annotated[float, typer.Option(help="Of the bound from played rounds.")] = 0.999,
+    confidence: Annotated[float, typer.Option(help="Confidence of the bound from played rounds.")] = 0.999,
     seed: Annotated[int, typer.Option(help="The same seed repeats the same audit.")] = 1,
     as_json: Json = False,
 ) -> None:

@@ -30,5 +30,7 @@ def take(
         typer.echo("countless: the coordinator was not told what was spent: it counts the whole grant", err=True)
     if not decision:
         detail = f" ({client.last_error})" if client.last_error else ""
+        if decision.retry_after is not None:
+            detail += f"; the next period begins in {decision.retry_after:.0f} s"
         typer.echo(f"countless: {n} of {name}: {decision.reason}{detail}", err=True)
         raise typer.Exit(1 if decision.reason is Reason.EXHAUSTED else EX_TEMPFAIL)

@@ -62,10 +62,17 @@ class ApiClient:
 
     def counters(self) -> Iterator[dict[str, Any]]:
         """All counters with their answers, page by page."""
+        return self._pages("counters")
+
+    def budgets(self) -> Iterator[dict[str, Any]]:
+        """All budgets with what is known of their use, page by page."""
+        return self._pages("budgets")
+
+    def _pages(self, items: str) -> Iterator[dict[str, Any]]:
         after: str | None = ""
         while after is not None:
-            page = self.request("GET", f"/api/v1/counters?after={quote(after, safe='')}")
-            yield from page["counters"]
+            page = self.request("GET", f"/api/v1/{items}?after={quote(after, safe='')}")
+            yield from page[items]
             after = page["next"]
 
     def answer(self, counter: str) -> dict[str, Any]:

@@ -12,16 +12,17 @@ because every message is cumulative.
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Condition, RLock, Thread
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from countless.client import forks
-from countless.client.budget import BudgetLink, ClientBudget
+from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.local_counter import LocalCounter
 from countless.client.session.loop import ClientLoop
@@ -35,11 +36,13 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SystemRandom
+from countless.wire.frames import BudgetLeave
 from countless.wire.names import validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 
 if TYPE_CHECKING:
+    from countless.client.budgets.group import BudgetGroup
     from countless.client.durable.state import DurableState
     from countless.client.watch import Callback, Watch
 
@@ -90,16 +93,18 @@ class Client:
         state_dir: Path | None = None,
         *,
         disabled: bool = False,
+        wall_clock: Callable[[], float] = time,
     ) -> None:
         self.endpoint = endpoint
         self.site = site
         self.last_error: str | None = None  # why there is no connection; None while there is one
         self._token = token
         self._disabled = disabled
+        self._wall_clock = wall_clock  # decides to which period of a budget a request belongs
         self._lock = RLock()
         self._local_counters: dict[str, LocalCounter] = {}
         self._counters: dict[str, Counter] = {}
-        self._budgets: dict[str, ClientBudget] = {}
+        self._budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()  # sessions keep the active ones
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
         if not disabled:
@@ -168,18 +173,38 @@ class Client:
     def budget(self, name: str) -> ClientBudget:
         """The budget of this name, the same object every time. An operator creates it at the coordinator.
 
+        The client forgets budgets that the program does not use any more, once what they spent is handed in.
         With `COUNTLESS_DISABLE=1` every request is allowed.
         """
         with self._lock:
-            if name not in self._budgets:
+            budget = self._budgets.get(name)
+            if budget is None:
                 validate_name(name, "budget")
-                if isinstance(self.endpoint, Broker):
-                    raise InvalidParameter("budget", name, "used with the URL of one coordinator, not with a broker")
-                link = BudgetLink(self._send_asks, lambda: self._loop.connected, self._count_waiter, self._disabled)
-                self._budgets[name] = ClientBudget(name, self.site_id, self._lock, link)
+                link = BudgetLink(
+                    send=self._send_of_budget,
+                    connected=partial(self._connected_for, name),
+                    count_waiter=self._count_waiter,
+                    new_local=in_memory if self._durable is None else self._durable.budget,
+                    disabled=self._disabled,
+                    clock=self._wall_clock,
+                )
+                budget = self._budgets[name] = ClientBudget(name, self._loop.site_id_for(name), self._lock, link)
+                self._loop.add_budget(name)
                 if self._closing:
-                    self._budgets[name].end()
-            return self._budgets[name]
+                    budget.end()
+            return budget
+
+    def together(self, *budgets: ClientBudget) -> "BudgetGroup":
+        """Several budgets, as of a key, its team and its organisation: they admit a request all, or none of them.
+
+        It has the calls of a budget: `take`, `reserve`, `acquire` and their async twins.
+        """
+        from countless.client.budgets.group import BudgetGroup  # most programs never need it
+
+        known = all(self._budgets.get(each.name) is each for each in budgets)
+        if not budgets or len(set(budgets)) < len(budgets) or not known:
+            raise InvalidParameter("budgets", budgets, "different budgets of this client, at least one")
+        return BudgetGroup(budgets, self._lock)
 
     def watch(
         self,
@@ -271,10 +296,13 @@ class Client:
             self._start()
         self._loop.queue(site.counter, messages)
 
-    def _send_asks(self, budget: str, asks: tuple[Ask, ...]) -> None:
+    def _send_of_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
         if self._thread is None and not self._closing:
             self._start()
-        self._loop.queue_asks(budget, asks)
+        self._loop.queue_budget(budget, items)
+
+    def _connected_for(self, budget: str) -> bool:
+        return self._loop.connected_for(budget)
 
     def _count_waiter(self, number: int) -> None:
         self._loop.waiters += number

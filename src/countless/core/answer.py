@@ -1,4 +1,4 @@
-"""The answer: what is published, and the one table that says in which state it is."""
+"""The published answer: an estimate with bounds and a state."""
 
 from enum import StrEnum
 from math import ceil, floor
@@ -16,8 +16,8 @@ class State(StrEnum):
     DEGRADED = "degraded"
 
 
-# Three facts decide the state, so no sequence of events can reach a state that the facts deny: has every site answered
-# the last request for snapshots? can every site be reached? does the trigger in force report every event?
+# Three facts decide the state, whatever happened before: whether every site has answered the last request for a
+# snapshot, whether every site can be reached, and whether the trigger in force reports every event.
 #       (answered, reachable, exact)
 STATE_TABLE: dict[tuple[bool, bool, bool], State] = {
     (False, False, False): State.LEARNING,
@@ -37,8 +37,8 @@ _ROUNDING = 2.0**-50  # more than doubles can lose in an estimate, an alpha, a s
 def bounds(estimate: float, alpha: float) -> tuple[float, float]:
     """The least and the largest total that an estimate within 1 ± alpha can stand for.
 
-    They are estimate/(1+alpha) and estimate/(1-alpha), but no rounding of doubles may shut out a total at the edge:
-    totals are whole, so a bound that a whole number is that near to becomes that number.
+    They are estimate/(1+alpha) and estimate/(1-alpha). Rounding of doubles must not exclude a total at the edge. Totals
+    are integers, so a bound that is within a rounding error of an integer is set to that integer.
 
     >>> 2.4 / 0.8, bounds(2.4, 0.2)
     (2.9999999999999996, (2.0, 3.0))
@@ -93,10 +93,10 @@ class Answer(NamedTuple):
 
 
 def midpoint(low: int, high: int, unit: int) -> float:
-    """A number in [low/unit, high/unit], as near to its middle as a whole number can be; the middle if none is inside.
+    """The integer in [low/unit, high/unit] that is nearest to the middle; the middle itself if there is none.
 
-    Any number of the range would keep the guarantee; the middle stays clear of floating point at the edges, and people
-    prefer to read whole numbers.
+    Any number of the range would keep the guarantee. The middle keeps rounding errors away from the edges, and integers
+    are easier to read.
     """
     nearest = (low + high + unit) // (2 * unit)
     if low <= nearest * unit <= high:

@@ -204,12 +204,11 @@ class Coordinator:
             return rounds.on_snapshot(entry, message.count)
         if entry.presence is DEPARTED:
             return []
-        count, crossings = message.count, message.crossings
-        if not entry.is_plausible(count, crossings):
+        if not entry.is_plausible(message.count, message.crossings):
             raise ProtocolError(f"{message} of {site_id} has more crossings than events: {entry}")
         if entry.presence is UNREACHABLE:
             self._ledger.apply(entry, MESSAGE)
-        return rounds.on_report(entry, count, crossings)
+        return rounds.on_report(entry, message.count, message.crossings)
 
     def mark_unreachable(self, site_id: SiteId) -> Outbox:
         """A site has timed out: do not wait for it any longer, and use its last known count."""

@@ -54,7 +54,7 @@ class Event(StrEnum):
     LEFT = "the site leaves with its exact count"
 
 
-# Names of their own, as they are used in every report: in Python 3.11 `RoundState.CURRENT` takes as long as four calls.
+# Names of the module, because every report uses them: in Python 3.11 `RoundState.CURRENT` takes as long as four calls.
 (
     CURRENT,
     TRIGGER_CHANGED,

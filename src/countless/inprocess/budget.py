@@ -1,24 +1,144 @@
 """`Budget`: a limit on what in-process sites spend together, safe to use from many threads.
 
 The site and the coordinator are those of production; only the transport is missing. A message is delivered before the
-call that caused it returns, so every request is decided within its call.
+call that caused it returns, so every request is decided within its call. Each period has a coordinator of its own.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from threading import RLock
+from time import time
 
+from countless.core.budget.amounts import require_amount
 from countless.core.budget.coordinator import BudgetCoordinator, Usage
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold
 from countless.core.budget.messages import Ask, BudgetId, Outbox
+from countless.core.budget.periods import Periods
+from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.messages import SiteId, SiteName
-from countless.errors import Exhausted, InvalidParameter, InvariantBroken, UnknownName
+from countless.errors import AboveLimit, Exhausted, InvalidParameter, InvariantBroken, UnknownName
 from countless.inprocess.network import Traffic
 from countless.inprocess.site_names import free_number, require_name, site_names
 
 _ALLOWED = Decision(Reason.ALLOWED)
 _EXHAUSTED = Decision(Reason.EXHAUSTED)
+
+
+class Member:
+    """A site under one of its incarnations."""
+
+    def __init__(self, site_id: SiteId) -> None:
+        self.site_id = site_id
+        self.closed: BudgetSite | None = None  # once it was removed
+
+    def site(self, period: "Period") -> BudgetSite:
+        return self.closed or period.site(self.site_id)
+
+
+class Period:
+    """One period: its coordinator, and its sites as far as they have been used in it."""
+
+    def __init__(self, coordinator: BudgetCoordinator) -> None:
+        self.coordinator = coordinator
+        self.sites: dict[SiteId, BudgetSite] = {}
+        self.handed_in = 0  # units spent by the sites that were removed
+
+    @property
+    def spent(self) -> int:
+        return self.handed_in + sum(site.spent for site in self.sites.values())
+
+    def site(self, site_id: SiteId) -> BudgetSite:
+        site = self.sites.get(site_id)
+        if site is None:  # nothing waits for a round trip here, so it does not ask early
+            site = self.sites[site_id] = BudgetSite(self.coordinator.budget, early_percent=0)
+        return site
+
+
+class Accounts:
+    """The periods of a budget. Everything is called with the lock."""
+
+    def __init__(self, name: str, rule: BudgetRule, clock: Callable[[], float], expected_holders: int) -> None:
+        self.name = name
+        self.rule = rule
+        self.lock = RLock()
+        self.up = self.down = 0  # messages
+        self._clock = clock
+        self._expected = expected_holders
+        self._holders = 1  # of the last period
+        self._earliest = 0.0  # periods that end before are dropped: making them again would forget what was spent
+        self._periods: Periods[Period] = Periods(rule.calendar, self._new_period)
+
+    def enter(self) -> None:
+        """Go to the period that the clock shows, or to the first one that is left if it has gone back further."""
+        calendar = self._periods.calendar
+        if calendar is not None:
+            for dropped in self._periods.enter(max(self._clock(), self._earliest)):
+                self._earliest = max(self._earliest, calendar.bounds(dropped.coordinator.budget.period)[1])
+
+    @property
+    def present(self) -> Period:
+        self.enter()
+        return self._periods.present
+
+    @property
+    def ends_at(self) -> float | None:
+        """Of the present period."""
+        return None if self.rule.per is None else self._periods.ends_at
+
+    def refusal(self, n: int) -> Decision:
+        if n > self.rule.limit:
+            raise AboveLimit(self.name, n, self.rule.limit)
+        return (
+            _EXHAUSTED if self.ends_at is None else Decision(Reason.EXHAUSTED, max(0.0, self.ends_at - self._clock()))
+        )
+
+    def set_limit(self, limit: int) -> None:
+        self.rule = replace(self.rule, limit=limit)
+        for period in self._periods.states.values():
+            self.deliver(period, period.coordinator.set_limit(limit))
+
+    def remove(self, member: Member) -> int:
+        """What it spent in the present period."""
+        period, site_id = self.present, member.site_id
+        member.closed = period.site(site_id)
+        handed_in = member.closed.close()
+        del period.sites[site_id]
+        period.handed_in += handed_in
+        self.up += 1
+        outbox = period.coordinator.leave(site_id, handed_in)
+        period.coordinator.forget(site_id)
+        self.deliver(period, outbox)
+        return handed_in
+
+    def send(self, period: Period, site_id: SiteId, messages: tuple[Ask, ...]) -> None:
+        outbox: Outbox = []
+        self._send_up(period, site_id, messages, outbox)
+        self.deliver(period, outbox)
+
+    def deliver(self, period: Period, outbox: Outbox) -> None:
+        for site_id, message in outbox:
+            self.down += 1
+            answers = period.sites[site_id].receive(message)
+            self._send_up(period, site_id, answers, outbox)  # the loop delivers what this appends
+
+    def _send_up(self, period: Period, site_id: SiteId, messages: tuple[Ask, ...], outbox: Outbox) -> None:
+        for message in messages:
+            self.up += 1
+            outbox += period.coordinator.receive(site_id, message)
+            self._holders = period.coordinator.holders
+
+    def _new_period(self, number: int) -> Period:
+        return Period(
+            BudgetCoordinator(
+                BudgetId(self.name, number),
+                self.rule.limit,
+                slack=self.rule.slack,
+                expected_holders=max(self._expected, self._holders),
+            )
+        )
 
 
 class Budget:
@@ -34,8 +154,9 @@ class Budget:
     True
 
     `sites` is a number of sites, named 0, 1, 2, ..., or their names. A request is refused only if it is larger than
-    what is left, or if at most `slack * limit` units are left. `expected_holders` is how many of the sites will ask, if
-    that is known: the first grants are made for so many.
+    what is left, or if at most `slack * limit` units are left. With `per` ("minute", "hour", "day" or "month") the
+    limit is for each period of the calendar that `tz` and `anchor` describe, by `clock`, in seconds since 1970.
+    `expected_holders` is how many of the sites will ask, if that is known: the first grants are made for so many.
     """
 
     def __init__(
@@ -44,52 +165,66 @@ class Budget:
         sites: int | Iterable[SiteName] = 10,
         slack: float = 0.01,
         *,
+        per: str | None = None,
+        tz: str = "UTC",
+        anchor: int | None = None,
+        clock: Callable[[], float] = time,
         name: str = "budget",
         expected_holders: int = 1,
     ) -> None:
         names = site_names(sites)
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
-        self._lock = RLock()
-        self._id = BudgetId(name)
-        self._coordinator = BudgetCoordinator(self._id, limit, slack=slack, expected_holders=expected_holders)
+        require_amount("expected_holders", expected_holders)
+        self._accounts = Accounts(name, BudgetRule(limit, per, tz, anchor, slack), clock, expected_holders)
+        self._lock = self._accounts.lock
+        self._members: dict[SiteName, Member] = {}
         self._sites: dict[SiteName, SpendingSite] = {}
         self._incarnations: dict[SiteName, int] = {}
-        self._handed_in = 0  # units spent by the sites that were removed
-        self._up = self._down = 0
         for site_name in names:
             self._new_site(site_name)
 
     def __repr__(self) -> str:
-        return f"<Budget {self._id.name!r}: {self.spent:,} of {self.limit:,} spent; {self.messages.total:,} messages>"
+        return f"<Budget {self.name!r}: {self.spent:,} of {self.limit:,} spent; {self.messages.total:,} messages>"
+
+    @property
+    def name(self) -> str:
+        return self._accounts.name
 
     @property
     def limit(self) -> int:
-        return self._coordinator.limit
+        return self._accounts.rule.limit
 
     @property
     def spent(self) -> int:
-        """The exact spending, which a distributed coordinator does not have: for tests and demonstrations."""
+        """The exact spending of this period, which a distributed coordinator does not have: for tests."""
         with self._lock:
-            return self._handed_in + sum(site.spent for site in self._sites.values())
+            return self._accounts.present.spent
 
     @property
     def held(self) -> int:
-        """The units reserved and not settled, exactly."""
+        """The units reserved in this period and not settled, exactly."""
         with self._lock:
-            return sum(site.held for site in self._sites.values())
+            return sum(site.held for site in self._accounts.present.sites.values())
 
     @property
     def usage(self) -> Usage:
-        """What the coordinator knows of the spending."""
+        """What the coordinator knows of the spending in this period."""
         with self._lock:
-            return self._coordinator.usage
+            return self._accounts.present.coordinator.usage
+
+    @property
+    def resets_at(self) -> float | None:
+        """When this period ends, in seconds since 1970; None without periods."""
+        with self._lock:
+            self._accounts.enter()
+            return self._accounts.ends_at
 
     @property
     def messages(self) -> Traffic:
-        """The messages sent so far."""
+        """The messages sent so far, in all periods."""
         with self._lock:
-            return Traffic(self._up, self._down)
+            return Traffic(self._accounts.up, self._accounts.down)
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
@@ -115,65 +250,48 @@ class Budget:
             return self._new_site(name)
 
     def remove_site(self, name: SiteName) -> int:
-        """Remove a site and return what it spent. Its holds count as spent whole; the rest of its limit is free."""
+        """Remove a site and return what it spent in this period. Its holds count as spent whole; the rest is free."""
         with self._lock:
-            site = self.site(name)
-            handed_in = site._site.close()
+            self.site(name)
             del self._sites[name]
-            self._incarnations[name] = site._site_id.incarnation + 1
-            self._handed_in += handed_in
-            self._up += 1
-            self._deliver(self._coordinator.leave(site._site_id, handed_in))
-            return handed_in
+            member = self._members.pop(name)
+            self._incarnations[name] = member.site_id.incarnation + 1
+            return self._accounts.remove(member)
 
     def set_limit(self, limit: int) -> None:
         """Raise or lower the limit. Below what is spent and held already, it stops all further spending."""
         with self._lock:
-            self._deliver(self._coordinator.set_limit(limit))
+            self._accounts.set_limit(limit)
 
-    # The methods below are called under the lock.
+    def reset(self) -> None:
+        """Start this period again: what was spent in it so far is forgiven."""
+        with self._lock:
+            period = self._accounts.present
+            self._accounts.deliver(period, period.coordinator.reset())
 
     def _new_site(self, name: SiteName) -> "SpendingSite":
-        site_id = SiteId(name, self._incarnations.get(name, 0))
-        site = BudgetSite(self._id, early_percent=0)  # nothing waits for a round trip here
-        self._sites[name] = SpendingSite(site_id, site, self._lock, self._send)
+        self._members[name] = member = Member(SiteId(name, self._incarnations.get(name, 0)))
+        self._sites[name] = SpendingSite(member, self._accounts)
         return self._sites[name]
-
-    def _send(self, site_id: SiteId, messages: tuple[Ask, ...]) -> None:
-        outbox: Outbox = []
-        self._send_up(site_id, messages, outbox)
-        self._deliver(outbox)
-
-    def _send_up(self, site_id: SiteId, messages: tuple[Ask, ...], outbox: Outbox) -> None:
-        for message in messages:
-            self._up += 1
-            outbox += self._coordinator.receive(site_id, message)
-
-    def _deliver(self, outbox: Outbox) -> None:
-        for site_id, message in outbox:
-            self._down += 1
-            answers = self._sites[site_id.site]._site.receive(message)
-            self._send_up(site_id, answers, outbox)  # the loop delivers what this appends
 
 
 class SpendingSite:
     """One site of a `Budget`."""
 
-    __slots__ = ("_lock", "_send", "_site", "_site_id")
+    __slots__ = ("_accounts", "_lock", "_member")
 
-    def __init__(
-        self, site_id: SiteId, site: BudgetSite, lock: RLock, send: Callable[[SiteId, tuple[Ask, ...]], None]
-    ) -> None:
-        self._site_id = site_id
-        self._site = site
-        self._lock = lock
-        self._send = send
+    def __init__(self, member: Member, accounts: Accounts) -> None:
+        self._member = member
+        self._accounts = accounts
+        self._lock = accounts.lock
 
     def __repr__(self) -> str:
-        return f"<SpendingSite {self._site_id.site!r}: {self.spent} spent, {self.held} held, room for {self.room}>"
+        name = self._member.site_id.site
+        return f"<SpendingSite {name!r}: {self.spent} spent, {self.held} held, room for {self.room}>"
 
     @property
     def spent(self) -> int:
+        """In this period."""
         return self._site.spent
 
     @property
@@ -185,12 +303,21 @@ class SpendingSite:
         """The units that this site can admit without a message."""
         return self._site.room
 
+    @property
+    def _site(self) -> BudgetSite:
+        with self._lock:
+            return self._member.site(self._accounts.present)
+
     def take(self, n: int = 1) -> Decision:
         """Spend `n` units, if they are left."""
-        return self._decide(self._site.take, n)
+        with self._lock:
+            period = self._accounts.present
+            return self._decide(BudgetSite.take, n, period, self._member.site(period))
 
     def reserve(self, n: int) -> Hold:
         """Hold `n` units until it is known how many are used. Raises `Exhausted` if they are not left.
+
+        A hold is settled in the period in which it was made.
 
         >>> site = Budget(limit=100, sites=1).site(0)
         >>> with site.reserve(40) as hold:
@@ -198,21 +325,25 @@ class SpendingSite:
         >>> site.spent, site.held
         (25, 0)
         """
-        decision = self._decide(self._site.reserve, n)
+        with self._lock:
+            period = self._accounts.present
+            site = self._member.site(period)
+            decision = self._decide(BudgetSite.reserve, n, period, site)
         if not decision:
-            raise Exhausted(self._site.budget.name, n)
-        return Hold(n, self._settle)
+            raise Exhausted(self._accounts.name, n, decision.retry_after)
+        return Hold(n, partial(self._settle, period, site))
 
-    def _decide(self, request: Callable[[int], Taken], n: int) -> Decision:
-        with self._lock:
-            taken = request(n)
-            if taken.verdict is Verdict.WAITING:
-                self._send(self._site_id, taken.messages)
-                taken = request(n)
-            if taken.verdict is Verdict.WAITING:
-                raise InvariantBroken(f"a request for {n} units was not answered: {self._site}")
-            return _ALLOWED if taken.verdict is Verdict.ALLOWED else _EXHAUSTED
+    def _decide(
+        self, request: Callable[[BudgetSite, int], Taken], n: int, period: Period, site: BudgetSite
+    ) -> Decision:
+        taken = request(site, n)
+        if taken.verdict is Verdict.WAITING:
+            self._accounts.send(period, self._member.site_id, taken.messages)
+            taken = request(site, n)
+        if taken.verdict is Verdict.WAITING:
+            raise InvariantBroken(f"a request for {n} units was not answered: {site}")
+        return _ALLOWED if taken.verdict is Verdict.ALLOWED else self._accounts.refusal(n)
 
-    def _settle(self, units: int, used: int) -> None:
+    def _settle(self, period: Period, site: BudgetSite, units: int, used: int) -> None:
         with self._lock:
-            self._send(self._site_id, self._site.settle(units, used))
+            self._accounts.send(period, self._member.site_id, site.settle(units, used))

@@ -81,7 +81,8 @@ class MemoryNetwork:
             self._up += 1
             if self._taps:
                 self._tap(site_id, message)
-            outbox += self._coordinator.receive(site_id, message)
+            if replies := self._coordinator.receive(site_id, message):
+                outbox += replies
         return outbox
 
     def deliver(self, outbox: Outbox) -> None:

@@ -1,4 +1,4 @@
-"""How to plan a `dithered` round: secret lattices, secret thresholds (docs/theory/dithered.md).
+"""Plans for `dithered` rounds: secret lattices and secret thresholds (docs/theory/dithered.md).
 
     dithered_plan.py      the plan
     dithered_schedule.py  exact numbers for a given shape (lengths and dithers of the phases)
@@ -7,7 +7,7 @@
     tails.py              tails of a sum of uniforms
     dithered_check.py     every inequality once more, computed in another way
 
-No plan leaves here unless `dithered_check` has verified it; the check uses nothing of the other files but the plan.
+`plan_dithered` returns only plans that `dithered_check` has verified. The check shares only the plan with the others.
 """
 
 from functools import lru_cache

@@ -34,7 +34,7 @@ class PartialDPPlan(EndedByReports):
       scale; test at the start of the phase too, since the noise may be below `-threshold`;
     - `tree_length`, `tree_scale`: the count of each phase but the last enters this binary mechanism;
     - `offset`: publish `total at the start + step * (noisy prefix sum + offset)`;
-    - `phases`: when so many phases have ended, the round ends; it also does when a site has more than `cap`
+    - `phases`: when so many phases have ended, the round ends; it also does when a site has reported for `cap`
       blocks.
 
     `epsilon` bounds the log-likelihood ratio of transcripts off the leaked blocks; it is infinite without
@@ -88,7 +88,7 @@ def plan_partial_dp(sites: int, alpha: float, eta: float, calibration: str = "pr
     """The round of this calibration for `sites` sites, relative error `alpha`, failure probability `eta`.
 
     Formal guarantees: for `proven`, with probability at least 1 - eta the answer is within 1 ± alpha
-    throughout the round against every adaptive adversary who sees the answers and nothing else, for every
+    throughout the round against every adaptive adversary that sees the answers and nothing else, for every
     step up to `step(total)`. For `paper` only what the paper proves, with unspecified constants in its
     binary mechanism's error.
 

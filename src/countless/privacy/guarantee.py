@@ -6,8 +6,8 @@ leaks i:
 
     P(transcript in E | S)  <=  exp(epsilon) P(transcript in E | S') + delta.
 
-The leak map belongs to the guarantee: the transcript decides, after the fact, which data are given up. A composition
-that is not proved raises InvalidParameter. Proofs: docs/theory/partial-dp.md.
+The leak map belongs to the guarantee: which positions are leaked depends on the transcript. A composition that is not
+proved raises InvalidParameter. Proofs: docs/theory/partial-dp.md.
 """
 
 from collections.abc import Callable, Hashable

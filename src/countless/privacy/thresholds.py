@@ -1,8 +1,9 @@
 """Private thresholds, and the paper's Algorithm 2 built from them and a binary mechanism.
 
-A private threshold hides *how many* events it took to pass it. It cannot hide from the adversary, who caused the
-event, that the threshold was passed just now; so the guarantee is partial. `PhasedCounter` counts crossings in phases:
-a phase ends at a private threshold, and only then the public value moves, to the noisy sum of all finished phases.
+A private threshold hides *how many* events it took to pass it. It cannot hide from the adversary, which caused
+the event, that the threshold was passed just now; so the guarantee is partial. `PhasedCounter` counts crossings in
+phases: a phase ends at a private threshold, and only then the public value moves, to the noisy sum of all finished
+phases.
 
 Corrections to the paper, with reasons: docs/theory/partial-dp.md. A threshold is also tested at the start of its phase,
 since its noise may be below `-threshold`.

@@ -22,7 +22,7 @@ CANDIDATES: dict[str, tuple[type[PlannedScheme[Any]], ...]] = {
     "sees-everything": (Sampled,),
 }
 
-MIN_SAVING = 0.15  # `deterministic` is certain and has a smaller typical error: less than this is not worth leaving it
+MIN_SAVING = 0.15  # needed to leave `deterministic`, which is certain and has a smaller typical error
 MIN_SITES_TO_PLAN = 32  # with fewer it stays deterministic unless traffic is oblivious (`countless plan`)
 RECONSIDER_GROWTH = 1.1  # of the total while deterministic: often enough to leave within a tenth of the best moment
 

@@ -71,7 +71,7 @@ def _is_eligible(calibration: Calibration, adversary: str) -> bool:
 
 
 def eligible(candidates: dict[str, Candidate]) -> list[Candidate]:
-    """The eligible ones, the cheapest first; at least two."""
+    """Those that are eligible, the cheapest first; at least two."""
     return [each for each in candidates.values() if each.eligible]
 
 
@@ -91,8 +91,7 @@ def messages_on_day(day: int, events_per_day: float, messages_per_efold: float) 
 def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000_000) -> list[tuple[int, str]]:
     """From how many sites on each scheme is the cheapest eligible one: [(1, "deterministic"), ...].
 
-    Walks along the cheapest from one site on. Each of the others undercuts it somewhere or nowhere; the first to do so
-    takes over.
+    It starts with the cheapest scheme for one site. The next one is that which is cheaper from the fewest sites on.
     """
 
     @cache

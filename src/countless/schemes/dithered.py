@@ -124,7 +124,7 @@ def _goals(plan: DitheredPlan, step: int, rng: RandomSource) -> list[int]:
     """For each phase, the hidden sum in events from which on it is over: the threshold, rounded up to an event.
 
     The sum lies half a step for each slot below B. Where a step has more events than a threshold has trusted digits,
-    the rest are drawn afresh.
+    the rest are drawn again.
     """
     goals = []
     below, grain = plan.sites * (step - 1), max(1, int(step * plan.resolution))
@@ -138,7 +138,8 @@ def _goals(plan: DitheredPlan, step: int, rng: RandomSource) -> list[int]:
 def _fractions(rng: RandomSource, times: int) -> list[float]:
     """Uniform on [0, 1), with all the digits of a float however small they are.
 
-    The law of a threshold may be thin at its lower end. There neighbouring multiples of 2^-53 may be many grains apart.
+    The density of a threshold may be small at the lower end of its window. There two uniform numbers that differ by
+    2^-53 may give thresholds many steps apart.
     """
     coarse, finer = ([source.randbelow(_WHOLE) for _ in range(times)] for source in (rng, rng.spawn("finer")))
     return [_fraction(high, low, rng) for high, low in zip(coarse, finer, strict=True)]
@@ -175,7 +176,7 @@ class Dithered(PlannedScheme[DitheredPlan]):
     caches = (PlanCache(plan_dithered),)
 
     def eta(self, context: RoundContext) -> float:
-        """A second of planning serves sixteen times as many rounds, for one or two per cent more messages."""
+        """Rounded down to a power of 16: more rounds share a plan, for one or two per cent more messages."""
         return round_down_pow16(super().eta(context))
 
     def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:

@@ -5,7 +5,7 @@ from countless.core.random_source import RandomSource
 
 
 class Exact(Scheme):
-    """Every event is a message, and the answer is the truth.
+    """Every event is a message, and the answer is the exact total.
 
     Formal guarantees: estimate = total at every moment, against every adversary. One message for each event.
 

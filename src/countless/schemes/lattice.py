@@ -26,7 +26,7 @@ class LatticeEstimator(Estimator):
         return self._lattices[slot]
 
     def start(self, entries: Sequence[Entry], departed: int) -> None:
-        """Nothing but lattice points enters the estimate, not even the exact counts: their errors cancel better."""
+        """Only lattice points enter the estimate, not the exact counts: errors of lattice points cancel better."""
         self._points = departed + sum(self._lattices.floor(entry.slot, entry.round_start) for entry in entries)
         self._sites = len(entries)
         self._estimate()

@@ -2,7 +2,7 @@
 
 A site on a lattice of `step` with a uniform secret offset has, at every count, an error - last lattice point plus half
 a step, minus count - that is uniform on ± (step-1)/2. Slots without a site have an offset too: a site that joins gets
-it shifted to its count, so that nothing the coordinator adds up moves when it does.
+it shifted to its count, so that its joining does not change the sum of the estimates.
 """
 
 from countless.core.random_source import RandomSource

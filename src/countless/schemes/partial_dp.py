@@ -66,7 +66,7 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
     """The paper: report once in each block; publish, at the end of noisy phases, differentially private sums.
 
     Two calibrations. `proven` (the default) has constants that prove the guarantee. `paper` has the paper's own, for
-    comparison. With either, `deterministic` is cheaper below many thousands of sites: see docs/theory/partial-dp.md.
+    comparison. With either, `deterministic` is cheaper for thousands of sites: see docs/theory/paper-constants.md.
 
     Formal guarantees: `proven`, with probability 1 - delta within 1 ± alpha at every moment, against every adaptive
     adversary that sees the answers and nothing else. `paper`: what the paper states, with its open points decided.

@@ -15,7 +15,7 @@ class Sampled(PlannedScheme[SampledPlan]):
     """Each event is reported with probability 1/step; publish N0 + step * (reports + shift); synchronise often.
 
     The coin of the next event is independent of everything that has happened, so the error is a walk whose law no
-    adversary can change, not even one that sees every message and every coin once it has fallen. Nothing is secret.
+    adversary can change, not even one that sees every message and every past coin. Nothing is secret.
 
     Formal guarantees: with probability 1 - delta the answer is within 1 ± alpha of the total at every moment, against
     adversaries that see everything. The number of sites enters the cost of a synchronisation only, not the error.

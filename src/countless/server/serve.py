@@ -95,7 +95,7 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     app = build_app(settings)
     config = uvicorn_config(app, settings, log_level)
-    # uvicorn ends by raising the signal that stopped it. A coordinator that stopped when asked to has not failed.
+    # uvicorn raises the signal that stopped it again when it ends. Ignore it: a requested stop is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.server.failing else 0))
     server = Server(config)
     server.run([listener])

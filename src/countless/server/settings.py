@@ -20,7 +20,7 @@ from countless.wire.nats_url import Broker
 STATE_FILE = "countless.sqlite"  # in state_dir
 PORT = 2686  # COUN on a telephone keypad
 MIN_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
-MIN_DELTA = 1e-15  # smaller than the chance of a memory error in the machine
+MIN_DELTA = 1e-15  # memory errors of a machine are more likely
 MAX_COUNT = (1 << 31) - 1
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "nats_lease"})
@@ -42,24 +42,24 @@ class Settings:
     state_dir: str = "countless-state"  # for the state file; one coordinator at a time
     nats: str = ""  # a broker's address: run as one of several coordinators, with the state at the broker
     nats_shards: Shards = 16  # parts in which counters move between coordinators; the first coordinator decides
-    nats_lease: Lease = 5.0  # time until a lost coordinator is replaced; it renews its lease four times in it
+    nats_lease: Lease = 5.0  # length of a lease; a coordinator that has not renewed its own for 1.5 leases is replaced
     tls_cert: str = ""  # PEM file; with it and `tls_key` the port accepts TLS only
     tls_key: str = ""  # PEM file of the certificate's private key
     tls_client_ca: str = ""  # PEM file; with it, clients need a certificate that this authority signed
     allow_plaintext: bool = False  # without TLS, tokens and counts can be read on the network; loopback is exempt
     silent_after: TimeOut = 10.0  # time-out of a site that is disconnected or owes a reply; five times this if idle
-    forget_after: Seconds = 0.0  # a silent site is dropped after this, and its last count kept; 0: never
-    remember_for: Retention = 365 * 86_400.0  # until then a retired incarnation that returns is not counted twice
-    alpha: float = 0.01  # largest relative error; this and the next four: of counters without their own
+    forget_after: Seconds = 0.0  # a site that is silent for so long is retired; its last counts stay; 0: never
+    remember_for: Retention = 365 * 86_400.0  # tombstones are kept for this time: their counts are not counted again
+    alpha: float = 0.01  # largest relative error; this and the next four: for counters without their own
     delta: float = 0.05  # largest probability that any answer is ever wrong
     scheme: str = "auto"  # the algorithm; `auto` chooses
     adversary: str = "adaptive"  # what the counted traffic may react to
-    label_cap: LimitOrZero = 2000  # label values come from outside: without a cap they fill the memory
+    label_cap: LimitOrZero = 2000  # labelled series of a counter: clients choose the values, and could fill the memory
     max_connections: LimitOrZero = 20_000  # memory of each: docs/scale.md
     max_counters: Limit = 100_000  # about 10 kB each, and 0.4 kB for each of their sites
     max_counters_per_site: Limit = 20_000  # one site cannot use up max_counters
     max_sites: Limit = 50_000  # incarnations, disconnected ones included: each has a row for each of its counters
-    max_messages_per_second: Limit = 5_000  # of one site: far above what any trigger causes, far below what would hurt
+    max_messages_per_second: Limit = 5_000  # of one site: more than a trigger causes, less than a coordinator takes in
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -129,13 +129,29 @@ class BudgetRejected(NamedTuple):
     reason: str
 
 
-BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected
+class SetBudgetRule(NamedTuple):
+    """Down: the rule of a budget. It is sent before anything else of the budget, and again when it has changed."""
+
+    budget: BudgetId
+    limit: int
+    per: str | None
+    tz: str
+    anchor: int | None
+    slack: float
+    kind: str
+    on_loss: str
+    on_unreachable: str
+
+
+BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
 UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave
 DownItem = DownMessage | HelloAck | IncarnationRetired | LeaveAck | SyncAck | Rejoin | CounterRejected | BudgetDownItem
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
-BUDGET_ITEMS = (Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected)
+BUDGET_ITEMS = (
+    *(Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected, SetBudgetRule),
+)
 UP_ITEMS: frozenset[type[Any]] = frozenset({Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave})
 _ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS)  # by kind
 _DOWN_ITEMS = frozenset(_ITEMS) - UP_ITEMS
@@ -201,6 +217,10 @@ _FIELD_TYPES: dict[str, Any] = {
     "trigger": list[Any],
     "budget": tuple[_Name, _Amount],
     **dict.fromkeys(("seq", "spent", "held", "limit", "want", "weight"), _Amount),
+    **dict.fromkeys(("tz", "kind", "on_loss", "on_unreachable"), str),
+    "per": str | None,
+    "anchor": int | None,
+    "slack": float,
 }  # all others are numbers
 
 

@@ -7,7 +7,7 @@
 | `countless.down.SHARD.SITE.STREAM` | the shard's owner | `StreamInfo`, then `DataFrame`s; or `StreamClosed` |
 | `countless.call.SHARD` | the shard's new owner | its ownership id: sites of this shard open a new stream |
 | `countless.log.SHARD` | the shard's owner | records of the shard's log (JetStream) |
-| `countless.http.SHARD` | another coordinator | an HTTP request for a counter of this shard |
+| `countless.http.SHARD` | another coordinator | an HTTP request for a counter or budget of this shard |
 
 A *stream* is a logical connection between one site and one shard. It starts with a `Hello` and ends when either side
 closes it or misses a frame. NATS delivers at most once and does not report what it dropped, so both sides number their
@@ -38,7 +38,20 @@ def shard_of(counter: str, shards: int) -> int:
     >>> shard_of("requests", 16) == shard_of('requests{route="/a"}', 16)
     True
     """
-    name = counter.partition("{")[0]
+    return _shard(counter.partition("{")[0], shards)
+
+
+def shard_of_budget(budget: str, shards: int) -> int:
+    """The shard of a budget. It depends on the part before the first slash only, so `keys/*` shares a shard with all
+    names that it stands for.
+
+    >>> shard_of_budget("keys/*", 16) == shard_of_budget("keys/7f3a", 16)
+    True
+    """
+    return _shard(budget.partition("/")[0], shards)
+
+
+def _shard(name: str, shards: int) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:8]) % shards
 
 

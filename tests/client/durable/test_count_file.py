@@ -221,12 +221,12 @@ def test_file_that_was_deleted_before_it_was_locked_is_created_again(
     ("word", "value", "message"),
     [
         (0, 7, "not a file of counts, or is damaged"),
-        (1, 2, "newer Countless"),
-        (3, MAX_COUNT, "the incarnation makes no sense"),
-        (5, 1 << 32 | 4, "the site's name makes no sense"),
-        (5, (1 << 32) - 1, "the site's name makes no sense"),
-        (7, 5 << 32 | 4, "record 1 makes no sense"),
-        (10, 99, "the count of 'hits' makes no sense"),
+        (1, 3, "newer Countless"),
+        (3, MAX_COUNT, "the incarnation is invalid"),
+        (5, 1 << 32 | 4, "the site's name is invalid"),
+        (5, (1 << 32) - 1, "the site's name is invalid"),
+        (7, 5 << 32 | 4, "record 1 is invalid"),
+        (10, 99, "the count of 'hits' is invalid"),
     ],
 )
 def test_damaged_or_newer_file_is_refused_and_left_alone(tmp_path: Path, word: int, value: int, message: str) -> None:

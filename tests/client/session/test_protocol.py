@@ -106,6 +106,15 @@ def test_hello_without_an_answer_times_out() -> None:
         stream.wait(HELLO_TIMEOUT_S)
 
 
+def test_session_that_gets_its_first_work_notifies_the_loop_though_an_earlier_notification_is_pending() -> None:
+    notified: list[str] = []
+    session = SiteSession(SITE_ID, RLock(), lambda: notified.append("notified"))
+    session.request_ack(1)  # nothing is due, so no stream is opened
+    session.queue("hits", ())
+    session.queue("hits", ())
+    assert (session.has_work, notified) == (True, ["notified"] * 2)
+
+
 def test_later_report_replaces_an_earlier_one_that_was_not_sent(stream: Stream) -> None:
     stream.counter.add()
     stream.wait(1.0)

@@ -24,7 +24,7 @@ def slope_in_sites(scheme: str, sites: tuple[int, ...]) -> float:
     return power(sites, [messages_per_efold(scheme, k, 0.01) for k in sites]).slope
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("scheme", "slope", "tolerance"), [("dithered", 0.5, 0.15), ("deterministic", 1, 0.05)])
 def test_messages_grow_with_sites_from_128_to_512(scheme: str, slope: float, tolerance: float) -> None:
     assert abs(slope_in_sites(scheme, (128, 512)) - slope) < tolerance
@@ -43,7 +43,7 @@ def slope_in_alpha(scheme: str, sites: int, alphas: tuple[float, ...]) -> float:
     return power(alphas, [messages_per_efold(scheme, sites, alpha) for alpha in alphas]).slope
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("scheme", "tolerance"), [("dithered", 0.15), ("deterministic", 0.05)])
 def test_messages_grow_with_1_over_alpha_for_128_sites(scheme: str, tolerance: float) -> None:
     assert abs(slope_in_alpha(scheme, 128, (0.01, 0.02)) + 1) < tolerance

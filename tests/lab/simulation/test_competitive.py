@@ -35,6 +35,7 @@ def test_few_sites_stay_deterministic_and_never_cost_more_than_a_message_per_eve
     assert found.of_exact <= 1.0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("stream", STREAMS)
 def test_hundreds_of_sites_cost_about_as_much_as_the_best_scheme(stream: str) -> None:
     found = ratio(stream, 400, 400_000, 0.02)

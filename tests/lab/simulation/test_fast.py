@@ -76,7 +76,7 @@ def test_engines_agree_on_random_runs(scheme: str, name: str, sites: int, alpha:
     compare(scheme, name, sites, alpha, events, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(max_examples=60)
 @given(
     scheme=st.sampled_from(SCHEME_NAMES),

@@ -222,7 +222,8 @@ async def test_closed_stream_is_forgotten_and_closing_the_shard_closes_the_other
 async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> None:
     site = await shard.connect("site")
     with suppress(ConnectionLost):
-        await site.send(*[Sync(number) for number in range(2, 25_000)])
+        # One frame, and more than a full allowance and a full refill: 2 * BURST_S * 5,000.
+        await site.send(*[Sync(number) for number in range(2, 45_000)])
     await shard.flush_all()
     assert "too many messages" in str(site.error)
     assert LeaveAck("hits") not in site.received

@@ -141,6 +141,7 @@ def test_killed_site_is_reported_silent_and_its_count_stays(tmp_path: Path) -> N
         assert server.known("hits") == 4
 
 
+@pytest.mark.soak
 def test_totals_stay_exact_when_a_coordinator_is_killed_added_and_stopped(
     broker: Node, pair: tuple[Coordinator, Coordinator]
 ) -> None:

@@ -9,13 +9,26 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
+from countless.core.budget.coordinator import SavedSite
+from countless.core.budget.messages import BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.server.cluster import log_store
 from countless.server.cluster.broker import LOG_STREAM, open_log
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced, LogStore
 from countless.server.cluster.records import Record
-from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts, StoreError
+from countless.server.storage.base import (
+    BudgetFields,
+    Changes,
+    Config,
+    CounterFields,
+    PeriodFields,
+    SavedBudget,
+    SavedPeriod,
+    SiteCounts,
+    StoreError,
+)
 from countless.wire.nats_subjects import log_subject
 
 pytestmark = pytest.mark.slow
@@ -69,6 +82,25 @@ async def test_saves_are_read_by_the_next_owner(jetstream: JetStreamContext) -> 
     assert two.tombstones(OLD) == (("hits", 5),)
     await save(two, Changes(deleted=["hits"]))
     assert list((await take_over(jetstream, "three")).load()) == ["other"]
+
+
+async def test_budgets_are_read_by_the_next_owner(jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, fields = BudgetFields(BudgetRule(2**62, "day", slack=0.25), 7), PeriodFields(2**70, 2**71, 1, 3, True)
+    old, tokens = BudgetId("tokens", 7), BudgetId("tokens", 8)
+    one = await take_over(jetstream, "one")
+    periods = {old: fields, tokens: fields}
+    sites: dict[SiteId, SavedSite | None] = {WEB: SavedSite(5), OLD: SavedSite(2**62, given_up=True)}
+    budgets = {"tokens": budget, "other": budget}
+    await save(one, Changes(budgets=budgets, periods=periods, budget_sites={old: sites, tokens: sites}))
+    left = Changes(budget_sites={tokens: {WEB: None}}, closed_periods=[old], deleted_budgets=["other"])
+    await save(one, left)
+    period = SavedPeriod(fields, {OLD: SavedSite(2**62, given_up=True)})
+    assert one.load_budgets() == {"tokens": SavedBudget(budget, {8: period})}
+    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 0)
+    two = await take_over(jetstream, "two")
+    assert two.load_budgets() == one.load_budgets()
+    await save(two, new_counter(1))  # writes the whole state, and purges older records
+    assert (await take_over(jetstream, "three")).load_budgets() == one.load_budgets()
 
 
 async def test_previous_owner_is_fenced(jetstream: JetStreamContext) -> None:

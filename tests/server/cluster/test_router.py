@@ -16,7 +16,7 @@ from countless.server.http.auth import Grant
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join
-from countless.wire.nats_subjects import shard_of
+from countless.wire.nats_subjects import shard_of, shard_of_budget
 from support.site_server import SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
@@ -73,6 +73,23 @@ async def test_list_of_counters_is_sorted_and_paged_over_all_shards(member: Fake
     rest = await member.get("/api/v1/counters", f"after={first['next']}")
     assert [view["counter"] for view in rest["counters"]] == names[1000:]
     assert rest["next"] is None
+
+
+async def test_budgets_are_made_in_the_shard_of_their_name_and_listed_over_all_shards(member: FakeMember) -> None:
+    names = ["a/b?c", "b1", "keys/*", "x", "y"]
+    assert len({shard_of_budget(name, SHARDS) for name in names}) == SHARDS
+    for name in reversed(names):
+        body = json.dumps({"name": name, "limit": 10}).encode()
+        assert (await member.request("POST", "/api/v1/budgets", body))[0] == 201
+        assert name in member.tables[shard_of_budget(name, SHARDS)].server.budgets.by_name
+        assert (await member.get(f"/api/v1/budgets/{name}"))["limit"] == 10
+    assert [each["name"] for each in (await member.get("/api/v1/budgets"))["budgets"]] == names
+    assert (await member.request("PATCH", "/api/v1/budgets/x", b'{"limit": 20}'))[0] == 200
+    assert (await member.request("POST", "/api/v1/budgets/x/reset"))[0] == 200
+    assert (await member.request("DELETE", "/api/v1/budgets/y"))[0] == 204
+    assert {each["limit"] for each in (await member.get("/api/v1/budgets"))["budgets"]} == {10, 20}
+    status, text = await member.request("GET", "/api/v1/budgets/y")
+    assert (status, "no budget 'y'" in text) == (404, True)
 
 
 async def test_sites_are_listed_and_forgotten_in_every_shard(member: FakeMember) -> None:

@@ -69,7 +69,7 @@ def test_page_without_plotly_names_the_package_to_install(
     assert stranger.get("/page/plotly.js").text == "charts need: pip install plotly\n"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_recorded_attack_is_what_the_command_records() -> None:
     """A change of a scheme changes it: record the match again."""
     assert json.loads(json.dumps(record())) == json.loads((page.FOLDER / "attack.json").read_text())

@@ -1,8 +1,10 @@
 """Budgets in the JSON API: rules are created, read, changed and deleted; bad values change nothing."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from starlette.testclient import TestClient
@@ -11,6 +13,22 @@ from countless.server.app import build_app
 from countless.server.settings import Settings
 
 LIMIT = {"name": "acme/tokens", "limit": 1000}
+DEFAULTS: dict[str, Any] = {
+    "slack": 0.01,
+    "per": None,
+    "tz": "UTC",
+    "anchor": None,
+    "window": None,
+    "resets_at": None,
+    "kind": "spending",
+    "on_loss": "charge",
+    "on_unreachable": "refuse",
+    "template": None,
+    "max_names": None,
+    "names": None,
+}
+UNUSED = {"used_lower": 0, "used_upper": 0, "leaked": 0, "holders": 0, "state": "open"}
+MONTHLY = LIMIT | {"per": "month", "tz": "Europe/Berlin", "anchor": 31}
 
 
 def client_of(directory: Path) -> TestClient:
@@ -27,14 +45,55 @@ def local(tmp_path: Path) -> Iterator[TestClient]:
 def test_budget_is_created_read_changed_and_deleted(local: TestClient) -> None:
     made = local.post("/api/v1/budgets", json=LIMIT)
     assert made.status_code == 201
-    unused = {"slack": 0.01, "used_lower": 0, "used_upper": 0, "leaked": 0, "holders": 0, "state": "open"}
-    assert made.json() == LIMIT | unused
+    assert made.json() == LIMIT | DEFAULTS | UNUSED
     assert local.get("/api/v1/budgets/acme/tokens").json() == made.json()
-    assert local.get("/api/v1/budgets").json() == {"budgets": [made.json()]}
+    assert local.get("/api/v1/budgets").json() == {"budgets": [made.json()], "next": None}
     changed = local.patch("/api/v1/budgets/acme/tokens", json={"limit": 2000, "slack": 0})
     assert changed.json() == made.json() | {"limit": 2000, "slack": 0}
     assert local.delete("/api/v1/budgets/acme/tokens").status_code == 204
-    assert local.get("/api/v1/budgets").json() == {"budgets": []}
+    assert local.get("/api/v1/budgets").json() == {"budgets": [], "next": None}
+
+
+def test_template_is_created_read_changed_and_deleted(local: TestClient) -> None:
+    made = local.post("/api/v1/budgets", json={"name": "keys/*", "limit": 100, "per": "minute", "max_names": 5})
+    assert made.status_code == 201
+    assert (made.json()["max_names"], made.json()["names"], made.json()["template"]) == (5, 0, None)
+    unused = local.get("/api/v1/budgets/keys/abc").json()
+    assert (unused["limit"], unused["per"], unused["template"], unused["max_names"]) == (100, "minute", "keys/*", None)
+    changed = local.patch("/api/v1/budgets/keys/*", json={"limit": 50, "max_names": 7}).json()
+    assert (changed["limit"], changed["max_names"]) == (50, 7)
+    own = local.patch("/api/v1/budgets/keys/vip", json={"limit": 1000}).json()
+    assert (own["limit"], own["template"]) == (1000, None)
+    assert [each["name"] for each in local.get("/api/v1/budgets").json()["budgets"]] == ["keys/*", "keys/vip"]
+    assert local.delete("/api/v1/budgets/keys/abc").status_code == 404  # it is not in use
+    assert local.delete("/api/v1/budgets/keys/*").status_code == 204
+    assert [each["name"] for each in local.get("/api/v1/budgets").json()["budgets"]] == ["keys/vip"]
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("name", {"name": "keys*", "limit": 5}),
+        ("max_names", {"name": "keys/*", "limit": 5, "max_names": 0}),
+        ("max_names", {"name": "keys/*", "limit": 5, "max_names": 100_001}),
+        ("max_names", {"name": "keys/*", "limit": 5, "max_names": "many"}),
+        ("max_names", {"name": "keys", "limit": 5, "max_names": 5}),
+    ],
+)
+def test_invalid_template_is_refused_and_nothing_is_made(local: TestClient, field: str, body: dict[str, Any]) -> None:
+    refused = local.post("/api/v1/budgets", json=body)
+    assert (refused.status_code, refused.json()["error"].split()[0]) == (400, field)
+    assert local.get("/api/v1/budgets").json()["budgets"] == []
+
+
+def test_list_of_budgets_is_paged(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countless.server.http.budget_routes.MAX_LISTED", 2)
+    for name in "cab":
+        local.post("/api/v1/budgets", json={"name": name, "limit": 5})
+    first = local.get("/api/v1/budgets").json()
+    assert ([each["name"] for each in first["budgets"]], first["next"]) == (["a", "b"], "b")
+    last = local.get("/api/v1/budgets?after=b").json()
+    assert ([each["name"] for each in last["budgets"]], last["next"]) == (["c"], None)
 
 
 def test_budget_survives_a_restart(tmp_path: Path) -> None:
@@ -73,10 +132,76 @@ def test_unknown_and_taken_names_are_refused(local: TestClient) -> None:
     local.post("/api/v1/budgets", json=LIMIT)
     assert local.post("/api/v1/budgets", json=LIMIT).status_code == 409
     assert local.post("/api/v1/budgets", json=LIMIT | {"name": ""}).status_code == 400
-    assert local.post("/api/v1/budgets", json=LIMIT | {"name": "b", "per": "day"}).status_code == 400
     for answer in (
         local.get("/api/v1/budgets/other"),
         local.patch("/api/v1/budgets/other", json={"limit": 5}),
         local.delete("/api/v1/budgets/other"),
     ):
         assert (answer.status_code, answer.json()) == (404, {"error": "there is no budget 'other'"})
+
+
+def test_budget_with_periods_shows_its_window(local: TestClient) -> None:
+    made = local.post("/api/v1/budgets", json=MONTHLY)
+    assert made.status_code == 201
+    window = made.json()["window"]
+    assert made.json() == DEFAULTS | MONTHLY | {"window": window, "resets_at": window["end"]} | UNUSED
+    start, end = datetime.fromisoformat(window["start"]), datetime.fromisoformat(window["end"])
+    assert start <= datetime.now(UTC) < end
+    berlin = ZoneInfo("Europe/Berlin")
+    for each in (start, end):
+        assert (each + timedelta(days=1)).astimezone(berlin).month != each.astimezone(berlin).month
+        assert each.utcoffset() == each.astimezone(berlin).utcoffset()
+    daily = local.post("/api/v1/budgets", json={"name": "daily", "limit": 1, "per": "day"}).json()
+    assert (daily["anchor"], daily["tz"]) == (0, "UTC")
+
+
+def test_budget_with_periods_survives_a_restart(tmp_path: Path) -> None:
+    with client_of(tmp_path) as before:
+        made = before.post("/api/v1/budgets", json=MONTHLY).json()
+    with client_of(tmp_path) as after:
+        assert after.get("/api/v1/budgets/acme/tokens").json() == made
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("per", "week"),
+        ("per", 1),
+        ("tz", "Europe/Nowhere"),
+        ("tz", 5),
+        ("anchor", 0),
+        ("anchor", 32),
+        ("anchor", "first"),
+        ("kind", "other"),
+        ("on_loss", "other"),
+        ("on_unreachable", "other"),
+    ],
+)
+def test_invalid_rule_is_refused_by_the_name_of_its_field(local: TestClient, field: str, value: object) -> None:
+    local.post("/api/v1/budgets", json=MONTHLY)
+    made = local.post("/api/v1/budgets", json=MONTHLY | {"name": "other", field: value})
+    changed = local.patch("/api/v1/budgets/acme/tokens", json={field: value, "limit": 5})
+    for response in (made, changed):
+        assert response.status_code == 400
+        assert f"{field} = {value!r} is not allowed: {field} must be" in response.json()["error"]
+    (only,) = local.get("/api/v1/budgets").json()["budgets"]
+    assert only["limit"] == 1000
+
+
+@pytest.mark.parametrize("change", [{"per": "day", "anchor": 1}, {"tz": "UTC"}, {"anchor": 1}])
+def test_calendar_of_a_budget_cannot_be_changed(local: TestClient, change: dict[str, object]) -> None:
+    local.post("/api/v1/budgets", json=MONTHLY)
+    response = local.patch("/api/v1/budgets/acme/tokens", json=change | {"limit": 5})
+    assert response.status_code == 400
+    assert "as it was created; delete the budget and create it again" in response.json()["error"]
+    same = local.patch("/api/v1/budgets/acme/tokens", json={"per": "month", "anchor": 31, "limit": 5})
+    assert same.json()["limit"] == 5
+
+
+def test_budget_is_reset_also_if_its_name_ends_like_the_path(local: TestClient) -> None:
+    for name in ("acme/tokens", "acme/reset"):
+        made = local.post("/api/v1/budgets", json=LIMIT | {"name": name}).json()
+        assert local.post(f"/api/v1/budgets/{name}/reset").json() == made
+        assert local.get(f"/api/v1/budgets/{name}").json() == made
+    unknown = local.post("/api/v1/budgets/other/reset")
+    assert (unknown.status_code, unknown.json()) == (404, {"error": "there is no budget 'other'"})

@@ -105,6 +105,7 @@ def transcript(url: str) -> list[list[DownItem] | str]:
     return received
 
 
+@pytest.mark.slow
 def test_ordinary_path_sends_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path / "fast") as (server, url):
         assert server.config.ws_protocol_class is FastWebSocketProtocol

@@ -19,9 +19,11 @@ FUNCTIONS = {"by", "count", "increase", "or", "rate", "sum", "time", "topk", "la
 
 
 def real_metrics(directory: Path) -> dict[str, set[str]]:
-    """Names of metrics with their labels, of a coordinator with one site and one rejected request."""
+    """Names of metrics with their labels, of a coordinator with one site, two budgets and one rejected request."""
     app = build_app(Settings(state_dir=str(directory)))
     with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
+        for name in ("tokens", "keys/*"):
+            assert client.post("/api/v1/budgets", json={"name": name, "limit": 10}).status_code == 201
         assert client.get("/metrics", headers={"x-forwarded-for": "192.0.2.1"}).status_code == 401
         with client.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
             site.send_bytes(next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3)])))

@@ -2,6 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from countless.core.budget.messages import Ask, BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
 from countless.server.http.metrics import exposition
 from countless.server.sessions.site_server import SiteServer
@@ -55,6 +57,33 @@ async def test_deleted_counter_has_no_series_and_its_successor_starts_at_zero() 
         assert total(harness.server) is None
         await harness.send(session, connection, Join("hits", 0, 3))
         assert total(harness.server) == 3
+
+
+async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() -> None:
+    async with site_server() as harness:
+        harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
+        harness.server.budgets.create("keys/*", BudgetRule(2, slack=0))
+        web, other = await harness.connect("web"), await harness.connect("other")
+        asks = [Ask(BudgetId(name), 0, 1, 0, 0, 0, 2) for name in ("tokens", "keys/a", "keys/b")]
+        await harness.send(*web, *asks)
+        await harness.send(*other, asks[1])
+        await harness.send(*web, Ask(BudgetId("keys/a"), 1, 2, 2, 0, 2, 0))
+        await harness.send(*web, Ask(BudgetId("tokens"), 0, 2, 2, 0, 3, 0))
+        page = exposition(harness.server, "")[0].decode()
+    shown = [line for line in page.splitlines() if line.startswith("countless_budget")]
+    assert shown == [
+        'countless_budget_limit{budget="tokens"} 10.0',
+        'countless_budget_limit{budget="keys/*"} 2.0',
+        'countless_budget_used_lower{budget="tokens"} 2.0',
+        'countless_budget_used_upper{budget="tokens"} 3.0',
+        'countless_budget_leaked{budget="tokens"} 0.0',
+        'countless_budget_rounds_total{budget="tokens"} 0.0',
+        'countless_budget_names{budget="keys/*",state="open"} 1.0',
+        'countless_budget_names{budget="keys/*",state="exhausted"} 1.0',
+        'countless_budget_names{budget="keys/*",state="lowering"} 0.0',
+        'countless_budget_names{budget="keys/*",state="resetting"} 0.0',
+        'countless_budget_names{budget="keys/*",state="closed"} 0.0',
+    ]
 
 
 async def test_label_overflow_is_counted() -> None:

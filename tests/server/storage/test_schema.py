@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from countless.core.budget.coordinator import SavedSite
+from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.server.settings import STATE_FILE
-from countless.server.storage.base import Changes, Config, StoreError
+from countless.server.storage.base import (
+    BudgetFields,
+    Changes,
+    Config,
+    PeriodFields,
+    SavedBudget,
+    SavedPeriod,
+    StoreError,
+)
 from countless.server.storage.schema import SCHEMA
 from countless.server.storage.sqlite_store import SqliteStore
 from support.site_server import site_server
@@ -49,6 +59,58 @@ def test_file_of_schema_1_is_upgraded(tmp_path: Path) -> None:
     assert store.load() == {"hits": (Config(), PersistentState(3, 70, 9, ((SiteId("web", 1), 61),)))}
     store.save(Changes(prune_before=10**9))  # tombstones without an age count as set now
     assert store.tombstones(SiteId("old", 1)) == (("hits", 9),)
+    store.close()
+
+
+FOURTH_SCHEMA = """
+PRAGMA user_version = 4;
+CREATE TABLE budgets (
+    name TEXT PRIMARY KEY, maximum TEXT NOT NULL, slack REAL NOT NULL, forgiven TEXT NOT NULL, gone TEXT NOT NULL,
+    round INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE budget_sites (
+    budget TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, maximum TEXT NOT NULL,
+    given_up INTEGER NOT NULL, departed INTEGER NOT NULL, PRIMARY KEY (budget, site, incarnation)
+) WITHOUT ROWID;
+INSERT INTO budgets VALUES ('tokens', '4611686018427387904', 0.013, '7', '9', 3);
+INSERT INTO budgets VALUES ('unused', '1', 0.0, '0', '0', 0);
+INSERT INTO budget_sites VALUES ('tokens', 'web', 1, '61', 0, 0);
+INSERT INTO budget_sites VALUES ('tokens', 'web', 2, '0', 0, 1);
+INSERT INTO budget_sites VALUES ('tokens', 'app', 9000000000000000000, '5', 1, 0);
+"""
+
+
+def test_budgets_of_schema_4_are_upgraded(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "file").close()
+    database = sqlite3.connect(tmp_path / "file")
+    for table in ("budgets", "budget_periods", "budget_sites"):
+        database.execute(f"DROP TABLE {table}")
+    database.executescript(FOURTH_SCHEMA)
+    database.close()
+    store = SqliteStore(tmp_path / "file")
+    sites = {SiteId("web", 1): SavedSite(61), SiteId("app", 9 * 10**18): SavedSite(5, given_up=True)}
+    assert store.load_budgets() == {
+        "tokens": SavedBudget(
+            BudgetFields(BudgetRule(2**62, slack=0.013)), {0: SavedPeriod(PeriodFields(7, 9, 0, 3, False), sites)}
+        ),
+        "unused": SavedBudget(
+            BudgetFields(BudgetRule(1, slack=0.0)), {0: SavedPeriod(PeriodFields(0, 0, 0, 0, False), {})}
+        ),
+    }
+    store.close()
+
+
+def test_rule_that_this_machine_cannot_use_is_refused_by_name(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "file")
+    store.save(Changes(budgets={"tokens": BudgetFields(BudgetRule(1, "day", "Europe/Berlin"))}))
+    store.close()
+    database = sqlite3.connect(tmp_path / "file")
+    database.execute("UPDATE budgets SET rule = replace(rule, 'Europe/Berlin', 'Europe/Nowhere')")
+    database.commit()
+    database.close()
+    store = SqliteStore(tmp_path / "file")
+    with pytest.raises(StoreError, match="the rule of budget 'tokens' cannot be used here: tz = 'Europe/Nowhere'"):
+        store.load_budgets()
     store.close()
 
 

@@ -57,6 +57,7 @@ def change(step: Step, known: MemoryStore) -> Changes:
     return Changes(fields, {name: {site_id: None if count == 1 else count}}, configs)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 5)), max_size=40),

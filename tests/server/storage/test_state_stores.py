@@ -8,9 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.budget.coordinator import SavedSite
+from countless.core.budget.messages import BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.base import BudgetFields, Changes, Config, CounterFields, SavedBudget, StateStore
+from countless.server.storage.base import (
+    BudgetFields,
+    Changes,
+    Config,
+    CounterFields,
+    PeriodFields,
+    SavedBudget,
+    SavedPeriod,
+    StateStore,
+)
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 
@@ -140,13 +151,21 @@ def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:
 
 @every_store
 def test_budgets_are_loaded_as_saved_and_a_deleted_one_starts_again(create: Create) -> None:
-    store, fields = create(Clock()), BudgetFields(2**62, 0.01, 0, 7, 3)
-    store.save(Changes(budgets={"tokens": fields}, budget_sites={"tokens": {WEB: SavedSite(5)}}))
-    changed = {OLD: SavedSite(2**62, given_up=True), WEB: SavedSite(0, departed=True)}
-    store.save(Changes(budgets={"tokens": fields._replace(round=4)}, budget_sites={"tokens": changed}))
-    assert store.load_budgets() == {"tokens": SavedBudget(fields._replace(round=4), changed)}
-    assert store.load_budgets()["tokens"].state.departed == (WEB,)
-    store.save(Changes(budgets={"tokens": fields}, deleted_budgets=["tokens"]))
-    assert store.load_budgets() == {"tokens": SavedBudget(fields, {})}
+    store, tokens, fields = create(Clock()), BudgetId("tokens", 2), PeriodFields(2**62, 7, 1, 3, False)
+    budget = BudgetFields(BudgetRule(2**62, "month", "Europe/Berlin", 31, 0.02), 2)
+    store.save(
+        Changes(budgets={"tokens": budget}, periods={tokens: fields}, budget_sites={tokens: {WEB: SavedSite(5)}})
+    )
+    old = SavedSite(2**62, given_up=True, spent=2**61)
+    changed: dict[SiteId, SavedSite | None] = {OLD: old, WEB: None}
+    store.save(Changes(periods={tokens: fields._replace(resetting=True)}, budget_sites={tokens: changed}))
+    period = SavedPeriod(fields._replace(resetting=True), {OLD: old})
+    assert store.load_budgets() == {"tokens": SavedBudget(budget, {2: period})}
+    assert period.state(2**62) == (2**62, 2**62, 7, 3, ((OLD, old),), (), 1, True)
+    later = budget._replace(first_period=3)
+    store.save(Changes(budgets={"tokens": later}, periods={tokens._replace(period=3): fields}, closed_periods=[tokens]))
+    assert store.load_budgets() == {"tokens": SavedBudget(later, {3: SavedPeriod(fields, {})})}
+    store.save(Changes(budgets={"tokens": budget}, deleted_budgets=["tokens"]))
+    assert store.load_budgets() == {"tokens": SavedBudget(budget, {})}
     store.save(Changes(deleted_budgets=["tokens"]))
     assert store.load_budgets() == {}

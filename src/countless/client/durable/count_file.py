@@ -1,4 +1,4 @@
-"""The counts of one incarnation in a memory-mapped file, which survives `kill -9`.
+"""The counts and budgets of one incarnation in a memory-mapped file, which survives `kill -9`.
 
 The pages of such a file belong to the operating system: what was stored is there for the next process that opens the
 file, however the process ended. (A power cut may lose it: nothing here waits for the disk.)
@@ -6,10 +6,11 @@ file, however the process ended. (A power cut may lose it: nothing here waits fo
 The file is an array of 8-byte words in the byte order of the machine, in chunks of 64 KiB, none of which ever moves:
 
     header     magic, version, generation, incarnation 0, incarnation 1, name word, name of the site
-    records    one per counter (`record.py`), beginning with a name word, ending with its name
+    records    one per counter (`record.py`) or budget (`budget_record.py`): a name word, numbers, the name
 
-A name word is the length of the name and its CRC-32. It is written last: from then on the record exists. No record
-crosses the end of a chunk, and a name word of zero ends the records of a chunk.
+A name word is the length of the name and its CRC-32, and a bit that says whether it is a budget. It is written last:
+from then on the record exists. No record crosses the end of a chunk, and a name word of zero ends the records of a
+chunk. The version is 2 from the first budget on, so that an earlier Countless does not take the file for damaged.
 
 A new incarnation of the same counters is prepared in the slots that are not active, 0 or 1, of the incarnation and of
 every record; then `generation`, whose last bit is the active slot, is incremented: one store.
@@ -28,7 +29,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from zlib import crc32
 
+from countless.client.durable.budget_record import NAME_OFFSET as BUDGET_NAME_OFFSET
+from countless.client.durable.budget_record import BudgetRecord, present_boot
 from countless.client.durable.record import MAX_COUNT, NAME_OFFSET, CounterRecord
+from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.errors import CountlessError, ProtocolError
 from countless.wire.names import require_name
@@ -36,11 +40,13 @@ from countless.wire.names import require_name
 log = logging.getLogger("countless")
 
 SUFFIX = ".counts"
-VERSION = 1
+VERSION = 2
 CHUNK_BYTES = 1 << 16  # a multiple of every page size in use
 _CHUNK_WORDS = CHUNK_BYTES // 8
 _MAGIC = int.from_bytes(b"countles", "little")
-_GENERATION, _INCARNATION, _SITE = 2, 3, 5  # words of the header
+_VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
+_WITHOUT_BUDGETS, _WITH_BUDGETS = 1, 2  # versions
+_IS_BUDGET = 1 << 31  # in a name word
 
 
 class StateError(CountlessError):
@@ -54,6 +60,8 @@ class CountFile:
         self.path = path
         self.slot = 0
         self.records: dict[str, CounterRecord] = {}
+        self.budgets: list[BudgetRecord] = []
+        self._free_budgets: dict[int, list[BudgetRecord]] = {}  # by the words of their names
         self._lock = lock
         self._chunks: list[memoryview] = []
         self._free = 0  # the first unused word of the last chunk
@@ -77,7 +85,7 @@ class CountFile:
 
     @classmethod
     def in_memory(cls, site_id: SiteId) -> "CountFile":
-        """Where there is no room for a file."""
+        """A substitute in memory, where a file cannot be created."""
         file = cls(None, None)
         file._grow_in_memory()
         file._write_header(site_id)
@@ -112,20 +120,43 @@ class CountFile:
 
     def allocate(self, name: str) -> CounterRecord:
         """A record for a new counter: in memory only, with a warning, if there is no room on the disk."""
-        raw = name.encode()
-        size = NAME_OFFSET + _words_for(raw)
+        words, at = self._reserve("counter", name, NAME_OFFSET)
+        _write_name(words, at, at + NAME_OFFSET, name.encode())
+        self.records[name] = record = CounterRecord(self, words, at)
+        return record
+
+    def allocate_budget(self, budget: BudgetId, incarnation: int) -> BudgetRecord:
+        """As `allocate`, for one period of a budget. A record that is free is used again."""
+        raw = budget.name.encode()
+        free = self._free_budgets.get(_words_for(raw))
+        if free:
+            record = free.pop()
+            record.name = budget.name
+        else:
+            self._chunks[0][_VERSION] = _WITH_BUDGETS
+            record = BudgetRecord(budget.name, *self._reserve("budget", budget.name, BUDGET_NAME_OFFSET))
+            self.budgets.append(record)
+        _write_name(record.words, record.at, record.at + BUDGET_NAME_OFFSET, raw, _IS_BUDGET)
+        record.begin(budget.period, incarnation, present_boot())
+        return record
+
+    def free_budget(self, record: BudgetRecord) -> None:
+        record.free()
+        self._free_budgets.setdefault(_words_for(record.name.encode()), []).append(record)
+
+    def _reserve(self, kind: str, name: str, name_offset: int) -> tuple[memoryview, int]:
+        """Words for a new record, and the index of the first."""
+        size = name_offset + _words_for(name.encode())
         if self._free + size > _CHUNK_WORDS:
             try:
                 self._grow()
             except (OSError, StateError) as error:
-                log.warning("counter %r and later ones are kept in memory only: %s: %s", name, self.path, error)
+                log.warning("%s %r and later ones are kept in memory only: %s: %s", kind, name, self.path, error)
                 self._grow_in_memory()
             self._free = 0
-        words, at = self._chunks[-1], self._free
-        _write_name(words, at, at + NAME_OFFSET, raw)
+        at = self._free
         self._free += size
-        self.records[name] = record = CounterRecord(self, words, at)
-        return record
+        return self._chunks[-1], at
 
     @contextmanager
     def new_incarnation(self, incarnation: int) -> Iterator[None]:
@@ -143,7 +174,7 @@ class CountFile:
             self._lock = None
 
     def delete(self) -> None:
-        """Everything in it is delivered. If it cannot be deleted it is delivered again, which changes nothing."""
+        """For a file that is delivered. If it cannot be deleted it is delivered again, which changes nothing."""
         with suppress(OSError):
             if self.path is not None and self._lock is not None and self._still_linked():
                 self.path.unlink()
@@ -182,7 +213,7 @@ class CountFile:
 
     def _write_header(self, site_id: SiteId) -> None:
         head, raw = self._chunks[0], str(site_id.site).encode()
-        head[1], head[_INCARNATION] = VERSION, site_id.incarnation
+        head[_VERSION], head[_INCARNATION] = _WITHOUT_BUDGETS, site_id.incarnation
         _write_name(head, _SITE, _SITE + 1, raw)
         head[0] = _MAGIC
         self._free = _SITE + 1 + _words_for(raw)
@@ -200,8 +231,9 @@ class CountFile:
         head = self._chunks[0] if self._chunks else None
         if head is None or head[0] != _MAGIC:
             raise StateError(f"{self.path} is not a file of counts, or is damaged: its beginning is missing")
-        if head[1] > VERSION:
-            raise StateError(f"{self.path} was written by a newer Countless (format {head[1]}, not up to {VERSION})")
+        if head[_VERSION] > VERSION:
+            newer = f"format {head[_VERSION]}, not up to {VERSION}"
+            raise StateError(f"{self.path} was written by a newer Countless ({newer})")
         self.slot = head[_GENERATION] & 1
         site = self._require(_read_name(head, _SITE, _SITE + 1), "the site's name")
         if head[_INCARNATION + self.slot] >= MAX_COUNT:
@@ -209,16 +241,30 @@ class CountFile:
         at = _SITE + 1 + _words_for(site.encode())
         for words in self._chunks:
             while at < _CHUNK_WORDS and words[at]:
-                name = self._require(_read_name(words, at, at + NAME_OFFSET), f"record {len(self.records) + 1}")
-                self.records[name] = record = CounterRecord(self, words, at)
-                if record.count < 0:
-                    self._require(None, f"the count of {name!r}")
-                at += NAME_OFFSET + _words_for(name.encode())
+                at = self._read_record(words, at)
             at = 0
+
+    def _read_record(self, words: memoryview, at: int) -> int:
+        """The index of the next one."""
+        is_budget = bool(words[at] & _IS_BUDGET)
+        name_at = at + (BUDGET_NAME_OFFSET if is_budget else NAME_OFFSET)
+        what = f"record {len(self.records) + len(self.budgets) + 1}"
+        if name_at > _CHUNK_WORDS:
+            self._require(None, what)
+        name = _read_name(words, at, name_at)
+        if is_budget and (name is not None or not BudgetRecord("", words, at).incarnation):
+            # Without a name it is free, and was getting another name of as many words.
+            self.budgets.append(BudgetRecord(name or "", words, at))
+            return name_at + -(-_name_length(words[at]) // 8)
+        name = self._require(name, what)
+        self.records[name] = record = CounterRecord(self, words, at)
+        if record.count < 0:
+            self._require(None, f"the count of {name!r}")
+        return name_at + _words_for(name.encode())
 
     def _require(self, text: str | None, what: str) -> str:
         if text is None:
-            raise StateError(f"{self.path} is damaged: {what} makes no sense")
+            raise StateError(f"{self.path} is damaged: {what} is invalid")
         return text
 
 
@@ -239,17 +285,21 @@ def _create_and_lock(path: Path) -> int:
         os.close(descriptor)  # another process has found the empty file unlocked, and deleted it
 
 
+def _name_length(name_word: int) -> int:
+    return name_word & (_IS_BUDGET - 1)
+
+
 def _words_for(raw: bytes) -> int:
     return -(-len(raw) // 8)
 
 
-def _write_name(words: memoryview, name_word: int, at: int, raw: bytes) -> None:
+def _write_name(words: memoryview, name_word: int, at: int, raw: bytes, flag: int = 0) -> None:
     words.cast("B")[8 * at : 8 * at + len(raw)] = raw
-    words[name_word] = crc32(raw) << 32 | len(raw)
+    words[name_word] = crc32(raw) << 32 | flag | len(raw)
 
 
 def _read_name(words: memoryview, name_word: int, at: int) -> str | None:
-    length, check = words[name_word] & 0xFFFFFFFF, words[name_word] >> 32
+    length, check = _name_length(words[name_word]), words[name_word] >> 32
     raw = bytes(words.cast("B")[8 * at : 8 * at + length])
     try:
         return require_name(raw.decode(), "name") if (len(raw), crc32(raw)) == (length, check) else None

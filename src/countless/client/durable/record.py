@@ -12,7 +12,6 @@ into one instruction. So a process that is killed leaves each number as it was b
 of the stores keeps the numbers consistent with each other.
 """
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import count, filterfalse
@@ -20,13 +19,13 @@ from operator import setitem
 from threading import RLock
 from typing import Protocol
 
+from countless.client.interpreter import GIL
 from countless.core.messages import Report, Snapshot, UpMessage
 from countless.core.site import Site
 from countless.errors import InvalidParameter
 
 MAX_COUNT = 1 << 63  # every number in the file fits into 64 bits with room to spare
 NAME_OFFSET = 13  # words before the name
-GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 _UNIT_TOTAL, _BATCH_TOTAL, _SLOTS = 1, 2, (3, 8)
 _BASE, _ROUND, _ADOPTED, _LAST, _CROSSINGS = range(5)
 

@@ -1,10 +1,13 @@
-"""Delivering the counts that processes which ended have left in a state directory.
+"""Delivering the counts, and handing in the budgets, that processes which ended have left in a state directory.
 
 If a file can be locked, its process has ended. We reconnect with its identity and send, for each counter, the round and
 the exact count that the file has, as the process would have done on closing its client. Counts are cumulative, so a
 duplicate is harmless. If the coordinator has retired that incarnation already, it answers with the counts it knows; the
 rest is delivered by a new incarnation, which is in the file before any of it is sent. At every instant the file
 contains everything that may not have been delivered.
+
+For a budget we hand in what the file says was spent and held. The coordinator takes that once for each incarnation, and
+then the rest of its limit is free again; after the acknowledgement the record is free, too.
 """
 
 import logging
@@ -13,6 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, RLock, Thread
 
+from countless.client.durable.budget import OrphanedBudget, orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile, StateError
 from countless.client.durable.record import CounterRecord
 from countless.client.session.backoff import Backoff
@@ -121,11 +125,14 @@ class OrphanRecovery:
 
     def _deliver(self, file: CountFile) -> None:
         counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
-        if any(counter.count for counter in counters.values()):
-            self._send_all(file, counters)
+        budgets = orphaned_budgets(file.budgets)
+        if budgets or any(counter.count for counter in counters.values()):
+            self._send_all(file, counters, budgets)
         file.delete()
 
-    def _send_all(self, file: CountFile, counters: dict[str, OrphanedCounter]) -> None:
+    def _send_all(
+        self, file: CountFile, counters: dict[str, OrphanedCounter], budgets: dict[str, OrphanedBudget]
+    ) -> None:
         errors: list[str] = []
 
         def on_status(error: str | None) -> None:
@@ -136,7 +143,8 @@ class OrphanRecovery:
         def new_incarnation(site_id: SiteId) -> AbstractContextManager[None]:
             return file.new_incarnation(site_id.incarnation)
 
-        loop = ClientLoop(file.site_id, counters, RLock(), self._open_transport(), on_status, new_incarnation)
+        transport = self._open_transport()
+        loop = ClientLoop(file.site_id, counters, RLock(), transport, on_status, new_incarnation, budgets)
         with self._lock:
             loop.open()
             self._loop = loop

@@ -1,4 +1,4 @@
-"""The client's `state_dir`: counters whose counts are in a file, and the file of the present incarnation."""
+"""The client's `state_dir`: counters and budgets that are in a file, and the file of the present incarnation."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -7,11 +7,14 @@ from itertools import count
 from pathlib import Path
 from threading import RLock
 
+from countless.client.budgets.local_budget import LocalBudget
+from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile, StateError
 from countless.client.durable.record import CounterRecord
 from countless.client.durable.recovery import OrphanRecovery
 from countless.client.local_counter import ALWAYS, Deliver, LocalCounter
 from countless.client.transport.base import Transport
+from countless.core.budget.messages import BudgetId
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.core.site import Site
 
@@ -81,6 +84,9 @@ class DurableState:
 
     def counter(self, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
         return DurableCounter(site, lock, deliver, self._file.allocate(site.counter))
+
+    def budget(self, budget: BudgetId, site_id: SiteId) -> LocalBudget:
+        return DurableBudget(budget, site_id.incarnation, self._file)
 
     def after_fork(self, site_id: SiteId, counters: Mapping[str, LocalCounter]) -> None:
         """In the child: an empty file of its own. The other file, and its lock, belong to the parent."""

@@ -1,18 +1,20 @@
 """The client's background thread: one session with each shard, over one transport."""
 
 import select
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import RLock
 from time import monotonic
 
 from countless.client.session.backoff import Backoff
-from countless.client.session.protocol import BudgetState, CounterState, NewIncarnation, SiteSession
+from countless.client.session.budgets import BudgetState
+from countless.client.session.protocol import CounterState, NewIncarnation, SiteSession
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
 from countless.client.transport.base import EMPTY, ConnectionLost, Transport
 from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
+from countless.wire.frames import BudgetLeave
 
 
 class ClientLoop:
@@ -26,9 +28,9 @@ class ClientLoop:
         transport: Transport,
         on_status: OnStatus,
         new_incarnation: NewIncarnation,
-        budgets: Mapping[str, BudgetState] | None = None,  # for a transport with one shard
+        budgets: Mapping[str, BudgetState] | None = None,
     ) -> None:
-        self._budgets = budgets
+        self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
         self.waiters = 0  # threads that wait for an acknowledgement
         self._site_id = site_id
         self._counters = counters
@@ -57,6 +59,10 @@ class ClientLoop:
         needed = [session for session in self._sessions if session.has_work]
         return bool(needed) and all(session.connected for session in needed)
 
+    def connected_for(self, budget: str) -> bool:
+        """The shard of this budget has answered on its present stream."""
+        return bool(self._sessions) and self._session_of_budget(budget).connected
+
     @property
     def delivered(self) -> bool:
         """All counters have left, and all shards have acknowledged that."""
@@ -72,15 +78,23 @@ class ClientLoop:
         if self._sessions:
             self._session_of(name).add_counter(name, self._counters[name])
 
+    def site_id_for(self, budget: str) -> SiteId:
+        """The id under which the shard of this budget knows us: each shard may have retired earlier incarnations."""
+        return self._session_of_budget(budget).site_id if self._sessions else self._site_id
+
+    def add_budget(self, name: str) -> None:
+        if self._sessions:
+            self._session_of_budget(name).add_budget(name, self._budgets[name])
+
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
         if self._sessions:
             self._session_of(counter).queue(counter, messages)
         else:  # the sessions begin with the exact counts
             self._notify()
 
-    def queue_asks(self, budget: str, asks: tuple[Ask, ...]) -> None:
+    def queue_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
         if self._sessions:
-            self._sessions[0].queue_asks(budget, asks)
+            self._session_of_budget(budget).queue_budget(items)
         else:  # the sessions begin with what the budgets have to tell
             self._notify()
 
@@ -112,6 +126,9 @@ class ClientLoop:
 
     def _session_of(self, counter: str) -> SiteSession:
         return self._sessions[self._transport.shard_of(counter)]
+
+    def _session_of_budget(self, budget: str) -> SiteSession:
+        return self._sessions[self._transport.shard_of_budget(budget)]
 
     def _notify_urgent(self) -> None:
         self._urgent = True
@@ -151,7 +168,7 @@ class ClientLoop:
         return any(socket in ready for socket in sockets)
 
     def _open_sessions(self, wakeup: Wakeup) -> list[ReconnectingSession]:
-        """Find out how many shards there are, and assign the counters to them."""
+        """Find out how many shards there are, and assign the counters and budgets to them."""
         backoff = Backoff()
         while not self._stopped:
             try:
@@ -163,15 +180,14 @@ class ClientLoop:
         else:
             return []
         with self._lock:
-            self._sessions = [
-                SiteSession(self._site_id, self._lock, self._notify, budgets=self._budgets) for _ in range(shard_count)
-            ]
+            self._sessions = [SiteSession(self._site_id, self._lock, self._notify) for _ in range(shard_count)]
             for name, counter in self._counters.items():
                 session = self._session_of(name)
                 session.add_counter(name, counter)
                 session.has_work = session.has_work or counter.count > 0
+            for name, budget in self._budgets.items():
+                self._session_of_budget(name).add_budget(name, budget)
             for session in self._sessions:
-                session.has_work = session.has_work or any(budget.active for budget in (self._budgets or {}).values())
                 session.request_ack(self._ack_requested)
                 if self._leaving:
                     session.leave()

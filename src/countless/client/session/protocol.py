@@ -6,12 +6,13 @@ next one every counter sends its exact count and, again, the messages that may h
 """
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from threading import RLock
 from time import monotonic, time
 from typing import Protocol
 
+from countless.client.session.budgets import BudgetState, SessionBudgets
 from countless.client.transport.base import ConnectionLost, Send
 from countless.core.budget.messages import Ask, Exhausted, Grant, Recall
 from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
@@ -32,6 +33,7 @@ from countless.wire.frames import (
     Leave,
     LeaveAck,
     Rejoin,
+    SetBudgetRule,
     Sync,
     SyncAck,
     UpItem,
@@ -83,29 +85,6 @@ class CounterState(Protocol):
         """Continue as a new incarnation with the events beyond the first `delivered`; None: with none of them."""
 
 
-class BudgetState(Protocol):
-    """A budget of this incarnation."""
-
-    @property
-    def active(self) -> bool:
-        """Whether there is anything to tell the coordinator."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to hand in."""
-
-    def hand_ins(self) -> Sequence[BudgetLeave]:
-        """What incarnations that ended have spent, as far as it is not acknowledged."""
-
-    def resend(self) -> Sequence[Ask | BudgetLeave]:
-        """What a new connection begins with."""
-
-    def receive(self, item: BudgetDownItem) -> tuple[Ask, ...]: ...
-
-    def renew(self, site_id: SiteId) -> None:
-        """The incarnation was retired: continue as a new one."""
-
-
 class SiteSession:
     """The messages that are due to one shard, what it has acknowledged, and the protocol with it."""
 
@@ -115,7 +94,6 @@ class SiteSession:
         lock: RLock,
         notify: Callable[[], None],
         clock: Clock = monotonic,
-        budgets: Mapping[str, BudgetState] | None = None,
     ) -> None:
         self.site_id = site_id
         self.acked = 0  # the last `request_ack` that was acknowledged
@@ -124,8 +102,7 @@ class SiteSession:
         self.delivered = False  # ... because all counters have left, and the coordinator has acknowledged that
         self.connected = False  # the coordinator has answered on the present stream
         self._counters: dict[str, CounterState] = {}
-        self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
-        self._unsent_asks: dict[str, Ask] = {}  # by budget
+        self._budgets = SessionBudgets(lock)
         self._lock = lock
         self._notify = notify
         self._clock = clock
@@ -142,21 +119,23 @@ class SiteSession:
     def add_counter(self, name: str, counter: CounterState) -> None:
         self._counters[name] = counter
 
+    def add_budget(self, name: str, budget: BudgetState) -> None:
+        self._budgets.add(name, budget)
+        self.has_work = self.has_work or budget.active
+
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
         """Send these soon. Messages are cumulative: a later report replaces an earlier one that was not sent yet."""
         unsent = self._unsent.setdefault(counter, {})
         for message in messages:
             unsent.pop(type(message), None)
             unsent[type(message)] = message
-        self.has_work = True
-        self._notify_once()
+        self._has_work_now()
 
-    def queue_asks(self, budget: str, asks: tuple[Ask, ...]) -> None:
-        """Send the last of these soon: each has all that the earlier ones have."""
-        if asks:
-            self._unsent_asks[budget] = asks[-1]
-            self.has_work = True
-            self._notify_once()
+    def queue_budget(self, items: Sequence[Ask | BudgetLeave]) -> None:
+        """Send these soon."""
+        if items:
+            self._budgets.queue(items)
+            self._has_work_now()
 
     def request_ack(self, number: int) -> None:
         """`acked` becomes `number` when everything that was queued before is on the coordinator's disk."""
@@ -167,6 +146,11 @@ class SiteSession:
         """Send the final counts, unless nothing was ever sent."""
         self._leaving = True
         self.done = self.delivered = not self.has_work
+        self._notify_once()
+
+    def _has_work_now(self) -> None:
+        if not self.has_work:  # a session without work has no stream, so an earlier notification is pending for ever
+            self.has_work, self._wakeup_pending = True, False
         self._notify_once()
 
     def _notify_once(self) -> None:
@@ -183,8 +167,7 @@ class SiteSession:
             self.site_id = site_id
             for name, counter in self._counters.items():
                 counter.reset(site_id, known_counts.get(name, 0))
-            for budget in self._budgets.values():
-                budget.renew(site_id)
+            self._budgets.renew(site_id)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
@@ -200,11 +183,13 @@ class SiteSession:
             # The coordinator times us out when it receives nothing for long, and sends nothing unless it has to. So a
             # Sync is due a heartbeat after our last frame, and a heartbeat after its last frame or our last Sync.
             sync_due = min(last_sent, max(last_received, last_sync)) + heartbeat
-            frames = yield max(0.0, (last_sent + LINGER_S if self._wakeup_pending else sync_due) - self._clock())
+            due = last_sent + LINGER_S if self._wakeup_pending else min(sync_due, self._budgets.next_tick)
+            frames = yield max(0.0, due - self._clock())
             now = self._clock()
             if frames:
                 last_received = now
                 self._on_items([item for frame in frames for item in decode_down(frame)], on_ack)
+            self._budgets.tick(now)
             if now - last_received > _TIMEOUT_HEARTBEATS * heartbeat:
                 raise ConnectionLost(f"connection timed out: nothing received for {now - last_received:.1f} s")
             items = self._drain() if self._wakeup_pending and now - last_sent >= LINGER_S else []
@@ -239,9 +224,7 @@ class SiteSession:
             with self._lock:
                 items += self._join_items(name)
         with self._lock:
-            self._unsent_asks.clear()
-            for budget in self._budgets.values():
-                items += budget.resend()
+            items += self._budgets.resend()
         return items
 
     def _join_items(self, name: str) -> list[UpItem]:
@@ -259,8 +242,7 @@ class SiteSession:
             items: list[UpItem] = []
             for name, messages in unsent.items():
                 items += messages.values() if name in self._joined else self._join_items(name)
-            items += self._unsent_asks.values()
-            self._unsent_asks.clear()
+            items += self._budgets.drain()
             if self._leaving:
                 items += self._leave_items()
             if force_sync or self._ack_requested > self._ack_sent:
@@ -280,14 +262,13 @@ class SiteSession:
             if name not in self._joined:
                 items += self._join_items(name)
             items.append(Leave(*final))
-        for budget in self._budgets.values():
-            items += budget.hand_ins()
+        items += self._budgets.hand_ins()
         self._check_all_left()
         return items
 
     def _check_all_left(self) -> None:
-        settled = all(budget.settled for budget in self._budgets.values())
-        if self._leaving and settled and self._left | self._rejected >= self._counters.keys():
+        left = self._leaving and self._left | self._rejected >= self._counters.keys()
+        if left and self._budgets.settled:
             self.delivered, self.done = self._left >= self._counters.keys(), True
 
     def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
@@ -306,15 +287,17 @@ class SiteSession:
                 log.warning("counter %r rejected by the coordinator: %s", item.counter, item.reason)
                 self._rejected.add(item.counter)
                 self._check_all_left()
-            elif isinstance(item, Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected):
+            elif isinstance(
+                item, Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
+            ):
                 self._on_budget(item)
 
     def _on_budget(self, item: BudgetDownItem) -> None:
         with self._lock:
-            budget = self._budgets.get(item.budget.name)
-            if budget is not None:
-                self.queue_asks(item.budget.name, budget.receive(item))
-                self._check_all_left()
+            if not self._budgets.receive(item) and isinstance(item, Grant | Recall):
+                self._budgets.give_back(item.budget, self.site_id.incarnation)
+                self._has_work_now()
+            self._check_all_left()
 
     def _on_trigger(self, message: StartRound | SetTrigger) -> None:
         with self._lock:

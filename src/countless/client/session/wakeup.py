@@ -5,7 +5,7 @@ from contextlib import suppress
 
 
 class Wakeup:
-    """Any thread may `notify`; the waiting thread selects on `reader` and calls `drain`. Notifying twice is once."""
+    """Any thread may `notify`; the waiting thread selects on `reader` and calls `drain`, once for several."""
 
     def __init__(self) -> None:
         self.reader, self._writer = socket.socketpair()

@@ -1,6 +1,6 @@
 """The interface between a client's thread and the network.
 
-Counters are spread over *shards*, and a client has one session with each shard that owns any of its counters. A
+Counters and budgets are spread over *shards*, and a client has one session with each shard that owns any of its own. A
 coordinator behind a WebSocket is one shard; behind a NATS broker there are as many as the coordinators agreed on.
 """
 
@@ -35,6 +35,9 @@ class Transport(Protocol):
 
     def shard_of(self, counter: str) -> int:
         """The shard that owns this counter. Call it after `shard_count`."""
+
+    def shard_of_budget(self, budget: str) -> int:
+        """The same for a budget."""
 
     def open_stream(self, shard: int) -> Send:
         """Start a fresh stream of frames with a shard and return the function that sends one frame on it."""

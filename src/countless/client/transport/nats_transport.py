@@ -1,4 +1,4 @@
-"""Frames over NATS: one connection to the broker, and a stream to each shard that has a counter of ours.
+"""Frames over NATS: one connection to the broker, and a stream to each shard that has a counter or budget of ours.
 
 `wire/nats_subjects.py` describes the streams. When the connection breaks, all streams end; they are opened again on a
 connection to the next node of the broker.
@@ -27,6 +27,7 @@ from countless.wire.nats_subjects import (
     downlink_subject,
     encode_uplink,
     shard_of,
+    shard_of_budget,
     subject_token,
     takeover_subject,
     uplink_subject,
@@ -66,7 +67,7 @@ class NatsStream:
     def receive(self, delivery: Delivery) -> list[bytes]:
         """The frame in it, if there is one."""
         if delivery.status:
-            raise ConnectionLost("no coordinator has this counter at present")
+            raise ConnectionLost("no coordinator owns this shard at present")
         message = decode_downlink(delivery.payload)
         if isinstance(message, StreamClosed):
             raise ConnectionLost(f"stream closed by the coordinator: {message.reason}")
@@ -112,6 +113,9 @@ class NatsTransport:
 
     def shard_of(self, counter: str) -> int:
         return shard_of(counter, self._shard_count)
+
+    def shard_of_budget(self, budget: str) -> int:
+        return shard_of_budget(budget, self._shard_count)
 
     def open_stream(self, shard: int) -> Send:
         connection = self._connect()

@@ -35,6 +35,9 @@ class WebSocketTransport:
     def shard_of(self, counter: str) -> int:
         return 0
 
+    def shard_of_budget(self, budget: str) -> int:
+        return 0
+
     def open_stream(self, shard: int) -> Send:
         self._connection = WebSocketConnection(self._endpoint, self._token)
         return self._connection.send

@@ -4,7 +4,7 @@ Sites ask for units when their room is too small. The coordinator grants them fr
 that few messages suffice and little is left at sites that do not need it. When nothing is free it starts a round: each
 site with room returns it and reports. If the units are then too few, the request is refused.
 
-    free       = cap - gone - limits of all holders         may be granted
+    free       = cap - gone - limits of all holders         may be granted; cap = limit + what a reset has forgiven
     available  = cap - gone - units that count as used      what a recall can collect; see `holders` for "used"
     possible   = available + loose holds                    at least what is unspent in truth
     share      = 28 % of what is available, divided by the holders; fixed in a round until their number has doubled
@@ -33,30 +33,33 @@ from countless.errors import ProtocolError
 SHARE_PERCENT = 28  # the least messages in the worst case: (2 + 2/f)/ln(1/f) is smallest near f = 0.28
 
 
+class SavedSite(NamedTuple):
+    """What must survive a restart of one site: the limit that it may have, and what it has reported as spent."""
+
+    limit: int
+    given_up: bool = False
+    spent: int = 0
+
+
 class PersistentState(NamedTuple):
     """All that must survive a restart. The owner saves it before it sends what an input returned."""
 
     limit: int
-    forgiven: int
-    gone: int
-    round: int
-    limits: tuple[tuple[SiteId, int], ...]
-    given_up: tuple[SiteId, ...]
-    departed: tuple[SiteId, ...]
-
-
-class SavedSite(NamedTuple):
-    """What must survive a restart of one site: the limit that it may have, 0 if it has left."""
-
-    limit: int
-    given_up: bool = False
-    departed: bool = False
+    forgiven: int = 0
+    gone: int = 0
+    round: int = 0
+    sites: tuple[tuple[SiteId, SavedSite], ...] = ()
+    departed: tuple[SiteId, ...] = ()
+    lost: int = 0
+    resetting: bool = False
 
 
 class BudgetState(StrEnum):
     OPEN = "open"
-    EXHAUSTED = "exhausted"  # a request was refused, and its units have not returned since
-    LOWERING = "lowering"  # the limit was lowered below what sites may still spend
+    EXHAUSTED = "exhausted"  # a request was refused, and no more than the slack is left
+    LOWERING = "lowering"  # sites may spend more than the limit: it was lowered, or one of them has overdrawn it
+    RESETTING = "resetting"  # sites report what they have spent; then it is forgiven
+    CLOSED = "closed"  # for its owner: the period is over and its accounts are deleted
 
 
 class Usage(NamedTuple):
@@ -67,6 +70,17 @@ class Usage(NamedTuple):
     upper: int
     leaked: int
     state: BudgetState
+
+
+class HolderRow(NamedTuple):
+    """What is known of one site, for people."""
+
+    site_id: SiteId
+    limit: int
+    spent: int
+    held: int
+    given_up: bool
+    refused_from: int | None  # it refuses requests of so many units, and of more
 
 
 class BudgetCoordinator:
@@ -89,7 +103,7 @@ class BudgetCoordinator:
         require_amount("limit", limit)
         require_slack(slack)
         require_amount("expected_holders", expected_holders)
-        saved = saved_state or PersistentState(limit, 0, 0, 0, (), (), ())
+        saved = saved_state or PersistentState(limit)
         self.budget = budget
         self.limit = saved.limit
         self.slack = slack
@@ -97,10 +111,12 @@ class BudgetCoordinator:
         self.round = saved.round
         self._forgiven = saved.forgiven  # units spent before the last reset
         self._gone = saved.gone  # units spent by sites that left
+        self._lost = saved.lost  # units that sites may have spent that were given up and forgotten
+        self._resetting = saved.resetting
         self._departed = dict.fromkeys(saved.departed)
         self._holders = Holders()
-        for site_id, site_limit in saved.limits:
-            self._holders.add(site_id, Holder(site_limit, GIVEN_UP if site_id in saved.given_up else CURRENT))
+        for site_id, site in saved.sites:
+            self._holders.add(site_id, Holder(site.limit, GIVEN_UP if site.given_up else CURRENT, site.spent))
         self._waiting: dict[SiteId, None] = {}  # sites with a request that was not answered yet, in order
         self._recalled: set[SiteId] = set()  # sites in the state RECALLED
         self._fresh = False  # whether a recall has just ended: every hold is known
@@ -117,17 +133,34 @@ class BudgetCoordinator:
     @property
     def free(self) -> int:
         """The units that may be granted. Negative while a lowered limit is not in force."""
-        return self.limit + self._forgiven - self._gone - self._holders.limits
+        return self.limit + self._forgiven - self._gone - self._lost - self._holders.limits
 
     @property
     def available(self) -> int:
         """The units that are neither known to be spent or held, nor at a site that does not answer."""
-        return self.limit + self._forgiven - self._gone - self._holders.charged
+        return self.limit + self._forgiven - self._gone - self._lost - self._holders.charged
+
+    @property
+    def site_ids(self) -> list[SiteId]:
+        """All holders, also those that were given up."""
+        return list(self._holders)
 
     @property
     def holders(self) -> int:
         """How many sites have asked and are present: the `expected_holders` of the next period."""
         return self._holders.present
+
+    @property
+    def holder_rows(self) -> list[HolderRow]:
+        return [
+            HolderRow(site_id, each.limit, each.spent, each.held, each.state is GIVEN_UP, each.refused_from)
+            for site_id, each in self._holders.items()
+        ]
+
+    @property
+    def refused_from(self) -> int | None:
+        """The smallest request that was refused in this round; None if none was."""
+        return self._refused_from
 
     @property
     def recalling(self) -> bool:
@@ -139,29 +172,34 @@ class BudgetCoordinator:
         before = self._gone - self._forgiven
         lower = max(0, before + self._holders.spent)
         leaked = sum(holder.limit - holder.spent for holder in self._holders.values() if holder.state is GIVEN_UP)
-        state = BudgetState.OPEN if self._refused_from is None else BudgetState.EXHAUSTED
+        return Usage(self.limit, lower, before + self._lost + self._holders.limits, self._lost + leaked, self._state)
+
+    @property
+    def _state(self) -> BudgetState:
+        if self._resetting:
+            return BudgetState.RESETTING
         if self.free < 0:
-            state = BudgetState.LOWERING
-        return Usage(self.limit, lower, before + self._holders.limits, leaked, state)
+            return BudgetState.LOWERING
+        # A request that was larger than what is left says nothing about smaller ones.
+        exhausted = self._refused_from is not None and self.available <= self._slack_units
+        return BudgetState.EXHAUSTED if exhausted else BudgetState.OPEN
 
     @property
     def saved_state(self) -> PersistentState:
-        holders = self._holders
-        limits = tuple((site_id, holder.limit) for site_id, holder in holders.items())
-        given_up = tuple(site_id for site_id, holder in holders.items() if holder.state is GIVEN_UP)
+        sites = tuple((site_id, _saved(holder)) for site_id, holder in self._holders.items())
+        departed = tuple(self._departed)
         return PersistentState(
-            self.limit, self._forgiven, self._gone, self.round, limits, given_up, tuple(self._departed)
+            self.limit, self._forgiven, self._gone, self.round, sites, departed, self._lost, self._resetting
         )
 
     def saved_site(self, site_id: SiteId) -> SavedSite | None:
-        """For owners that save one site at a time, not all of `saved_state`; None if the site has never asked.
+        """For owners that save one site at a time, not all of `saved_state`; None if it is no holder.
 
-        An input changes what is saved of its sender, and of the sites to which it returns a `Grant`.
+        An input changes what is saved of its sender, and of the sites to which it returns a `Grant`. Such an owner does
+        not save who left: it must `forget` those sites.
         """
-        if site_id in self._departed:
-            return SavedSite(0, departed=True)
         holder = self._holders.get(site_id)
-        return None if holder is None else SavedSite(holder.limit, given_up=holder.state is GIVEN_UP)
+        return None if holder is None else _saved(holder)
 
     @property
     def forgiven(self) -> int:
@@ -172,6 +210,16 @@ class BudgetCoordinator:
     def gone(self) -> int:
         """Units spent by sites that left."""
         return self._gone
+
+    @property
+    def lost(self) -> int:
+        """Units that sites may have spent, beyond what they reported, that were given up and forgotten."""
+        return self._lost
+
+    @property
+    def resetting(self) -> bool:
+        """Whether a reset waits for the reports of sites."""
+        return self._resetting
 
     # Messages and membership
 
@@ -237,6 +285,11 @@ class BudgetCoordinator:
         self._forget(site_id)
         return self._proceed()
 
+    def reported(self, site_id: SiteId) -> tuple[int, int]:
+        """The units that a holder has last reported as spent, and as held."""
+        holder = self._holders[site_id]
+        return holder.spent, holder.held
+
     def leave(self, site_id: SiteId, spent: int) -> Outbox:
         """A site hands in what it spent and held, for good. Repeated, it has no effect."""
         require_amount("spent", spent, 0)
@@ -247,6 +300,25 @@ class BudgetCoordinator:
         self._holders.remove(site_id)
         self._forget(site_id)
         return self._proceed()
+
+    def forget(self, site_id: SiteId) -> None:
+        """Remember a site no longer that left, or was given up: then its whole limit counts as spent, for good.
+
+        For owners that know that no message of the site is under way: another one makes it a new holder.
+        """
+        self._departed.pop(site_id, None)
+        holder = self._holders.get(site_id)
+        if holder is not None and holder.state is GIVEN_UP:
+            self._holders.remove(site_id)
+            self._gone += holder.spent
+            self._lost += holder.limit - holder.spent
+
+    def given_up_beyond(self, number: int) -> list[SiteId]:
+        """The oldest of the sites that were given up, without the last `number` of them."""
+        if len(self._holders) - self._holders.present <= number:
+            return []
+        given_up = [site_id for site_id, holder in self._holders.items() if holder.state is GIVEN_UP]
+        return given_up[: len(given_up) - number]
 
     # The limit
 
@@ -262,12 +334,15 @@ class BudgetCoordinator:
         return self._limit_changed()
 
     def reset(self) -> Outbox:
-        """Forget all spending reported so far: from now on, sites may spend the whole limit again.
+        """Let sites spend the whole limit again.
 
-        What a site has spent and not reported counts as spent after the reset, so never more than the limit is.
+        Every site that has room returns it and reports what it has spent. When all have answered or timed out, the
+        spending reported until then is forgiven, in one step. From that moment on at most the limit is spent. Units
+        that sites may have spent without a report, or hold, count as spent after the reset.
         """
-        self._forgiven = self._gone + self._holders.spent
-        return self._limit_changed()
+        self._resetting = True
+        outbox = [] if self._recalled else self._start_round(self._may_return())
+        return outbox + self._proceed()
 
     def _limit_changed(self) -> Outbox:
         self._slack_units = slack_units(self.slack, self.limit)
@@ -305,6 +380,10 @@ class BudgetCoordinator:
         outbox: Outbox = []
         if self._recalled:
             return outbox
+        if self._resetting:
+            self._resetting = False
+            self._forgiven = max(self._forgiven, self._gone + self._holders.spent)  # less is known after a restart
+            self._share_holders = 0
         if self._refused_from is not None and self._worth_a_round(self._refused_from, self._holders.loose):
             outbox += self._start_round(self._may_return())
         while self._waiting and not self._recalled:
@@ -378,3 +457,7 @@ class BudgetCoordinator:
             raise ProtocolError(f"{site_id} sent an Ask of round {ask.round}; the present round is {self.round}")
         if not 0 <= ask.spent <= ask.spent + ask.held <= ask.limit or ask.want < 0:
             raise ProtocolError(f"{ask} of {site_id} spends more than its limit, or has a negative amount")
+
+
+def _saved(holder: Holder) -> SavedSite:
+    return SavedSite(holder.limit, holder.state is GIVEN_UP, holder.spent)

@@ -34,11 +34,12 @@ class Holder:
 
     __slots__ = ("held", "limit", "reachable", "refused_from", "seq", "spent", "state", "want")
 
-    def __init__(self, limit: int = 0, state: HolderState = CURRENT) -> None:
+    def __init__(self, limit: int = 0, state: HolderState = CURRENT, spent: int = 0) -> None:
         self.limit = limit  # the largest limit that the site may have; saved before it is sent
         self.state = state
         self.reachable = True
-        self.seq = self.spent = self.held = self.want = 0
+        self.spent = spent
+        self.seq = self.held = self.want = 0
         self.refused_from: int | None = None  # the weight of the Exhausted that it was sent in this round
 
     def __repr__(self) -> str:

@@ -56,7 +56,7 @@ class LeaseKeeper:
         return monotonic() < self._expires
 
     async def renew(self, released: frozenset[int]) -> Assignment:
-        """Write a heartbeat and give up the released shards. The new assignment; raises Expelled."""
+        """Write a heartbeat, give up the released shards and return the new assignment. Raises Expelled."""
         while True:
             started = monotonic()  # before the read: our lease starts here, while others are timed after the read
             assignment, revision = await self._read()

@@ -5,7 +5,8 @@ member increments its own heartbeat in it, several times per lease. The assignme
 heartbeat another member has seen unchanged for longer than a lease, by that member's own clock, has expired. It is
 removed, its shards become unowned, and each is taken by the member that `assign` gives it to.
 
-The assignment says who *should* write for a shard. The shard's log enforces who *can* (`server/cluster/log_store.py`).
+The assignment names the member that should write for a shard. The shard's log rejects appends of all others
+(`server/cluster/log_store.py`).
 """
 
 from collections.abc import Iterable

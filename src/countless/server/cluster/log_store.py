@@ -112,8 +112,7 @@ class LogStore:
         return self._replica.load()
 
     def load_budgets(self) -> dict[str, SavedBudget]:
-        """None: coordinators behind a broker have no budgets."""
-        return {}
+        return self._replica.load_budgets()
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         return self._replica.tombstones(site_id)

@@ -7,6 +7,7 @@ from time import monotonic
 
 from countless.core.messages import SiteId
 from countless.server.cluster.member import Member
+from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.site_server import SiteServer
@@ -28,6 +29,11 @@ class MergedSessions:
         return max(found, key=lambda session: session.last_seen, default=None)
 
 
+class MergedBudgets:
+    def __init__(self, by_name: Mapping[str, BudgetPeriods]) -> None:
+        self.by_name = by_name
+
+
 class MergedShards:
     """Implements `ServerView`."""
 
@@ -43,6 +49,10 @@ class MergedShards:
     @property
     def counters(self) -> Mapping[str, Counter]:
         return ChainMap(*(server.counters for server in self._servers))
+
+    @property
+    def budgets(self) -> MergedBudgets:
+        return MergedBudgets(ChainMap(*(server.budgets.by_name for server in self._servers)))
 
     @property
     def sessions(self) -> MergedSessions:

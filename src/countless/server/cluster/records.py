@@ -2,8 +2,19 @@
 
 import msgspec
 
+from countless.core.budget.coordinator import SavedSite
+from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields, SiteCounts, StoreError, parse_total
+from countless.server.storage.base import (
+    BudgetFields,
+    Changes,
+    Config,
+    CounterFields,
+    PeriodFields,
+    SiteCounts,
+    StoreError,
+    parse_total,
+)
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -26,6 +37,15 @@ class SavedChanges(msgspec.Struct, array_like=True):
     tombstones: list[tuple[str, str, int, str]]  # counter, site, incarnation, count
     deleted: list[str]
     prune_before: int | None
+    budgets: bytes = b""  # `SavedBudgets` as JSON, where integers have no upper limit; empty: none has changed
+
+
+class SavedBudgets(msgspec.Struct, array_like=True):
+    budgets: dict[str, BudgetFields]
+    periods: list[tuple[BudgetId, PeriodFields]]
+    sites: list[tuple[BudgetId, str, int, SavedSite | None]]  # budget, site, incarnation
+    closed: list[BudgetId]
+    deleted: list[str]
 
 
 class Body(msgspec.Struct, array_like=True):
@@ -49,14 +69,27 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
         ],
         changes.deleted,
         changes.prune_before,
+        _encode_budgets(changes),
     )
+
+
+def _encode_budgets(changes: Changes) -> bytes:
+    sites = [
+        (budget, str(site), incarnation, saved)
+        for budget, by_site in changes.budget_sites.items()
+        for (site, incarnation), saved in by_site.items()
+    ]
+    closed, deleted = changes.closed_periods, changes.deleted_budgets
+    if not (changes.budgets or changes.periods or sites or closed or deleted):
+        return b""
+    return msgspec.json.encode(SavedBudgets(changes.budgets, [*changes.periods.items()], sites, closed, deleted))
 
 
 def from_saved(saved: SavedChanges) -> Changes:
     counts: SiteCounts = {}
     for name, site, incarnation, count in saved.counts:
         counts.setdefault(name, {})[SiteId(site, incarnation)] = None if count is None else int(count)
-    return Changes(
+    changes = Changes(
         {
             name: CounterFields(number, parse_total(total), int(departed))
             for name, number, total, departed in saved.counters
@@ -67,6 +100,13 @@ def from_saved(saved: SavedChanges) -> Changes:
         saved.deleted,
         saved.prune_before,
     )
+    if saved.budgets:
+        budgets = _decode_budgets(saved.budgets)
+        changes.budgets, changes.periods = budgets.budgets, dict(budgets.periods)
+        changes.closed_periods, changes.deleted_budgets = budgets.closed, budgets.deleted
+        for budget, site, incarnation, saved_site in budgets.sites:
+            changes.budget_sites.setdefault(budget, {})[SiteId(site, incarnation)] = saved_site
+    return changes
 
 
 def split(ownership_id: str, number: int, body: Body, part_bytes: int) -> list[Record]:
@@ -89,6 +129,13 @@ def decode_body(data: bytes) -> Body:
 def decode_record(data: bytes | None) -> Record:
     try:
         return msgspec.msgpack.decode(data or b"", type=Record)
+    except msgspec.DecodeError as error:
+        raise _corrupt(error) from None
+
+
+def _decode_budgets(data: bytes) -> SavedBudgets:
+    try:
+        return msgspec.json.decode(data, type=SavedBudgets)
     except msgspec.DecodeError as error:
         raise _corrupt(error) from None
 

@@ -1,8 +1,8 @@
-"""The JSON API of a cluster member: it answers for every counter, whichever member owns it.
+"""The JSON API of a cluster member: it answers for every counter and budget, whichever member owns it.
 
-A request for one counter goes to the owner of its shard. A request for all counters or sites goes to every shard, and
-the responses are merged. A watch is a sequence of polls of the counter's owner at the time, so it continues
-when the counter moves to another member.
+A request for one counter or budget goes to the owner of its shard. A request for all of them, or for all sites, goes to
+every shard, and the responses are merged. A watch is a sequence of polls of the counter's owner at the time, so it
+continues when the counter moves to another member.
 """
 
 import asyncio
@@ -18,18 +18,19 @@ from starlette.responses import Response
 
 from countless.server.cluster.forwarding import ForwardedRequest, Unreachable, forward, respond_as_owner
 from countless.server.cluster.member import Member
-from countless.server.http import routes
+from countless.server.http import budget_routes, routes
 from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
+from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.http.openapi import Handler, Operation, error, json
 from countless.server.http.schemas import PublicAnswer
 from countless.server.sessions.site_server import SiteServer
-from countless.wire.nats_subjects import shard_of
+from countless.wire.nats_subjects import shard_of, shard_of_budget
 
 _MAX_BODY_BYTES = routes.MAX_BODY_BYTES + 1  # one more than a handler accepts: the owner rejects a longer body
 _POLL_PATH = "/api/v1/poll/"
 _POLL_S = 2.0  # less than a forwarded request may take
 _RETRY_S = 0.2
-_UNREACHABLE = "no coordinator owns this counter at present; another one takes over within the lease"
+_UNREACHABLE = "no coordinator owns this shard at present; another one takes over within the lease"
 
 
 def _member(request: Request) -> Member:
@@ -56,30 +57,42 @@ async def _ask(member: Member, shard: int, request: ForwardedRequest) -> Respons
     return await respond_as_owner(owned.app, request, member.lease.valid)
 
 
-# One counter
+# One counter or budget
+
+ShardOf = Callable[[str, int], int]  # of a name, and the number of shards
 
 
-async def _forward_by_name(request: Request) -> Response:
-    return await _forward(request, request.path_params["name"], await _forwarded(request))
+def _forward_to(shard_of_name: ShardOf) -> Handler:
+    """A handler for operations whose path has the name."""
+
+    async def forward_by_name(request: Request) -> Response:
+        member, forwarded = _member(request), await _forwarded(request)
+        return await _forward(member, shard_of_name(request.path_params["name"], member.lease.shards), forwarded)
+
+    return forward_by_name
 
 
 class _Named(msgspec.Struct):
     name: str
 
 
-async def _forward_new_counter(request: Request) -> Response:
-    forwarded = await _forwarded(request)
-    try:
-        name = msgspec.json.decode(forwarded.body, type=_Named).name
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        name = ""  # any shard rejects it
-    return await _forward(request, name, forwarded)
+def _forward_new_to(shard_of_name: ShardOf) -> Handler:
+    """A handler for operations whose body has the name."""
+
+    async def forward_new(request: Request) -> Response:
+        member, forwarded = _member(request), await _forwarded(request)
+        try:
+            name = msgspec.json.decode(forwarded.body, type=_Named).name
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            name = ""  # any shard rejects it
+        return await _forward(member, shard_of_name(name, member.lease.shards), forwarded)
+
+    return forward_new
 
 
-async def _forward(request: Request, name: str, forwarded: ForwardedRequest) -> Response:
-    member = _member(request)
+async def _forward(member: Member, shard: int, forwarded: ForwardedRequest) -> Response:
     try:
-        return await _ask(member, shard_of(name, member.lease.shards), forwarded)
+        return await _ask(member, shard, forwarded)
     except Unreachable:
         return error(_UNREACHABLE, 503)
 
@@ -99,14 +112,24 @@ async def _ask_all(request: Request, merge: Callable[[list[Any]], dict[str, Any]
     return json(merge([msgspec.json.decode(response.body) for response in responses]))
 
 
-async def _list_counters(request: Request) -> Response:
+def _merge_pages(items: str, name: str) -> Callable[[list[Any]], dict[str, Any]]:
+    """One page of the items of all shards, by the name of each."""
+
     def merge(pages: list[Any]) -> dict[str, Any]:
-        found = sorted((view for page in pages for view in page["counters"]), key=lambda view: str(view["counter"]))
+        found = sorted((each for page in pages for each in page[items]), key=lambda each: str(each[name]))
         more = len(found) > routes.MAX_LISTED or any(page["next"] for page in pages)
         found = found[: routes.MAX_LISTED]  # the first names of all shards are among the first of each
-        return {"counters": found, "next": found[-1]["counter"] if more and found else None}
+        return {items: found, "next": found[-1][name] if more and found else None}
 
-    return await _ask_all(request, merge)
+    return merge
+
+
+async def _list_counters(request: Request) -> Response:
+    return await _ask_all(request, _merge_pages("counters", "counter"))
+
+
+async def _list_budgets(request: Request) -> Response:
+    return await _ask_all(request, _merge_pages("budgets", "name"))
 
 
 async def _list_sites(request: Request) -> Response:
@@ -185,15 +208,20 @@ async def _poll_counter(request: Request) -> Response:
 
 _HANDLERS: dict[Handler, Handler] = {
     routes.list_counters: _list_counters,
-    routes.create_counter: _forward_new_counter,
+    routes.create_counter: _forward_new_to(shard_of),
     routes.watch_counter: _watch_counter,
     routes.list_sites: _list_sites,
     routes.forget_site: _forget_site,
+    budget_routes.list_budgets: _list_budgets,
+    budget_routes.create_budget: _forward_new_to(shard_of_budget),
 }
+_forward_counter, _forward_budget = _forward_to(shard_of), _forward_to(shard_of_budget)
 MEMBER_OPERATIONS: Sequence[Operation] = [
-    replace(each, handler=_HANDLERS.get(each.handler, _forward_by_name)) for each in routes.OPERATIONS
+    *(replace(each, handler=_HANDLERS.get(each.handler, _forward_counter)) for each in routes.OPERATIONS),
+    *(replace(each, handler=_HANDLERS.get(each.handler, _forward_budget)) for each in BUDGET_OPERATIONS),
 ]
 SHARD_OPERATIONS: Sequence[Operation] = [
     *(each for each in routes.OPERATIONS if each.handler is not routes.watch_counter),
+    *BUDGET_OPERATIONS,
     Operation("GET", f"{_POLL_PATH}{{name}}", "read", _poll_counter, PublicAnswer),
 ]

@@ -3,7 +3,7 @@
 | application | routes | `app.state.server` |
 |---|---|---|
 | `coordinator_app` | everything | a `SiteServer` |
-| `member_app` | everything but budgets; sites are refused and the API is given | a `ServerView` of its own shards |
+| `member_app` | everything; sites are refused and the API is given | a `ServerView` of its own shards |
 | `shard_app` | the API, as it is given | a `SiteServer` |
 
 Handlers find their collaborators in `app.state`: `server`, `access`, and for the page `recorder` and `open_streams`.
@@ -30,14 +30,13 @@ from countless.server.http.server_view import ServerView
 from countless.server.http.websocket import site_socket
 from countless.server.sessions.site_server import SiteServer
 
+_OPERATIONS = (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES)
+
 
 def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
     """All routes of a single coordinator. The lifespan must call `set_state` before the first request."""
-    operations = (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES)
-    routes = [*routes_of(operations), *assets.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
-    app = _application(routes, lifespan)
-    app.state.openapi = openapi(operations)
-    return app
+    routes = [*routes_of(_OPERATIONS), *assets.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
+    return _application(routes, lifespan)
 
 
 def member_app(operations: Iterable[Operation], lifespan: Lifespan[Starlette]) -> Starlette:
@@ -60,7 +59,7 @@ def set_state(app: Starlette, server: ServerView, access: Authenticator, recorde
 def _application(routes: Sequence[BaseRoute], lifespan: Lifespan[Starlette] | None = None) -> Starlette:
     handlers = {HTTPException: _http_error, Exception: _internal_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    app.state.openapi = openapi((*OPERATIONS, *PROBES))
+    app.state.openapi = openapi(_OPERATIONS)
     return app
 
 

@@ -3,10 +3,13 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.rule import BudgetRule
 from countless.server.http.openapi import Operation, error, json
-from countless.server.http.routes import read_body
-from countless.server.http.schemas import BudgetList, BudgetRule, BudgetStatus, NewBudget
+from countless.server.http.routes import MAX_LISTED, read_body
+from countless.server.http.schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
+from countless.server.sessions.budget_periods import BudgetPeriods
+from countless.server.sessions.budget_templates import is_template
+from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.site_server import SiteServer
 
 
@@ -15,44 +18,89 @@ def _server(request: Request) -> SiteServer:
     return server
 
 
-def _status(budget: BudgetCoordinator) -> BudgetStatus:
+def _status(budget: BudgetPeriods, budgets: Budgets) -> BudgetStatus:
+    rule, calendar, bounds = budget.rule, budget.calendar, budget.window
     limit, lower, upper, leaked, state = budget.usage
-    return BudgetStatus(budget.budget.name, limit, budget.slack, lower, upper, leaked, budget.holders, state)
+    window = resets_at = anchor = None
+    if calendar is not None and bounds is not None:
+        anchor, resets_at = calendar.anchor, calendar.local_time(bounds[1])
+        window = Window(calendar.local_time(bounds[0]), resets_at)
+    return BudgetStatus(
+        name=budget.name,
+        limit=limit,
+        per=rule.per,
+        tz=rule.tz,
+        anchor=anchor,
+        slack=rule.slack,
+        kind=rule.kind,
+        on_loss=rule.on_loss,
+        on_unreachable=rule.on_unreachable,
+        window=window,
+        resets_at=resets_at,
+        used_lower=lower,
+        used_upper=upper,
+        leaked=leaked,
+        holders=budget.holders,
+        state=state,
+        template=rule.template,
+        max_names=rule.max_names,
+        names=len(budgets.templates.names(budget.name)) if is_template(budget.name) else None,
+    )
 
 
 async def list_budgets(request: Request) -> Response:
-    """All budgets in the order of their names."""
-    return json(BudgetList([_status(budget) for _, budget in sorted(_server(request).budgets.by_name.items())]))
+    """All budgets in the order of their names, 1,000 at a time: templates, and the names in use that follow them."""
+    budgets, after = _server(request).budgets, request.query_params.get("after", "")
+    names = sorted(name for name in budgets.by_name if name > after)
+    page = [_status(budgets.by_name[name], budgets) for name in names[:MAX_LISTED]]
+    return json(BudgetList(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
 
 
 async def create_budget(request: Request) -> Response:
-    """Create a budget."""
-    server, rule = _server(request), await read_body(request, NewBudget)
-    if rule.name in server.budgets.by_name:
-        return error(f"there is a budget {rule.name!r} already", 409)
-    budget = server.budgets.create(rule.name, rule.limit, rule.slack)
+    """Create a budget, with or without periods. Its calendar and kind cannot be changed later.
+
+    `keys/*` is a template: each name that begins with `keys/` is a budget with its rule, made when it is first used.
+    """
+    server, new = _server(request), await read_body(request, NewBudget)
+    if new.name in server.budgets.by_name:
+        return error(f"there is a budget {new.name!r} already", 409)
+    budget = server.budgets.create(new.name, BudgetRule(**new.rule()))
     await server.flush()
-    return json(_status(budget), 201)
+    return json(_status(budget, server.budgets), 201)
 
 
 async def read_budget(request: Request) -> Response:
     """The limit of a budget, and what is known of its use."""
-    return json(_status(_server(request).budgets.get(request.path_params["name"])))
+    budgets = _server(request).budgets
+    return json(_status(budgets.get(request.path_params["name"]), budgets))
 
 
 async def configure_budget(request: Request) -> Response:
     """Raise or lower a limit, or change the slack. A limit below what is spent already is refused.
 
+    A template is changed with all names that follow it. A name that is changed itself follows its template no longer.
     The state is `lowering` until sites have returned what they may spend beyond a lowered limit.
     """
-    server, rule = _server(request), await read_body(request, BudgetRule)
-    budget = server.budgets.configure(request.path_params["name"], rule.limit, rule.slack)
+    server, changes = _server(request), await read_body(request, BudgetChange)
+    budget = server.budgets.configure(request.path_params["name"], changes.given())
     await server.flush()
-    return json(_status(budget))
+    return json(_status(budget, server.budgets))
+
+
+async def reset_budget(request: Request) -> Response:
+    """Start the present period again: at most the limit is spent from the moment at which the reset is complete.
+
+    The state is `resetting` until every site has reported what it has spent, or has timed out. Then that is forgiven.
+    Units that sites hold, or may have spent without a report, count as spent after the reset.
+    """
+    server = _server(request)
+    budget = server.budgets.reset(request.path_params["name"])
+    await server.flush()
+    return json(_status(budget, server.budgets))
 
 
 async def delete_budget(request: Request) -> Response:
-    """Delete a budget. Connected sites may spend nothing more of it."""
+    """Delete a budget, or a template with all names that follow it. Connected sites may spend nothing more of it."""
     _server(request).budgets.delete(request.path_params["name"])
     await _server(request).flush()
     return Response(status_code=204)
@@ -61,11 +109,15 @@ async def delete_budget(request: Request) -> Response:
 _BUDGETS, _BUDGET = "/api/v1/budgets", "/api/v1/budgets/{name}"
 
 BUDGET_OPERATIONS = (
-    Operation("GET", _BUDGETS, "read", list_budgets, BudgetList),
+    # Before the next path, which matches this one as well: a name may have slashes.
+    Operation("POST", _BUDGET + "/reset", "operator", reset_budget, BudgetStatus, error_statuses=(404,)),
+    Operation("GET", _BUDGETS, "read", list_budgets, BudgetList, query={"after": {"type": "string"}}),
     Operation(
         "POST", _BUDGETS, "operator", create_budget, BudgetStatus, 201, body=NewBudget, error_statuses=(400, 409)
     ),
     Operation("GET", _BUDGET, "read", read_budget, BudgetStatus, error_statuses=(404,)),
-    Operation("PATCH", _BUDGET, "operator", configure_budget, BudgetStatus, body=BudgetRule, error_statuses=(400, 404)),
+    Operation(
+        "PATCH", _BUDGET, "operator", configure_budget, BudgetStatus, body=BudgetChange, error_statuses=(400, 404)
+    ),
     Operation("DELETE", _BUDGET, "operator", delete_budget, None, 204, error_statuses=(404,)),
 )

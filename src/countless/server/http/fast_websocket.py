@@ -1,8 +1,8 @@
-"""uvicorn's WebSocket protocol, with a short way for short binary frames and a limit on what one loop turn reads.
+"""uvicorn's WebSocket protocol, with a fast path for short binary frames and a limit on what one loop turn reads.
 
-Short way: the payload of a whole, masked, binary frame of at most CONNECTION_BYTES goes to the receiver as soon as its
+Fast path: the payload of a whole, masked, binary frame of at most CONNECTION_BYTES goes to the receiver as soon as its
 last byte arrived. All other frames go through the WebSocket library and uvicorn's queue; so does every frame of a
-connection without a receiver. The order of messages is kept: while the queue is not empty, nothing takes the short way.
+connection without a receiver. The order of messages is kept: while the queue is not empty, nothing takes the fast path.
 
 Limit: the event loop serves every readable socket before it does anything else, so a flood from many sites would delay
 readers, commits and timers for as long as it lasts. ReadScheduler grants LOOP_BYTES in one turn of the loop. What is

@@ -4,13 +4,7 @@ The fast path (`fast_websocket.py`) builds on a class that uvicorn does not docu
 was tested with, and with no others. Where it is used, the application finds `RECEIVER` in the extensions of its ASGI
 scope (`receiver.py`); where it is not, frames come from `receive()` as usual.
 
-Processor time of one report in a frame of its own, from the bytes in memory until it is counted and saved:
-
-| path | µs |
-|---|---|
-| uvicorn's own: a queue and a task for each frame, parsed by the WebSocket library | 45 |
-| the receiver is called by the protocol, parsed by the library | 25 |
-| fast path: the receiver is called by the protocol, short frames are parsed here | 17 |
+docs/decisions/libraries.md has the processor time that each part of it saves.
 """
 
 import asyncio

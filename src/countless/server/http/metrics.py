@@ -11,7 +11,9 @@ from prometheus_client.registry import Collector
 
 from countless import __version__
 from countless.core.answer import State
+from countless.core.budget.coordinator import BudgetState
 from countless.server.http.server_view import ServerView
+from countless.server.sessions.budget_templates import is_template
 
 
 class ServerCollector(Collector):
@@ -22,6 +24,7 @@ class ServerCollector(Collector):
         yield from self._answers()
         yield from self._traffic()
         yield from self._sites()
+        yield from self._budgets()
         build = _gauge("countless_build_info", "Version of the running coordinator.", "version")
         build.add_metric([__version__], 1)
         yield build
@@ -73,6 +76,32 @@ class ServerCollector(Collector):
         for name, moment in latest.items():
             last_seen.add_metric([name], moment + offset)
         yield from (sites, last_seen)
+
+    def _budgets(self) -> Iterator[Metric]:
+        """Names that follow a template are counted, and have no series of their own: there may be thousands."""
+        limit = _gauge("countless_budget_limit", "Units that all sites may spend together.", "budget")
+        lower = _gauge("countless_budget_used_lower", "Units spent in this period, at least.", "budget")
+        upper = _gauge("countless_budget_used_upper", "Units spent in this period, at most.", "budget")
+        leaked = _gauge("countless_budget_leaked", "Units of sites that ended without a report.", "budget")
+        rounds = _counter("countless_budget_rounds", "Rounds started: recalls of what sites do not use.", "budget")
+        names = _gauge("countless_budget_names", "Names that follow a template, by state.", "budget", "state")
+        following: Tally[tuple[str, BudgetState]] = Tally()
+        for name, budget in self._server.budgets.by_name.items():
+            usage = budget.usage
+            if budget.rule.template is not None:
+                following[budget.rule.template, usage.state] += 1
+                continue
+            limit.add_metric([name], usage.limit)
+            if is_template(name):
+                following.update({(name, state): 0 for state in BudgetState})
+                continue
+            lower.add_metric([name], usage.lower)
+            upper.add_metric([name], usage.upper)
+            leaked.add_metric([name], usage.leaked)
+            rounds.add_metric([name], budget.rounds)
+        for (template, state), number in following.items():
+            names.add_metric([template, state], number)
+        yield from (limit, lower, upper, leaked, rounds, names)
 
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:

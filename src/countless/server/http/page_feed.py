@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from countless.errors import InvalidParameter
 from countless.server.http.answers import encode_event
 from countless.server.http.auth import Authenticator
+from countless.server.http.budget_views import BudgetListView, BudgetView, OperatorBudgetView
 from countless.server.http.openapi import error
 from countless.server.http.server_view import ServerView
 from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView, View
@@ -52,13 +53,18 @@ def role_of(request: Request) -> str | None:
 
 def _view(request: Request, role: str) -> View:
     server, recorder, query = request.app.state.server, request.app.state.recorder, request.query_params
-    counter, find, sort = query.get("counter"), query.get("find", ""), query.get("sort", "")
-    for name, value in (("find", find), ("counter", counter or "")):
+    counter, budget = query.get("counter"), query.get("budget")
+    find, sort = query.get("find", ""), query.get("sort", "")
+    for name, value in (("find", find), ("counter", counter or ""), ("budget", budget or "")):
         if len(value) > MAX_QUERY_CHARS:
             raise InvalidParameter(name, f"{len(value)} characters", f"at most {MAX_QUERY_CHARS} characters")
     start = query.get("start", "0")
     if not (start.isascii() and start.isdigit() and len(start) < 10):
         raise InvalidParameter("start", start, "an integer from 0 to 10^9 - 1")
+    if budget is not None:
+        return (OperatorBudgetView if role == "operator" else BudgetView)(server, budget)
+    if query.get("show") == "budgets":
+        return BudgetListView(server, find, sort, int(start))
     if counter is None:
         kind = OperatorListView if role == "operator" else ListView
         return kind(server, recorder, find, sort, int(start))

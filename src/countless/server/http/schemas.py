@@ -6,7 +6,9 @@ from msgspec import Meta, Struct
 
 from countless.core.answer import State
 from countless.core.budget.amounts import MAX_AMOUNT
+from countless.core.budget.calendar import PERIODS
 from countless.core.budget.coordinator import BudgetState
+from countless.core.budget.rule import DEFAULT_MAX_NAMES, KINDS, MAX_NAMES, ON_LOSS, ON_UNREACHABLE
 from countless.schemes.registry import ADVERSARIES, SCHEMES
 from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
 from countless.wire.names import MAX_NAME_CHARS
@@ -127,38 +129,116 @@ Slack = Annotated[
 ]
 
 
+Per = Annotated[
+    Any, _described("The limit is for each of these periods; null: for ever.", enum=[*PERIODS, None], default=None)
+]
+Zone = Annotated[
+    Any, _described("The time zone of the periods.", type="string", default="UTC", examples=["Europe/Berlin"])
+]
+Anchor = Annotated[
+    Any,
+    _described(
+        "At which second of a minute, minute of an hour, hour of a day or day of a month a period begins. "
+        "Null: at the first. A month that is too short begins on its last day.",
+        type=["integer", "null"],
+        minimum=0,
+        maximum=59,
+    ),
+]
+Kind = Annotated[Any, _described("What is limited.", type="string", enum=list(KINDS))]
+OnLoss = Annotated[
+    Any, _described("What happens to the units of a site that is lost.", type="string", enum=list(ON_LOSS))
+]
+OnUnreachable = Annotated[
+    Any, _described("What a site does that cannot reach the coordinator.", type="string", enum=list(ON_UNREACHABLE))
+]
+
+
+MaxNames = Annotated[
+    Any,
+    _described(
+        f"For a template: how many names may follow it at the same time. {DEFAULT_MAX_NAMES:,} if left out.",
+        type=["integer", "null"],
+        minimum=1,
+        maximum=MAX_NAMES,
+    ),
+]
+
+
 class NewBudget(Struct, forbid_unknown_fields=True):
-    """A budget with its rule."""
+    """A budget with its rule. If the name ends with `/*` it is a template: its rule is for every name below it."""
 
     name: Name
     limit: Limit
+    per: Per = None
+    tz: Zone = "UTC"
+    anchor: Anchor = None
     slack: Slack = 0.01
+    kind: Kind = "spending"
+    on_loss: OnLoss = "charge"
+    on_unreachable: OnUnreachable = "refuse"
+    max_names: MaxNames = None
+
+    def rule(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "name"}
 
 
-class BudgetRule(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What to change of a budget. A field that is left out keeps its value."""
+class BudgetChange(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What to change of a budget. A field that is left out, or null, keeps its value."""
 
     limit: Limit = None
+    per: Annotated[Any, _described("Cannot be changed.")] = None
+    tz: Annotated[Any, _described("Cannot be changed.")] = None
+    anchor: Annotated[Any, _described("Cannot be changed.")] = None
     slack: Slack = None
+    kind: Annotated[Any, _described("Cannot be changed.")] = None
+    on_loss: OnLoss = None
+    on_unreachable: OnUnreachable = None
+    max_names: MaxNames = None
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+
+
+Instant = Annotated[str, _described("In the budget's time zone.", format="date-time")]
+
+
+class Window(Struct):
+    """The present period, by the clock of the coordinator."""
+
+    start: Instant
+    end: Annotated[str, _described("The first moment after it.", format="date-time")]
 
 
 class BudgetStatus(Struct):
-    """A budget, and what the coordinator knows of its use."""
+    """A budget, and what the coordinator knows of its use in the present period."""
 
     name: str
     limit: int
+    per: str | None
+    tz: str
+    anchor: int | None
     slack: float
+    kind: str
+    on_loss: str
+    on_unreachable: str
+    window: Annotated[Window | None, _described("Null for a budget without periods.")]
+    resets_at: Annotated[Instant | None, _described("When the next period begins.")]
     used_lower: Annotated[int, _described("Units spent, at least.")]
     used_upper: Annotated[int, _described("Units spent, at most: those that sites may spend without asking included.")]
     leaked: Annotated[int, _described("Units of sites that ended without a report; they count as spent.")]
     holders: Annotated[int, _described("Sites that have asked and are present.")]
     state: BudgetState
+    template: Annotated[str | None, _described("The template that this name follows.")]
+    max_names: Annotated[int | None, _described("Of a template: how many names may follow it at the same time.")]
+    names: Annotated[int | None, _described("Of a template: how many names follow it now.")]
 
 
 class BudgetList(Struct):
-    """All budgets in the order of their names."""
+    """Budgets in the order of their names."""
 
     budgets: list[BudgetStatus]
+    next: Annotated[str | None, _described("The value of `after` for the next page; null on the last page.")]
 
 
 class Live(Struct):

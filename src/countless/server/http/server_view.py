@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from countless.core.messages import SiteId
+from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
@@ -19,12 +20,20 @@ class Sessions(Protocol):
     def get(self, site_id: SiteId) -> Session | None: ...
 
 
+class BudgetsView(Protocol):
+    @property
+    def by_name(self) -> Mapping[str, BudgetPeriods]: ...
+
+
 class ServerView(Protocol):
     @property
     def settings(self) -> Settings: ...
 
     @property
     def counters(self) -> Mapping[str, Counter]: ...
+
+    @property
+    def budgets(self) -> BudgetsView: ...
 
     @property
     def sessions(self) -> Sessions: ...

@@ -1,6 +1,8 @@
 // The page: chooses the view by the address, connects it to the feed, asks for a token, shows a lost connection.
 
 import { attackView } from "./attack.js";
+import { budgetView } from "./budget.js";
+import { budgetListView } from "./budgets.js";
 import { counterView } from "./counter.js";
 import { element, setAttribute, setText } from "./dom.js";
 import { follow } from "./feed.js";
@@ -33,6 +35,8 @@ function showView() {
   const { path, query } = route();
   view?.close();
   if (path === "/attack") view = attackView(app);
+  else if (path === "/budgets") view = budgetListView(app, query);
+  else if (path.startsWith("/budget/")) view = budgetView(app, query, decodeName(path.slice(8)));
   else if (path.startsWith("/counter/")) view = counterView(app, query, decodeName(path.slice(9)));
   else view = listView(app, query);
   document.title = `${view.title} – Countless`;

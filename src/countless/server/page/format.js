@@ -19,7 +19,7 @@ export function bytes(number) {
 }
 
 export function moment(seconds, now = Date.now() / 1000) {
-  return (now - seconds < 80000 ? clock : day).format(new Date(seconds * 1000));
+  return (Math.abs(now - seconds) < 80000 ? clock : day).format(new Date(seconds * 1000));
 }
 
 export function duration(seconds) {
@@ -29,10 +29,20 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
+// What is known of a budget's spending: a number, or the bounds of it.
+export const spending = ({ lower, upper }) => (lower === upper ? count(lower) : `${count(lower)} – ${count(upper)}`);
+
 // Each state has a word, a sign and a colour, so that none is needed to tell states apart.
 export const STATES = {
   exact: { word: "Exact", sign: "●", means: "Every event is reported: this is the exact total." },
   holding: { word: "Holding", sign: "◐", means: "The total is inside this range." },
   learning: { word: "Learning", sign: "◌", means: "Not all sites have reported their counts yet. Until then this is the last known total." },
   degraded: { word: "Degraded", sign: "▲", means: "At least one site is silent. Counts that it did not deliver are missing here." },
+};
+export const BUDGET_STATES = {
+  open: { word: "Open", sign: "●", means: "Requests are admitted." },
+  exhausted: { word: "Exhausted", sign: "■", means: "Requests are refused." },
+  lowering: { word: "Lowering", sign: "◐", means: "The limit was lowered, or a site has overdrawn it. Nothing is granted until no more than the limit is granted." },
+  resetting: { word: "Resetting", sign: "◌", means: "Nothing is granted until sites have reported what they spent before the reset." },
+  closed: { word: "Closed", sign: "✕", means: "The clock of the coordinator was ahead, and this period is over for it. Nothing of it is granted." },
 };

@@ -1,25 +1,37 @@
-"""The budgets of a coordinator: their rules, and which sessions hold a part of them.
+"""The budgets of a coordinator, and which sessions hold a part of them.
 
-A site that asks is a holder from then on. When its session times out, its limit counts as spent until it is back; when
-the session is retired, for good, unless a later incarnation of the site hands in what was spent.
+A site that asks is a holder from then on, in the period that it asked for. When its session times out, its limit counts
+as spent until it is back; when the session is retired, for good, unless a later incarnation of the site hands in what
+was spent. The rows of a period are deleted when it is closed. So the rows kept of a budget are those of sessions, and
+those of MAX_GIVEN_UP incarnations that ended without handing in their units, for each period that is open. Names that
+follow a template are dropped when they are not used any more (`budget_templates.py`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from countless.core.budget.amounts import MAX_AMOUNT, require_amount, require_slack
+from countless.core.budget.amounts import MAX_AMOUNT
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Grant, Outbox, Recall
+from countless.core.budget.rule import DEFAULT_MAX_NAMES, FREE, IN_FLIGHT, OVERDRAFT, BudgetRule
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError, UnknownName
 from countless.server.connection import Connection
+from countless.server.sessions.budget_periods import BudgetPeriods
+from countless.server.sessions.budget_templates import Templates, is_template, validate_budget_name
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
+from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset, SetBudgetRule
 from countless.wire.names import validate_name
 
-MAX_BUDGETS = 10_000  # in all
-MAX_BUDGETS_PER_SITE = 1_000  # one site cannot fill the memory with its memberships
+FIXED_FIELDS = ("per", "tz", "anchor", "kind")  # with another calendar, the numbers of periods mean other times
+MAX_BUDGETS = 10_000  # that operators created
+MAX_PERIODS_PER_SITE = 30_000  # one site cannot fill the memory: three periods each of 10,000 names
+MAX_RULES_SENT = 30_000  # remembered for a connection: beyond that, a change reaches the site with its next new period
+BUDGETS_PER_SLICE = 1_000  # looked at in one go: three milliseconds
+MAX_GIVEN_UP = 1_000  # remembered in one period: older ones cannot hand in any more, and stay charged
 
 
 class Budgets:
@@ -27,130 +39,305 @@ class Budgets:
 
     def __init__(
         self,
-        by_name: dict[str, BudgetCoordinator],
+        by_name: dict[str, BudgetPeriods],
         sessions: SessionTable,
         pipeline: CommitPipeline,
         clock: Callable[[], float],
+        wall_clock: Callable[[], float],
     ) -> None:
         self.by_name = by_name
+        self.templates = Templates()
         self._sessions = sessions
         self._pipeline = pipeline
         self._clock = clock
+        self._wall_clock = wall_clock
+        self._given_up: dict[SiteId, set[BudgetId]] = {}  # periods in which an incarnation was given up
 
     def recover(self, saved: dict[str, SavedBudget]) -> None:
         """After a restart: every holder is recalled, and nothing is granted until all answered or timed out."""
-        for name, budget in saved.items():
-            limit, slack, *_ = budget.fields
-            coordinator = BudgetCoordinator(BudgetId(name), limit, slack=slack, saved_state=budget.state)
-            self.by_name[name] = coordinator
-            for site_id, site in budget.sites.items():
-                if not site.departed and not site.given_up:
-                    self._sessions.open(site_id, self._clock()).budgets.add(name)
-            self._dispatch(name, (), coordinator.recover())
+        for name in filter(is_template, saved):
+            self.templates.add(name)
+        for name, each in saved.items():
+            budget = self._new(name, each.fields.rule, each.fields.first_period)
+            self._add(budget)
+            budget.load(each)
+            for number, period in each.periods.items():
+                budget_id = BudgetId(name, number)
+                for site_id, site in period.sites.items():
+                    if site.given_up:
+                        self._given_up.setdefault(site_id, set()).add(budget_id)
+                    else:
+                        self._sessions.open(site_id, self._clock()).budgets.add(budget_id)
+                self._dispatch(budget_id, (), budget.periods[number].recover())
+
+    def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
+        return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period)
+
+    def _add(self, budget: BudgetPeriods) -> None:
+        self.by_name[budget.name] = budget
+        if budget.rule.template is not None:
+            self.templates.names(budget.rule.template).add(budget.name)
+
+    def close_ended_in_slices(self) -> Iterator[None]:
+        """Close periods, and drop names that follow a template and are not used any more. Yields between slices."""
+        for number, budget in enumerate(list(self.by_name.values()), start=1):
+            if number % BUDGETS_PER_SLICE == 0:
+                yield
+            if self.by_name.get(budget.name) is budget:
+                self._close_ended(budget)
+
+    def _close_ended(self, budget: BudgetPeriods) -> None:
+        closed = budget.close_ended()
+        drop = budget.rule.template is not None and budget.unused
+        for coordinator in closed:
+            self._pipeline.mark_period_closed(coordinator.budget)
+            for site_id in coordinator.site_ids:
+                session = self._release(site_id, coordinator.budget)
+                if drop and session is not None:
+                    session.rules_sent.discard(budget.name)
+        if drop and budget.rule.template is not None:
+            template = self.by_name[budget.rule.template]
+            template.first_period = max(template.first_period, budget.first_period)
+            self._pipeline.mark_budget(template.name)
+            self._remove(budget)
 
     # Operators
 
-    def get(self, name: str) -> BudgetCoordinator:
-        try:
-            return self.by_name[name]
-        except KeyError:
-            raise UnknownName("budget", name, self.by_name) from None
-
-    def create(self, name: str, limit: int, slack: float) -> BudgetCoordinator:
-        validate_name(name, "name")
-        if name in self.by_name:
-            raise InvalidParameter("name", name, "a name that is not taken")
-        if len(self.by_name) >= MAX_BUDGETS:
-            raise InvalidParameter("name", name, f"one of at most {MAX_BUDGETS} budgets")
-        budget = self.by_name[name] = BudgetCoordinator(BudgetId(name), limit, slack=slack)
-        self._pipeline.mark_budget(name, ())
+    def get(self, name: str) -> BudgetPeriods:
+        """Also of a name that follows a template and is not in use."""
+        budget = self._find_or_new(name)
+        if budget is None:
+            raise UnknownName("budget", name, self.by_name)
         return budget
 
-    def configure(self, name: str, limit: int | None, slack: float | None) -> BudgetCoordinator:
-        """Change what is given. A limit below what is known to be spent is refused."""
+    def _find_or_new(self, name: str) -> BudgetPeriods | None:
+        """The budget; a new one that is not added yet, if the name follows a template; None otherwise."""
+        budget = self.by_name.get(name)
+        template = self.templates.of(name) if budget is None else None
+        if template is None:
+            return budget
+        source = self.by_name[template]
+        return self._new(name, replace(source.rule, max_names=None, template=template), source.first_period)
+
+    def create(self, name: str, rule: BudgetRule) -> BudgetPeriods:
+        """A budget, or a template if the name ends with `/*`."""
+        validate_name(name, "name")
+        validate_budget_name(name)
+        if name in self.by_name:
+            raise InvalidParameter("name", name, "a name that is not taken")
+        self._require_room(name)
+        if is_template(name):
+            rule = replace(rule, max_names=rule.max_names or DEFAULT_MAX_NAMES)
+            self.templates.add(name)
+        elif rule.max_names is not None:
+            raise InvalidParameter("max_names", rule.max_names, "left out for a name that does not end with /*")
+        budget = self._new(name, rule)
+        self._add(budget)
+        self._pipeline.mark_budget(name)
+        return budget
+
+    def _require_room(self, name: str) -> None:
+        if len(self.by_name) - self.templates.names_in_use >= MAX_BUDGETS:
+            raise InvalidParameter("name", name, f"one of at most {MAX_BUDGETS} budgets")
+
+    def configure(self, name: str, changes: Mapping[str, Any]) -> BudgetPeriods:
+        """Change these fields of the rule. A limit below what is known to be spent in the present period is refused.
+
+        A change of a template changes all names that follow it. A name that is changed itself follows it no longer.
+        """
         budget = self.get(name)
-        limit = budget.limit if limit is None else limit
-        require_amount("limit", limit)
-        if slack is not None:
-            require_slack(slack)
+        rule = replace(budget.rule, **changes)
+        if rule.max_names is not None and not is_template(name):
+            raise InvalidParameter("max_names", rule.max_names, "left out for a name that does not end with /*")
+        for field in FIXED_FIELDS:
+            before = getattr(budget.rule, field)
+            if getattr(rule, field) != before:
+                allowed = f"{before!r}, as it was created; delete the budget and create it again"
+                raise InvalidParameter(field, getattr(rule, field), allowed)
         spent = budget.usage.lower
-        if limit < spent and limit < budget.limit:
-            raise InvalidParameter("limit", limit, f"from {spent}, the units spent already, to {MAX_AMOUNT} (2**62)")
-        self._dispatch(name, (), budget.set_limit(limit, slack))
+        if rule.limit < min(spent, budget.rule.limit):
+            allowed = f"from {spent}, the units spent already, to {MAX_AMOUNT} (2**62)"
+            raise InvalidParameter("limit", rule.limit, allowed)
+        if rule.template is not None:
+            self._require_room(name)
+            self.templates.names(rule.template).discard(name)
+            rule = replace(rule, template=None)
+            self.by_name[name] = budget
+        self._set_rule(budget, rule)
+        for each in sorted(self.templates.names(name)) if is_template(name) else ():
+            self._set_rule(self.by_name[each], replace(rule, max_names=None, template=name))
+        return budget
+
+    def _set_rule(self, budget: BudgetPeriods, rule: BudgetRule) -> None:
+        budget.set_rule(rule)
+        self._pipeline.mark_budget(budget.name)
+        for session in self._sessions:
+            if session.connection is not None and budget.name in session.rules_sent:
+                self._pipeline.send(session.connection, _rule_item(budget))
+        for coordinator in budget.periods.values():
+            self._dispatch(coordinator.budget, (), coordinator.set_limit(rule.limit, rule.slack))
+
+    def reset(self, name: str) -> BudgetPeriods:
+        """Start the present period again; `BudgetCoordinator.reset` has the rules."""
+        budget = self.get(name)
+        coordinator = budget.periods.get(budget.present)
+        if coordinator is not None:
+            self._dispatch(coordinator.budget, (), coordinator.reset())
         return budget
 
     def delete(self, name: str) -> None:
-        """Delete a budget. Connected holders may spend nothing more of it."""
-        self.get(name)
-        del self.by_name[name]
-        self._pipeline.mark_budget_deleted(name)
-        for session in self._sessions:
-            if name in session.budgets:
-                session.budgets.discard(name)
+        """Delete a budget, or a template with all names that follow it. Holders may spend nothing more of it."""
+        budget = self.by_name.get(name)
+        if budget is None:
+            raise UnknownName("budget", name, self.by_name)
+        if is_template(name):
+            for each in sorted(self.templates.names(name)):
+                self.delete(each)
+            self.templates.remove(name)
+        for coordinator in budget.periods.values():
+            for site_id in coordinator.site_ids:
+                session = self._release(site_id, coordinator.budget)
+                if session is None:
+                    continue
+                session.rules_sent.discard(name)
                 if session.connection is not None:
-                    self._reject(session.connection, name, f"budget {name!r} was deleted")
-                elif not session.memberships and not session.budgets:
-                    self._sessions.remove(session)
+                    self._reject(session.connection, coordinator.budget, f"budget {name!r} was deleted")
+        self._remove(budget)
+
+    def _remove(self, budget: BudgetPeriods) -> None:
+        del self.by_name[budget.name]
+        if budget.rule.template is not None:
+            self.templates.names(budget.rule.template).discard(budget.name)
+        self._pipeline.mark_budget_deleted(budget.name, budget.periods)
 
     # Sites
 
     def on_ask(self, session: Session, connection: Connection, ask: Ask) -> None:
         """The first Ask on a connection is sent again what may have been lost with the connection before."""
-        name, site_id = ask.budget.name, session.site_id
-        budget = self.by_name.get(name)
-        if budget is None or ask.budget != budget.budget:
-            return self._reject(connection, name, f"there is no budget {name!r}")
-        known = budget.saved_site(site_id)
-        if known is None and (ask.limit or ask.round):  # granted by a budget of this name that was deleted
+        (name, period), site_id = ask.budget, session.site_id
+        budget = self._find_or_new(name)
+        if budget is None:
+            return self._reject(connection, ask.budget, f"there is no budget {name!r}")
+        if is_template(name):
+            return self._reject(connection, ask.budget, f"{name!r} is a template: use a name that follows it")
+        if budget.calendar is not None and period == 0:  # the site asks again, for the period of its clock
+            return self._send_rule(session, connection, budget)
+        coordinator = budget.coordinator(period)
+        if coordinator is None:  # perhaps a period of a budget of this name that was deleted
+            if name not in session.rules_sent:
+                self._send_rule(session, connection, budget)
+            return self._reject(connection, ask.budget, budget.why_not(period))
+        if name not in self.by_name and not self._add_name(budget):
+            reason = f"{budget.rule.template!r} has as many names as it may have (max_names)"
+            return self._reject(connection, ask.budget, reason)
+        known = coordinator.saved_site(site_id)
+        if known is None or name not in session.rules_sent:
+            self._send_rule(session, connection, budget)
+        overdrawn = budget.rule.on_unreachable == OVERDRAFT and not ask.round  # perhaps before its first connection
+        if known is None and (ask.limit or ask.round) and not overdrawn:  # granted by a budget that was deleted
             return self._pipeline.send(connection, BudgetReset(ask.budget))
-        if known is None and len(session.budgets) >= MAX_BUDGETS_PER_SITE:
-            return self._reject(connection, name, f"a site may use {MAX_BUDGETS_PER_SITE} budgets")
-        if known is not None and (known.departed or known.given_up):
-            return self._reject(connection, name, "this incarnation has left the budget: start a new one")
-        receive = budget.receive if name in session.asked else budget.join
+        if known is None and len(session.budgets) >= MAX_PERIODS_PER_SITE:
+            return self._reject(connection, ask.budget, f"a site may use {MAX_PERIODS_PER_SITE} periods of budgets")
+        if known is not None and known.given_up:
+            return self._reject(connection, ask.budget, "this incarnation was given up: start a new one")
+        receive = coordinator.receive if ask.budget in session.asked else coordinator.join
         outbox = receive(site_id, ask)
-        session.asked.add(name)
-        session.budgets.add(name)
-        return self._dispatch(name, (site_id,), outbox)
+        session.asked.add(ask.budget)
+        session.budgets.add(ask.budget)
+        return self._dispatch(ask.budget, (site_id,), outbox)
+
+    def _send_rule(self, session: Session, connection: Connection, budget: BudgetPeriods) -> None:
+        if len(session.rules_sent) >= MAX_RULES_SENT:
+            session.rules_sent.clear()
+        session.rules_sent.add(budget.name)
+        self._pipeline.send(connection, _rule_item(budget))
+
+    def _add_name(self, budget: BudgetPeriods) -> bool:
+        """The first use of a name that follows a template; False if there are too many of them."""
+        template = budget.rule.template
+        if template is None or len(self.templates.names(template)) >= (self.by_name[template].rule.max_names or 0):
+            return False
+        self._add(budget)
+        self._pipeline.mark_budget(budget.name)
+        return True
 
     def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
         """The units that an incarnation of the session's site has spent. A repeated one is acknowledged again."""
-        name, site_id = leave.budget.name, SiteId(session.site_id.site, leave.incarnation)
-        budget, holder = self.by_name.get(name), self._sessions.get(site_id)
+        site_id = SiteId(session.site_id.site, leave.incarnation)
+        coordinator, holder = self._find(leave.budget), self._sessions.get(site_id)
         if holder is not None and holder is not session and holder.connection is not None:
             raise ProtocolError(f"{site_id} is connected, and hands in what it spent itself")
-        known = None if budget is None else budget.saved_site(site_id)
-        if budget is not None and known is not None and not known.departed:
-            if leave.spent > known.limit:
-                raise ProtocolError(f"{site_id} spent {leave.spent} of {name!r}; its limit is {known.limit}")
-            self._dispatch(name, (site_id,), budget.leave(site_id, leave.spent))
-        if holder is not None:
-            holder.budgets.discard(name)
-            if holder.connection is None and not holder.memberships and not holder.budgets:
-                self._sessions.remove(holder)
+        known = None if coordinator is None else coordinator.saved_site(site_id)
+        if coordinator is not None and known is not None:
+            if leave.spent > known.limit and self.get(leave.budget.name).rule.on_unreachable != OVERDRAFT:
+                raise ProtocolError(f"{site_id} spent {leave.spent} of {leave.budget}; its limit is {known.limit}")
+            outbox = coordinator.leave(site_id, leave.spent)
+            coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
+            self._dispatch(leave.budget, (site_id,), outbox)
+        self._release(site_id, leave.budget)
         self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
 
     def mark_unreachable(self, session: Session) -> None:
-        for name in sorted(session.budgets):
-            self._dispatch(name, (session.site_id,), self.by_name[name].mark_unreachable(session.site_id))
+        for coordinator in self._of(session):
+            self._dispatch(coordinator.budget, (session.site_id,), coordinator.mark_unreachable(session.site_id))
 
     def retire(self, session: Session) -> None:
-        for name in sorted(session.budgets):
-            self._dispatch(name, (session.site_id,), self.by_name[name].give_up(session.site_id))
+        for coordinator in self._of(session):
+            rule = self.get(coordinator.budget.name).rule
+            if rule.on_loss == FREE:
+                spent, held = coordinator.reported(session.site_id)
+                outbox = coordinator.leave(session.site_id, spent if rule.kind == IN_FLIGHT else spent + held)
+                coordinator.forget(session.site_id)
+                self._dispatch(coordinator.budget, (session.site_id,), outbox)
+                continue
+            outbox = coordinator.give_up(session.site_id)
+            forgotten = coordinator.given_up_beyond(MAX_GIVEN_UP)
+            self._given_up.setdefault(session.site_id, set()).add(coordinator.budget)
+            for site_id in forgotten:
+                coordinator.forget(site_id)
+                self._discard_given_up(site_id, coordinator.budget)
+            self._dispatch(coordinator.budget, (session.site_id, *forgotten), outbox)
         session.budgets.clear()
 
     def retired(self, site_id: SiteId) -> bool:
-        """Whether this incarnation has left a budget, or was given up: it must not ask again."""
-        saved = (budget.saved_site(site_id) for budget in self.by_name.values())
-        return any(each is not None and (each.departed or each.given_up) for each in saved)
+        """Whether this incarnation was given up in a period that is open: it must not ask again."""
+        return site_id in self._given_up
 
-    def _reject(self, connection: Connection, name: str, reason: str) -> None:
-        self._pipeline.send(connection, BudgetRejected(BudgetId(name), reason))
+    # Small parts
 
-    def _dispatch(self, name: str, changed: Iterable[SiteId], outbox: Outbox) -> None:
+    def _find(self, budget_id: BudgetId) -> BudgetCoordinator | None:
+        budget = self.by_name.get(budget_id.name)
+        return None if budget is None else budget.periods.get(budget_id.period)
+
+    def _of(self, session: Session) -> list[BudgetCoordinator]:
+        found = (self._find(budget_id) for budget_id in sorted(session.budgets))
+        return [coordinator for coordinator in found if coordinator is not None]
+
+    def _release(self, site_id: SiteId, budget_id: BudgetId) -> Session | None:
+        """The site holds nothing of this period any more. Its session ends if it has nothing else."""
+        self._discard_given_up(site_id, budget_id)
+        session = self._sessions.get(site_id)
+        if session is None:
+            return None
+        session.budgets.discard(budget_id)
+        session.asked.discard(budget_id)
+        if session.connection is None and not session.memberships and not session.budgets:
+            self._sessions.remove(session)
+        return session
+
+    def _discard_given_up(self, site_id: SiteId, budget_id: BudgetId) -> None:
+        periods = self._given_up.get(site_id, set())
+        periods.discard(budget_id)
+        if not periods:
+            self._given_up.pop(site_id, None)
+
+    def _reject(self, connection: Connection, budget_id: BudgetId, reason: str) -> None:
+        self._pipeline.send(connection, BudgetRejected(budget_id, reason))
+
+    def _dispatch(self, budget_id: BudgetId, changed: Iterable[SiteId], outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: they are sent again when the site asks."""
         granted = [site_id for site_id, message in outbox if isinstance(message, Grant)]
-        self._pipeline.mark_budget(name, (*changed, *granted))
+        self._pipeline.mark_period(budget_id, (*changed, *granted))
         for site_id, message in outbox:
             session = self._sessions.get(site_id)
             if session is None or session.connection is None:
@@ -158,3 +345,11 @@ class Budgets:
             if isinstance(message, Recall) and session.awaiting_since is None:
                 session.awaiting_since = self._clock()
             self._pipeline.send(session.connection, message)
+
+
+def _rule_item(budget: BudgetPeriods) -> SetBudgetRule:
+    rule = budget.rule
+    return SetBudgetRule(
+        *(BudgetId(budget.name), rule.limit, rule.per, rule.tz, rule.anchor, rule.slack, rule.kind),
+        *(rule.on_loss, rule.on_unreachable),
+    )

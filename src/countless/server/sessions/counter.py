@@ -46,7 +46,7 @@ class Counter:
     def __init__(self, name: str, config: Config, saved_state: PersistentState | None = None) -> None:
         self.name = name
         self.config = config
-        scheme = scheme_named(config.scheme, config.adversary, may_block=False)  # the planner works out plans ahead
+        scheme = scheme_named(config.scheme, config.adversary, may_block=False)  # the planner computes plans ahead
         self.coordinator = Coordinator(
             name, scheme, SystemRandom(), alpha=config.alpha, delta=config.delta, saved_state=saved_state
         )

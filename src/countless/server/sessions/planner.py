@@ -1,4 +1,4 @@
-"""Works out the plans of coming rounds in a thread of its own, so that no round start waits for a plan."""
+"""Computes the plans of coming rounds in a thread of its own, so that no round start waits for a plan."""
 
 import logging
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ log = logging.getLogger("countless.planner")
 
 
 class Planner:
-    """One plan at a time. A plan is started when two calls in a row want the same one: fleets come up site by site."""
+    """One plan at a time, for a key that two calls in a row want: while a fleet connects, the key keeps changing."""
 
     def __init__(self) -> None:
         self._planned: set[PlanKey] = set()

@@ -9,6 +9,7 @@ incarnation with the rest.
 
 from collections.abc import Iterator
 
+from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
 
@@ -22,7 +23,7 @@ class Session:
 
     __slots__ = (
         "asked", "awaiting_since", "budgets", "connection",
-        "ignored", "last_seen", "left", "memberships", "site_id", "unreachable"
+        "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unreachable"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
@@ -31,8 +32,9 @@ class Session:
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
         self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
         self.ignored: set[str] = set()  # counters whose messages on this connection are dropped until they join again
-        self.budgets: set[str] = set()  # in which it may have a limit
-        self.asked: set[str] = set()  # budgets, on this connection
+        self.budgets: set[BudgetId] = set()  # in which it may have a limit
+        self.asked: set[BudgetId] = set()  # on this connection
+        self.rules_sent: set[str] = set()  # of these budgets, on this connection
         self.last_seen = now
         self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
         self.unreachable = False

@@ -1,12 +1,12 @@
 """The site server: it has the connections, the clock and the store that the core does not know.
 
-A report's way, all in the loop's thread except the save:
+The path of a report, all in the loop's thread except the save:
 
     connection -> on_frame -> Membership.lookup -> Coordinator.receive -> Dispatcher -> CommitPipeline
                                                                                            | save, in its own thread
     connection <----------------------------- messages, Counter.publish <------------------+
 
-A restart, and a take-over of a shard, are one thing: `_recover` loads counters and sessions from the store, and every
+A restart and a take-over of a shard are the same: `_recover` loads counters and sessions from the store, and every
 coordinator asks its sites for snapshots. Until they have connected and answered, or timed out, answers are `learning`.
 """
 
@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from sys import intern
 from time import monotonic, time
 
-from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.server.connection import Connection
+from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
@@ -76,9 +76,9 @@ class SiteServer:
         self._clock = clock
         self._wall_clock = wall_clock
         self._last_prune = clock()
-        budgets: dict[str, BudgetCoordinator] = {}
+        budgets: dict[str, BudgetPeriods] = {}
         self._pipeline = CommitPipeline(store, self.counters, budgets)
-        self.budgets = Budgets(budgets, self.sessions, self._pipeline, clock)
+        self.budgets = Budgets(budgets, self.sessions, self._pipeline, clock, wall_clock)
         self._registry = CounterRegistry(self.counters, settings, self._pipeline)
         self._membership = Membership(self._registry, settings.max_counters_per_site)
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
@@ -139,8 +139,11 @@ class SiteServer:
             pass
 
     def tick_in_slices(self) -> Iterator[None]:
-        """Expire sessions, prune tombstones and start plans. Yields between slices, for other work of the loop."""
+        """Expire sessions, close periods of budgets, prune tombstones and start plans. Yields between slices, for other
+        work of the loop.
+        """
         yield from self._lifecycle.expire_in_slices()
+        yield from self.budgets.close_ended_in_slices()
         now = self._clock()
         if now - self._last_prune > PRUNE_INTERVAL_S:
             self._last_prune = now
@@ -181,6 +184,7 @@ class SiteServer:
         session.unreachable = False  # the core marks it reachable when it joins each counter again
         session.ignored.clear()
         session.asked.clear()
+        session.rules_sent.clear()
         for other in self.sessions.of_site(hello.site):
             if other.unreachable:
                 self._lifecycle.retire(other)
@@ -208,8 +212,6 @@ class SiteServer:
                 self._on_leave(session, connection, item, share)
             elif isinstance(item, Hello):
                 raise ProtocolError("a second hello")
-            elif self.settings.nats:
-                raise ProtocolError("coordinators behind a broker have no budgets")
             elif isinstance(item, Ask):
                 self.budgets.on_ask(session, connection, item)
             else:

@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 
 from countless.core.budget.coordinator import PersistentState as BudgetState
 from countless.core.budget.coordinator import SavedSite
+from countless.core.budget.messages import BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.errors import CountlessError
@@ -42,31 +44,41 @@ class CounterFields(NamedTuple):
 
 
 class BudgetFields(NamedTuple):
-    """What is saved of a budget beside its sites."""
+    """What is saved of a budget beside its periods."""
 
-    limit: int
-    slack: float
+    rule: BudgetRule
+    first_period: int = 0  # earlier ones are closed for good
+
+
+class PeriodFields(NamedTuple):
+    """What is saved of a period of a budget beside its sites. The limit is in the rule."""
+
     forgiven: int
     gone: int
+    lost: int
     round: int
+    resetting: bool
+
+
+class SavedPeriod(NamedTuple):
+    fields: PeriodFields
+    sites: dict[SiteId, SavedSite]
+
+    def state(self, limit: int) -> BudgetState:
+        forgiven, gone, lost, number, resetting = self.fields
+        return BudgetState(limit, forgiven, gone, number, tuple(self.sites.items()), (), lost, resetting)
 
 
 class SavedBudget(NamedTuple):
     fields: BudgetFields
-    sites: dict[SiteId, SavedSite]
-
-    @property
-    def state(self) -> BudgetState:
-        limit, _, forgiven, gone, number = self.fields
-        limits = tuple((site_id, saved.limit) for site_id, saved in self.sites.items() if not saved.departed)
-        given_up = tuple(site_id for site_id, saved in self.sites.items() if saved.given_up)
-        departed = tuple(site_id for site_id, saved in self.sites.items() if saved.departed)
-        return BudgetState(limit, forgiven, gone, number, limits, given_up, departed)
+    periods: dict[int, SavedPeriod]
 
 
 @dataclass(slots=True)
 class Changes:
-    """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated."""
+    """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated.
+    The same is true of budgets.
+    """
 
     counters: dict[str, CounterFields] = field(default_factory=dict)
     counts: SiteCounts = field(default_factory=dict)
@@ -74,13 +86,16 @@ class Changes:
     tombstones: dict[MembershipKey, int] = field(default_factory=dict)  # final counts, by the client's counter name
     deleted: list[str] = field(default_factory=list)
     prune_before: int | None = None  # drop tombstones older than this, in seconds since 1970
-    budgets: dict[str, BudgetFields] = field(default_factory=dict)
-    budget_sites: dict[str, dict[SiteId, SavedSite]] = field(default_factory=dict)
+    budgets: dict[str, BudgetFields] = field(default_factory=dict)  # that are new, or have another rule
+    periods: dict[BudgetId, PeriodFields] = field(default_factory=dict)
+    budget_sites: dict[BudgetId, dict[SiteId, SavedSite | None]] = field(default_factory=dict)  # None: no holder
+    closed_periods: list[BudgetId] = field(default_factory=list)
     deleted_budgets: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None
-        return bool(self.counters or self.counts or rare or self.budgets or self.deleted_budgets)
+        budgets = self.budgets or self.periods or self.budget_sites or self.closed_periods or self.deleted_budgets
+        return bool(self.counters or self.counts or rare or budgets)
 
 
 class StateStore(Protocol):

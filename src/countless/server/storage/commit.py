@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 from countless.core.answer import Answer
 from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import Coordinator
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
@@ -21,6 +23,7 @@ from countless.server.storage.base import (
     Config,
     CounterFields,
     MembershipKey,
+    PeriodFields,
     StateStore,
     StoreError,
 )
@@ -49,6 +52,17 @@ class PersistentCounter(Protocol):
     def publish(self, answer: Answer) -> None: ...
 
 
+class PersistentBudget(Protocol):
+    @property
+    def rule(self) -> BudgetRule: ...
+
+    @property
+    def first_period(self) -> int: ...
+
+    @property
+    def periods(self) -> Mapping[int, BudgetCoordinator]: ...
+
+
 class Batch(NamedTuple):
     """Saved, then published, then sent."""
 
@@ -65,13 +79,14 @@ class CommitPipeline:
         self,
         store: StateStore,
         counters: Mapping[str, PersistentCounter],
-        budgets: Mapping[str, BudgetCoordinator] | None = None,
+        budgets: Mapping[str, PersistentBudget] | None = None,
     ) -> None:
         self.failing: str | None = None  # why nothing can be saved at present
         self._store = store
         self._counters = counters
-        self._budgets: Mapping[str, BudgetCoordinator] = {} if budgets is None else budgets
-        self._changed_budgets: dict[str, set[SiteId]] = {}
+        self._budgets: Mapping[str, PersistentBudget] = {} if budgets is None else budgets
+        self._changed_budgets: set[str] = set()  # those that are new, or have another rule
+        self._changed_periods: dict[BudgetId, set[SiteId]] = {}
         self._changes = Changes()
         self._changed: dict[str, set[SiteId]] = {}  # by counter: sites whose count may have changed
         self._outgoing: Outgoing = {}
@@ -119,14 +134,28 @@ class CommitPipeline:
         self._changed.pop(name, None)
         self._work.set()
 
-    def mark_budget(self, name: str, sites: Iterable[SiteId]) -> None:
-        """A budget has changed, and with it these sites of it."""
-        self._changed_budgets.setdefault(name, set()).update(sites)
+    def mark_budget(self, name: str) -> None:
+        """A budget is new, or its rule or its first period has changed."""
+        self._changed_budgets.add(name)
         self._work.set()
 
-    def mark_budget_deleted(self, name: str) -> None:
+    def mark_period(self, budget: BudgetId, sites: Iterable[SiteId]) -> None:
+        """A period of a budget has changed, and with it these sites of it."""
+        self._changed_periods.setdefault(budget, set()).update(sites)
+        self._work.set()
+
+    def mark_period_closed(self, budget: BudgetId) -> None:
+        """The period is never opened again: save the budget's first period as well."""
+        self._changes.closed_periods.append(budget)
+        self._changed_periods.pop(budget, None)
+        self.mark_budget(budget.name)
+
+    def mark_budget_deleted(self, name: str, periods: Iterable[int]) -> None:
+        """A budget was deleted, with the periods that were open."""
         self._changes.deleted_budgets.append(name)
-        self._changed_budgets.pop(name, None)
+        self._changed_budgets.discard(name)
+        for period in periods:
+            self._changed_periods.pop(BudgetId(name, period), None)
         self._work.set()
 
     def prune_tombstones(self, before: int) -> None:
@@ -250,13 +279,21 @@ class CommitPipeline:
                 counts = changes.counts.setdefault(name, {})
                 for site_id in sites:
                     counts[site_id] = coordinator.reported_by(site_id)
-        for name, sites in self._changed_budgets.items():
-            budget = self._budgets[name]
-            changes.budgets[name] = BudgetFields(budget.limit, budget.slack, budget.forgiven, budget.gone, budget.round)
-            saved = {site_id: budget.saved_site(site_id) for site_id in sites}
-            changes.budget_sites[name] = {site_id: each for site_id, each in saved.items() if each is not None}
-        self._changed_budgets.clear()
+        self._add_budgets(changes)
         return Batch(changes, answers, outgoing, flushed)
+
+    def _add_budgets(self, changes: Changes) -> None:
+        for name in self._changed_budgets:
+            changes.budgets[name] = BudgetFields(self._budgets[name].rule, self._budgets[name].first_period)
+        for budget_id, sites in self._changed_periods.items():
+            period = self._budgets[budget_id.name].periods[budget_id.period]
+            changes.periods[budget_id] = PeriodFields(
+                period.forgiven, period.gone, period.lost, period.round, period.resetting
+            )
+            if sites:
+                changes.budget_sites[budget_id] = {site_id: period.saved_site(site_id) for site_id in sites}
+        self._changed_budgets.clear()
+        self._changed_periods.clear()
 
 
 async def _send(outgoing: Outgoing) -> None:

@@ -61,7 +61,7 @@ class Slice(NamedTuple):
 
 
 class Fold:
-    """Rows of the entries up to `last_entry`, on their way to their tables."""
+    """Rows of the entries up to `last_entry`, which are being written to their tables."""
 
     def __init__(self, counters: dict[str, CounterFields], counts: SiteCounts, last_entry: int) -> None:
         self.last_entry = last_entry
@@ -96,7 +96,7 @@ def _in_order(counts: SiteCounts) -> Iterator[tuple[str, SiteId, int | None]]:
 
 
 class Journal:
-    """What the entries amount to: the last entry wins, and a deletion undoes the entries before it."""
+    """The rows of all entries: a later entry replaces an earlier one, and a deletion undoes the entries before it."""
 
     def __init__(self) -> None:
         self.fold: Fold | None = None

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from threading import Lock
 from time import time
 
+from countless.core.budget.messages import BudgetId
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields, SavedBudget
+from countless.server.storage.base import Changes, Config, CounterFields, SavedBudget, SavedPeriod
 
 
 class MemoryStore:
@@ -31,13 +32,16 @@ class MemoryStore:
 
     def load_budgets(self) -> dict[str, SavedBudget]:
         with self._lock:
-            return {name: SavedBudget(fields, dict(sites)) for name, (fields, sites) in sorted(self._budgets.items())}
+            return {
+                name: SavedBudget(budget.fields, {number: _copy(each) for number, each in budget.periods.items()})
+                for name, budget in sorted(self._budgets.items())
+            }
 
     def save(self, changes: Changes) -> None:
         self.save_at(changes, int(self._wall_clock()))
 
     def save_at(self, changes: Changes, second: int) -> None:
-        """Like `save`; tombstones get this age, so that replaying a log does not make them young again."""
+        """Like `save`; tombstones get this time, so that replaying a log does not change their age."""
         with self._lock:
             for name in changes.deleted:
                 self._delete(name)
@@ -54,11 +58,26 @@ class MemoryStore:
                 self._tombstones.setdefault(site_id, {})[name] = (count, second)
             if changes.prune_before is not None:
                 self._prune(changes.prune_before)
-            for name in changes.deleted_budgets:
-                self._budgets.pop(name, None)
-            for name, fields in changes.budgets.items():
-                known = self._budgets[name].sites if name in self._budgets else {}
-                self._budgets[name] = SavedBudget(fields, known | changes.budget_sites.get(name, {}))
+            self._save_budgets(changes)
+
+    def _save_budgets(self, changes: Changes) -> None:
+        for name in changes.deleted_budgets:
+            self._budgets.pop(name, None)
+        for name, period in changes.closed_periods:
+            if name in self._budgets:
+                self._budgets[name].periods.pop(period, None)
+        for name, budget in changes.budgets.items():
+            self._budgets[name] = SavedBudget(budget, self._budgets[name].periods if name in self._budgets else {})
+        for (name, period), fields in changes.periods.items():
+            periods = self._budgets[name].periods
+            periods[period] = SavedPeriod(fields, periods[period].sites if period in periods else {})
+        for (name, period), sites in changes.budget_sites.items():
+            stored = self._budgets[name].periods[period].sites
+            for site_id, saved in sites.items():
+                if saved is None:
+                    stored.pop(site_id, None)
+                else:
+                    stored[site_id] = saved
 
     def _delete(self, name: str) -> None:
         for table in (self._configs, self._fields, self._counts):
@@ -99,7 +118,16 @@ class MemoryStore:
                 name: dict(rows) for name, rows in self._counts.items() if rows
             }
             snapshot = {0: Changes(dict(self._fields), counts, dict(self._configs))}
+            snapshot[0].budgets = {name: budget.fields for name, budget in self._budgets.items()}
+            for name, budget in self._budgets.items():
+                for number, period in budget.periods.items():
+                    snapshot[0].periods[BudgetId(name, number)] = period.fields
+                    snapshot[0].budget_sites[BudgetId(name, number)] = dict(period.sites)
             for site_id, rows in self._tombstones.items():
                 for name, (count, second) in rows.items():
                     snapshot.setdefault(second, Changes()).tombstones[name, site_id] = count
             return snapshot
+
+
+def _copy(period: SavedPeriod) -> SavedPeriod:
+    return SavedPeriod(period.fields, dict(period.sites))

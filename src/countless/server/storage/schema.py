@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countless.server.storage.base import StoreError
 
-SCHEMA = 4
+SCHEMA = 5
 _APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
 
 _TABLES = """
@@ -46,6 +46,26 @@ CREATE TABLE budget_sites (
     given_up INTEGER NOT NULL, departed INTEGER NOT NULL, PRIMARY KEY (budget, site, incarnation)
 ) WITHOUT ROWID;
 """
+_BUDGET_PERIODS = """
+ALTER TABLE budgets RENAME TO budgets_4;
+ALTER TABLE budget_sites RENAME TO budget_sites_4;
+CREATE TABLE budgets (name TEXT PRIMARY KEY, rule TEXT NOT NULL, first_period INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE budget_periods (
+    budget TEXT NOT NULL, period INTEGER NOT NULL, forgiven TEXT NOT NULL, gone TEXT NOT NULL, lost TEXT NOT NULL,
+    round INTEGER NOT NULL, resetting INTEGER NOT NULL, PRIMARY KEY (budget, period)
+) WITHOUT ROWID;
+CREATE TABLE budget_sites (
+    budget TEXT NOT NULL, period INTEGER NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL,
+    maximum TEXT NOT NULL, given_up INTEGER NOT NULL, spent TEXT NOT NULL,
+    PRIMARY KEY (budget, period, site, incarnation)
+) WITHOUT ROWID;
+INSERT INTO budgets SELECT name, json_object('limit', CAST(maximum AS INTEGER), 'slack', slack), 0 FROM budgets_4;
+INSERT INTO budget_periods SELECT name, 0, forgiven, gone, '0', round, 0 FROM budgets_4;
+INSERT INTO budget_sites
+    SELECT budget, 0, site, incarnation, maximum, given_up, '0' FROM budget_sites_4 WHERE NOT departed;
+DROP TABLE budgets_4;
+DROP TABLE budget_sites_4;
+"""
 
 
 def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
@@ -69,7 +89,8 @@ def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
 
 def upgrade(database: sqlite3.Connection, version: int) -> None:
     """Bring a file up to date, in the caller's transaction. A new file goes through all upgrades, from version 0."""
-    for step in (_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets)[version:]:
+    steps = (_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets, _add_budget_periods)
+    for step in steps[version:]:
         step(database)
     database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     database.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -90,6 +111,11 @@ def _allow_deletions_in_journal(database: sqlite3.Connection) -> None:
 
 def _add_budgets(database: sqlite3.Connection) -> None:
     _execute_all(database, _BUDGETS)
+
+
+def _add_budget_periods(database: sqlite3.Connection) -> None:
+    """A budget without periods has period 0. Sites that left are not remembered any more."""
+    _execute_all(database, _BUDGET_PERIODS)
 
 
 def _execute_all(database: sqlite3.Connection, statements: str) -> None:

@@ -15,6 +15,7 @@ from time import time
 import msgspec
 
 from countless.core.budget.coordinator import SavedSite
+from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.server.storage.base import (
@@ -22,7 +23,9 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    PeriodFields,
     SavedBudget,
+    SavedPeriod,
     StoreError,
     Token,
     parse_total,
@@ -85,7 +88,7 @@ class SqliteStore:
         try:
             outdated = schema_version(self._db, path) < SCHEMA
             self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")  # a power cut must not forget what was sent either
+            self._db.execute("PRAGMA synchronous = FULL")  # what was sent must survive a power cut too
             self._db.execute(f"PRAGMA wal_autocheckpoint = {MAX_WAL_PAGES}")
             if outdated:
                 with self._transaction():  # another process may have upgraded it meanwhile
@@ -148,13 +151,15 @@ class SqliteStore:
     def load_budgets(self) -> dict[str, SavedBudget]:
         with self._lock:
             budgets = self._db.execute("SELECT * FROM budgets ORDER BY name").fetchall()
+            periods = self._db.execute("SELECT * FROM budget_periods").fetchall()
             sites = self._db.execute("SELECT * FROM budget_sites").fetchall()
-        saved = {
-            name: SavedBudget(BudgetFields(int(limit), slack, int(forgiven), int(gone), number), {})
-            for name, limit, slack, forgiven, gone, number in budgets
-        }
-        for name, site, incarnation, limit, given_up, departed in sites:
-            saved[name].sites[SiteId(site, incarnation)] = SavedSite(int(limit), bool(given_up), bool(departed))
+        saved = {name: SavedBudget(BudgetFields(_parse_rule(name, rule), first), {}) for name, rule, first in budgets}
+        for name, period, forgiven, gone, lost, number, resetting in periods:
+            fields = PeriodFields(int(forgiven), int(gone), int(lost), number, bool(resetting))
+            saved[name].periods[period] = SavedPeriod(fields, {})
+        for name, period, site, incarnation, limit, given_up, spent in sites:
+            saved_site = SavedSite(int(limit), bool(given_up), int(spent))
+            saved[name].periods[period].sites[SiteId(site, incarnation)] = saved_site
         return saved
 
     def save(self, changes: Changes) -> None:
@@ -182,8 +187,8 @@ class SqliteStore:
         journal.begin_fold(last_entry or 0)
 
     def _continue_fold(self, journal: Journal, fold: Fold, rows: int, entries: int) -> None:
-        """Write rows to the tables. When all are there, delete their entries, oldest first: then the rest of them, read
-        after a restart, still amounts to the last rows.
+        """Write rows to the tables. When all are there, delete their entries, oldest first: if a
+        restart finds the rest of them, it still gets the last values.
         """
         part = fold.take(rows)
         if part is not None:
@@ -220,21 +225,37 @@ class SqliteStore:
         """At once, without the journal: messages of budgets are few."""
         for name in changes.deleted_budgets:
             self._db.execute("DELETE FROM budgets WHERE name = ?", (name,))
+            self._db.execute("DELETE FROM budget_periods WHERE budget = ?", (name,))
             self._db.execute("DELETE FROM budget_sites WHERE budget = ?", (name,))
+        for budget in changes.closed_periods:
+            self._db.execute("DELETE FROM budget_periods WHERE budget = ? AND period = ?", budget)
+            self._db.execute("DELETE FROM budget_sites WHERE budget = ? AND period = ?", budget)
         self._db.executemany(
-            "INSERT OR REPLACE INTO budgets VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO budgets VALUES (?, ?, ?)",
             [
-                (name, str(b.limit), b.slack, str(b.forgiven), str(b.gone), b.round)
-                for name, b in changes.budgets.items()
+                (name, msgspec.json.encode(rule).decode(), first_period)
+                for name, (rule, first_period) in changes.budgets.items()
             ],
         )
         self._db.executemany(
-            "INSERT OR REPLACE INTO budget_sites VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO budget_periods VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
-                (name, *site_id, str(saved.limit), saved.given_up, saved.departed)
-                for name, sites in changes.budget_sites.items()
-                for site_id, saved in sites.items()
+                (*budget, str(each.forgiven), str(each.gone), str(each.lost), each.round, each.resetting)
+                for budget, each in changes.periods.items()
             ],
+        )
+        sites = [
+            (*budget, *site_id, saved)
+            for budget, by_id in changes.budget_sites.items()
+            for site_id, saved in by_id.items()
+        ]
+        self._db.executemany(
+            "INSERT OR REPLACE INTO budget_sites VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(*row, str(saved.limit), saved.given_up, str(saved.spent)) for *row, saved in sites if saved is not None],
+        )
+        self._db.executemany(
+            "DELETE FROM budget_sites WHERE (budget, period, site, incarnation) = (?, ?, ?, ?)",
+            [row for *row, saved in sites if saved is None],
         )
 
     def _execute(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
@@ -278,3 +299,10 @@ class SqliteStore:
 
 def _as_text(fields: CounterFields) -> tuple[int, str, str]:
     return fields.round, repr(fields.published), str(fields.departed)
+
+
+def _parse_rule(budget: str, rule: str) -> BudgetRule:
+    try:
+        return msgspec.json.decode(rule, type=BudgetRule)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"the rule of budget {budget!r} cannot be used here: {error}") from None

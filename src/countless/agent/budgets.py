@@ -1,0 +1,119 @@
+"""Budgets over HTTP, for programs in any language: `POST /api/v1/budgets/{name}/take`, `reserve` and `settle`."""
+
+from asyncio import get_running_loop
+from collections import Counter as Tally
+from math import ceil
+from time import time
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from countless.agent.bodies import Refused, json, read_body
+from countless.agent.holds import Holds
+from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.requests import WAIT_S
+from countless.client.client import Client
+from countless.core.budget.amounts import MAX_AMOUNT
+from countless.core.budget.decision import Reason
+from countless.errors import BudgetRefused, Exhausted, InvalidParameter, Starved, UnknownBudget, Unreachable
+
+MAX_WAIT_S = 60.0
+HOLD_S, MAX_HOLD_S = 60.0, 86_400.0
+_REFUSALS = {
+    Reason.EXHAUSTED: (429, "not enough is left"),
+    Reason.STARVED: (503, "the coordinator did not answer in time"),
+    Reason.UNREACHABLE: (503, "there is no connection to the coordinator"),
+}
+_REASONS = {Exhausted: Reason.EXHAUSTED, Starved: Reason.STARVED, Unreachable: Reason.UNREACHABLE}
+
+Amount = Annotated[int, Meta(ge=1, le=MAX_AMOUNT)]
+Wait = Annotated[float, Meta(ge=0, le=MAX_WAIT_S)]
+
+
+class Take(Struct, forbid_unknown_fields=True):
+    n: Amount = 1
+    wait: Wait = WAIT_S
+
+
+class Reserve(Struct, forbid_unknown_fields=True):
+    n: Amount
+    wait: Wait = WAIT_S
+    expires_in: Annotated[float, Meta(gt=0, le=MAX_HOLD_S)] = HOLD_S
+
+
+class Settle(Struct, forbid_unknown_fields=True):
+    hold: str
+    used: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
+
+
+_decode_take = msgspec.json.Decoder(Take).decode
+_decode_reserve = msgspec.json.Decoder(Reserve).decode
+_decode_settle = msgspec.json.Decoder(Settle).decode
+
+
+class AgentBudgets:
+    """The budgets that programs use through this agent, and what they hold of them."""
+
+    def __init__(self, client: Client) -> None:
+        self.decisions: Tally[Reason] = Tally(dict.fromkeys(Reason, 0))
+        self.starved_s = 0.0  # that requests waited, all of them in vain
+        self.holds = Holds()
+        self._client = client
+
+    async def take(self, request: Request) -> Response:
+        """Spend units."""
+        body = await read_body(request, _decode_take, "request for units")
+        budget = self._find(request)
+        try:
+            decision = await budget.atake(body.n, body.wait)
+        except UnknownBudget as problem:
+            raise Refused(str(problem), 404) from problem
+        except InvalidParameter as problem:
+            raise Refused(str(problem)) from problem
+        if not decision:
+            return self._refusal(budget, decision.reason, body.wait)
+        self.decisions[Reason.ALLOWED] += 1
+        return json({"decision": Reason.ALLOWED})
+
+    async def reserve(self, request: Request) -> Response:
+        """Hold units until the program says how many it has used, or until they expire."""
+        body = await read_body(request, _decode_reserve, "reservation")
+        budget = self._find(request)
+        self.holds.require_place()
+        try:
+            hold = await budget.areserve(body.n, body.wait)
+        except UnknownBudget as problem:
+            raise Refused(str(problem), 404) from problem
+        except InvalidParameter as problem:
+            raise Refused(str(problem)) from problem
+        except BudgetRefused as refusal:
+            return self._refusal(budget, _REASONS[type(refusal)], body.wait)
+        self.decisions[Reason.ALLOWED] += 1
+        identity = self.holds.add(budget.name, hold, body.expires_in, get_running_loop().call_later)
+        return json({"decision": Reason.ALLOWED, "hold": identity, "units": body.n, "expires_in": body.expires_in})
+
+    async def settle(self, request: Request) -> Response:
+        """End a hold. The same request again has the same answer, until the hold would have expired."""
+        body = await read_body(request, _decode_settle, "settlement")
+        returned = self.holds.settle(request.path_params["name"], body.hold, body.used)
+        return json({"spent": body.used, "returned": returned})
+
+    def _find(self, request: Request) -> ClientBudget:
+        try:
+            return self._client.budget(request.path_params["name"])
+        except InvalidParameter as problem:
+            raise Refused(str(problem)) from problem
+
+    def _refusal(self, budget: ClientBudget, reason: Reason, wait: float) -> Response:
+        self.decisions[reason] += 1
+        if reason is Reason.STARVED:
+            self.starved_s += wait
+        status, message = _REFUSALS[reason]
+        content: dict[str, object] = {"decision": reason, "error": f"budget {budget.name!r}: {message}"}
+        if reason is not Reason.EXHAUSTED or budget.resets_at is None:
+            return json(content, status)
+        seconds = max(0, ceil(budget.resets_at - time()))
+        return json({**content, "retry_after": seconds}, status, retry_after=str(seconds))

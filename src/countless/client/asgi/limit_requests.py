@@ -1,0 +1,193 @@
+"""ASGI middleware: admits requests while a budget lasts, over all replicas of an application.
+
+    app.add_middleware(LimitRequests, client=countless.connect(), budget="keys/{key}", key=header_key("x-api-key"))
+
+docs/how-to/limit-requests.md has the answers, header fields and options.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from math import ceil
+from time import monotonic, time
+
+from countless.client.asgi.count_requests import App, Message, Receive, Scope, Send
+from countless.client.asgi.ratelimit_fields import limit_field, policy_field, require_policy
+from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.requests import WAIT_S
+from countless.client.client import Client
+from countless.core.budget.decision import Reason
+from countless.core.budget.rule import BudgetRule
+from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
+
+log = logging.getLogger("countless")
+
+ON_UNREACHABLE = ("refuse", "allow")
+RETRY_S = 1  # after a request that was refused because nothing answered
+LOG_EVERY_S = 1.0
+# Beside the reasons of a decision:
+NO_BUDGET = "no_budget"  # the coordinator has none of this name
+ABOVE_LIMIT = "above_limit"  # the request costs more than the limit: it cannot be admitted later either
+_PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
+
+Fields = list[tuple[bytes, bytes]]
+
+
+def header_key(header: str, missing: str = "anonymous") -> Callable[[Scope], str]:
+    """A key function: 16 digits of the hash of a header, because API keys are secret and names of budgets are not.
+
+    Requests without the header have the key `missing`.
+    """
+    name = header.lower().encode()
+
+    def key(scope: Scope) -> str:
+        value = next((value for each, value in scope["headers"] if each == name), None)
+        return missing if value is None else sha256(value).hexdigest()[:16]
+
+    return key
+
+
+class LimitRequests:
+    """Takes units of a budget for each request, and refuses the request if they are not left."""
+
+    def __init__(
+        self,
+        app: App,
+        client: Client,
+        budget: str,
+        *,
+        key: Callable[[Scope], str | None] | None = None,
+        cost: Callable[[Scope], int] | None = None,
+        wait: float = WAIT_S,
+        on_unreachable: str = "refuse",
+        shadow: bool = False,
+        policy: str = "default",
+        counter: str = "limited_requests",
+    ) -> None:
+        if ("{key}" in budget) is not (key is not None):
+            raise InvalidParameter("budget", budget, "a name with {key} if a key is given, and without it otherwise")
+        if on_unreachable not in ON_UNREACHABLE:
+            raise InvalidParameter("on_unreachable", on_unreachable, f"one of: {', '.join(ON_UNREACHABLE)}")
+        if not wait >= 0:
+            raise InvalidParameter("wait", wait, "a number of seconds from 0")
+        self._app = app
+        self._client = client
+        self._budget = budget
+        self._key = key or (lambda scope: "")
+        self._cost = cost or (lambda scope: 1)
+        self._wait = wait
+        self._allow_unreachable = on_unreachable == "allow"
+        self._shadow = shadow
+        self._policy = require_policy(policy)
+        self._not_admitted = client.counter(counter)
+        self._log = _SparseLog()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        key, cost = self._key(scope), self._cost(scope)
+        if key is None or cost == 0:
+            return await self._app(scope, receive, send)
+        try:
+            budget = self._client.budget(self._budget.replace("{key}", key))
+        except InvalidParameter as problem:
+            title = f"the name of the budget of this request must be {problem.allowed}"
+            return await _send_problem(send, 400, {"type": "about:blank", "title": title}, [])
+        reason = await self._decide(budget, cost)
+        if reason == Reason.ALLOWED:
+            return await self._app(scope, receive, send if self._shadow else self._add_fields(budget, send))
+        passes = self._shadow or (self._allow_unreachable and reason not in (Reason.EXHAUSTED, ABOVE_LIMIT))
+        self._record(budget.name, reason, passes)
+        if passes:
+            return await self._app(scope, receive, send)
+        return await self._refuse(send, budget, reason)
+
+    async def _decide(self, budget: ClientBudget, cost: int) -> str:
+        try:
+            return (await budget.atake(cost, self._wait)).reason
+        except UnknownBudget:
+            return NO_BUDGET
+        except AboveLimit:
+            return ABOVE_LIMIT
+
+    def _record(self, budget: str, reason: str, passes: bool) -> None:
+        mode = "shadow" if self._shadow else "let_through" if passes else "enforced"
+        self._not_admitted.labels(policy=self._policy, reason=reason, mode=mode).inc()
+        expected = reason == Reason.EXHAUSTED and mode == "enforced"
+        line = f"request not admitted: mode={mode} policy={self._policy} budget={budget} reason={reason}"
+        self._log.write(logging.INFO if expected else logging.WARNING, line)
+
+    def _add_fields(self, budget: ClientBudget, send: Send) -> Send:
+        async def send_with_fields(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                fields = self._fields(budget, max(1, budget.remaining))  # the other replicas may have more
+                message = {**message, "headers": [*message.get("headers", ()), *fields]}
+            await send(message)
+
+        return send_with_fields
+
+    def _fields(self, budget: ClientBudget, available: int) -> Fields:
+        rule, resets_at = budget.rule, budget.resets_at
+        if rule is None:  # of an earlier coordinator
+            return []
+        policy = policy_field(self._policy, rule.limit, _window_s(rule, resets_at))
+        limit = limit_field(self._policy, available, _seconds_until(resets_at))
+        return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", limit.encode())]
+
+    async def _refuse(self, send: Send, budget: ClientBudget, reason: str) -> None:
+        if reason == ABOVE_LIMIT:
+            status, kind, title = 429, "quota-exceeded", "this request costs more than its whole quota"
+            fields, retry = self._fields(budget, 0), None
+        elif reason == Reason.EXHAUSTED:
+            status, kind, title = 429, "quota-exceeded", "the quota of this request is used up"
+            fields, retry = self._fields(budget, 0), _seconds_until(budget.resets_at)
+        else:
+            status, kind, title = 503, "temporary-reduced-capacity", "the quota of this request is not known at present"
+            fields, retry = [], RETRY_S
+        if retry is not None:
+            fields.append((b"retry-after", str(retry).encode()))
+        content = {"type": _PROBLEM_TYPES + kind, "title": title, "violated-policies": [self._policy]}
+        await _send_problem(send, status, content, fields)
+
+
+class _SparseLog:
+    """At most one line of each level in `LOG_EVERY_S`, with the number of those that were left out before."""
+
+    def __init__(self) -> None:
+        self._next = {logging.INFO: 0.0, logging.WARNING: 0.0}
+        self._left_out = {logging.INFO: 0, logging.WARNING: 0}
+
+    def write(self, level: int, line: str) -> None:
+        if monotonic() < self._next[level]:
+            self._left_out[level] += 1
+            return
+        log.log(level, "%s (%d others not logged)", line, self._left_out[level])
+        self._next[level], self._left_out[level] = monotonic() + LOG_EVERY_S, 0
+
+
+def _seconds_until(resets_at: float | None) -> int | None:
+    return None if resets_at is None else max(0, ceil(resets_at - time()))
+
+
+@lru_cache(maxsize=64)
+def _window_s(rule: BudgetRule, resets_at: float | None) -> int | None:
+    """The length of the period that ends then: days may have 23 or 25 hours, and months differ."""
+    calendar = rule.calendar
+    if calendar is None or resets_at is None:
+        return None
+    start, end = calendar.bounds(calendar.period_at(resets_at - 1))
+    return end - start
+
+
+async def _send_problem(send: Send, status: int, content: Mapping[str, object], fields: Fields) -> None:
+    body = json.dumps(content).encode()
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *fields,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,374 @@
+"""`client.budget(name)`: a limit that all clients of a coordinator spend together.
+
+A request that fits the units this process was granted is admitted without a message. Other requests ask the coordinator
+and wait. When the client closes it hands in what it spent; if the process is killed, all that it was granted stays
+charged. A budget may have periods: the clock of this process decides to which one a request belongs.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import repeat
+from threading import RLock
+from time import time
+from typing import NamedTuple, TypeVar
+
+from countless.client.budgets.local_budget import LocalBudget
+from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
+from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter
+from countless.client.budgets.spendable import Spendable
+from countless.core.budget.decision import Decision, Reason
+from countless.core.budget.messages import BudgetId, Exhausted, Grant, Recall
+from countless.core.budget.rule import OVERDRAFT, WAIT, BudgetRule
+from countless.core.budget.site import ALLOWED as ADMITTED
+from countless.core.budget.site import Taken, Verdict
+from countless.core.messages import SiteId
+from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
+from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
+
+_ONE = 1  # CPython has one object for it, which True and 1.0 are not: comparing that makes take() 15 % faster
+_T = TypeVar("_T")
+Apply = Callable[[LocalBudget, int], Taken]
+
+
+def _take(local: LocalBudget, n: int) -> Taken:
+    return local.take(n)
+
+
+def _overdraw(local: LocalBudget, n: int) -> Taken:
+    local.overdraw(n)
+    return ADMITTED
+
+
+def in_memory(budget: BudgetId, site_id: SiteId) -> LocalBudget:
+    return LocalBudget(budget)
+
+
+class BudgetLink(NamedTuple):
+    """What a budget needs of its client. All are called with the client's lock held."""
+
+    send: Callable[[str, Sequence[UpItem]], None]
+    connected: Callable[[], bool]
+    count_waiter: Callable[[int], None]  # 1: a thread waits for the coordinator; -1: it does not any more
+    new_local: NewLocal = in_memory  # for an incarnation of this process
+    disabled: bool = False  # nothing is ever sent, and every request is allowed
+    clock: Callable[[], float] = time  # it decides to which period a request belongs
+
+
+class ClientBudget(Spendable):
+    """The part of a budget that this process may spend. Safe to use from many threads and in signal handlers.
+
+    A handler that has interrupted a request of its own thread gets a unit that is set aside, or is told `starved`. It
+    should not wait: the thread that it has interrupted may hold the client's lock.
+    """
+
+    def __init__(self, name: str, site_id: SiteId, lock: RLock, link: BudgetLink) -> None:
+        self.name = name
+        self._lock = lock
+        self._link = link
+        self._periods = LocalPeriods(name, site_id, link.new_local)
+        self._local = self._periods.present
+        self._ends_at: float | None = None  # when the present period ends; None without periods
+        self._clock = link.clock
+        if link.disabled:
+            self._local.units = repeat(True)
+        self._updating = False  # whether a thread, which has the lock, is changing the state
+        self._settlements: list[tuple[LocalBudget, int, int]] = []  # to apply: a handler must not, while it is changed
+        self._waiters: dict[Waiter, None] = {}  # in the order in which they came
+        self._rejections = 0
+        self._rejection = ""  # the reason of the last one
+        self._unusable = ""  # why this process cannot follow the rule of the budget
+
+    def __repr__(self) -> str:
+        with self._lock:
+            spent, held, remaining = self._local.spent, self._local.site.held, self._local.remaining
+        return f"<ClientBudget {self.name!r}: {spent} spent, {held} held, {remaining} remaining>"
+
+    @property
+    def remaining(self) -> int:
+        """The units that this process can admit now without a message."""
+        with self._lock:
+            self._enter()
+            return self._local.remaining
+
+    @property
+    def rule(self) -> BudgetRule | None:
+        """None until the coordinator has sent it, with the answer to the first request."""
+        return self._periods.rule
+
+    @property
+    def resets_at(self) -> float | None:
+        """When the present period ends, in seconds since 1970; None if the budget has none, or its rule is unknown."""
+        with self._lock:
+            self._enter()
+            return self._ends_at
+
+    @property
+    def overdraft(self) -> int:
+        """Units that this process has admitted beyond what it was granted, because its rule is `overdraft`."""
+        with self._lock:
+            return self._periods.overdraft
+
+    def take(self, n: int = 1, wait: float = WAIT_S) -> Decision:
+        """Spend `n` units. Waits for the coordinator, at most `wait` seconds, only if this process has too few.
+
+        The decision is true if the units may be used. Raises `UnknownBudget` if the coordinator has no such budget.
+        """
+        if n is _ONE and wait >= 0:
+            ends_at = self._ends_at
+            if (ends_at is None or self._clock() < ends_at) and next(self._local.units, None) is not None:
+                return ALLOWED
+        decision = self.attempt(_take, n) if wait >= 0 else None
+        return super().take(n, wait) if decision is None else decision
+
+    def request(self, n: int, *, hold: bool) -> "BudgetRequest":
+        return BudgetRequest(self, n, hold=hold)
+
+    # For requests
+
+    @property
+    def rejections(self) -> int:
+        """How often the coordinator has answered that there is no such budget."""
+        return self._rejections
+
+    def require_known(self, rejections: int) -> None:
+        """Raise `UnknownBudget` if the coordinator has rejected the budget more often than that."""
+        if self._rejections > rejections:
+            raise UnknownBudget(self.name, self._rejection)
+
+    def attempt(self, apply: Apply, n: int) -> Decision | None:
+        """None: it waits for an answer of the coordinator."""
+        with self._lock:
+            if self._updating:
+                return STARVED
+            self._enter()
+            if self._unusable:
+                raise UnknownBudget(self.name, self._unusable)
+            self._updating = True
+            try:
+                taken = apply(self._local, n)
+                return ALLOWED if taken is ADMITTED else self._decision(taken, n)
+            finally:
+                self._updating = False
+                if self._settlements:
+                    self._apply_settlements()
+
+    def start_waiting(self, waiter: Waiter) -> None:
+        with self._lock:
+            self._waiters[waiter] = None
+            self._link.count_waiter(1)
+            waiter.serve()
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        with self._lock:
+            if waiter in self._waiters:
+                del self._waiters[waiter]
+                self._link.count_waiter(-1)
+            if not self._waiters:
+                self._local.site.withdraw()
+
+    def undecided(self) -> Decision:
+        """Why a request that waits was not decided."""
+        with self._lock:
+            return STARVED if self._link.connected() else UNREACHABLE
+
+    def unreachable_by(self, rule: str) -> bool:
+        """Whether there is no connection, and this is what to do then."""
+        with self._lock:
+            known = self.rule
+            return known is not None and known.on_unreachable == rule and not self._link.connected()
+
+    def settle(self, local: LocalBudget, units: int, used: int) -> None:
+        with self._lock:
+            if not self._link.disabled:
+                self._settlements.append((local, units, used))
+            if not self._updating:
+                self._apply_settlements()
+
+    # With the lock held
+
+    def _decision(self, taken: Taken, n: int) -> Decision | None:
+        if self._link.disabled:
+            return ALLOWED
+        self._send(taken.messages)
+        if taken.verdict is Verdict.ALLOWED:
+            return ALLOWED
+        if self._local.site.closed:  # the client, or this period until it is handed in
+            return UNREACHABLE if self._periods.closed else None
+        return self._exhausted(n) if taken.verdict is Verdict.EXHAUSTED else None
+
+    def _exhausted(self, n: int) -> Decision:
+        if self.rule is not None and n > self.rule.limit:
+            raise AboveLimit(self.name, n, self.rule.limit)
+        if self._ends_at is None:
+            return EXHAUSTED
+        return Decision(Reason.EXHAUSTED, max(0.0, self._ends_at - self._clock()))
+
+    def _send(self, items: Sequence[UpItem]) -> None:
+        if items:
+            self._link.send(self.name, items)
+
+    def _enter(self) -> None:
+        """Go to the period that the clock shows."""
+        if self._ends_at is not None and not self._updating:
+            self._send(self._update(partial(self._periods.enter, self._clock())))
+
+    def _apply_settlements(self) -> None:
+        self._update(self._settle_all)
+        self._serve_waiters()
+
+    def _settle_all(self) -> None:
+        while self._settlements:
+            local, units, used = self._settlements.pop()
+            self._send(local.settle(units, used))
+
+    def _update(self, change: Callable[[], _T]) -> _T:
+        """Change the state: no request that comes in between is decided."""
+        before, self._updating = self._updating, True
+        try:
+            result = change()
+            self._local, self._ends_at = self._periods.present, self._periods.ends_at
+            return result
+        finally:
+            self._updating = before
+            if self._settlements and not before:
+                self._apply_settlements()
+
+    def _serve_waiters(self) -> None:
+        for waiter in list(self._waiters):
+            waiter.serve()
+
+    # For the session, which holds the lock
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to tell the coordinator."""
+        return self._periods.active
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to hand in."""
+        return self._periods.settled
+
+    def hand_ins(self) -> list[BudgetLeave]:
+        return self._periods.hand_ins()
+
+    def resend(self) -> list[UpItem]:
+        """What a new connection begins with."""
+        return self._change(partial(self._periods.resend, self._clock()))
+
+    def seconds_to_tick(self) -> float:
+        """Until `tick` should be called."""
+        return self._periods.seconds_to_tick(self._clock())
+
+    def tick(self) -> None:
+        """The present period has ended, or ends soon: then ask for units of the next one."""
+        self._send(self._change(partial(self._periods.tick, self._clock())))
+
+    def receive(self, item: BudgetDownItem) -> None:
+        self._change(partial(self._receive, item))
+
+    def _receive(self, item: BudgetDownItem) -> None:
+        if isinstance(item, Grant | Recall | Exhausted):
+            self._send(self._periods.receive(item))
+        elif isinstance(item, BudgetLeaveAck):
+            self._periods.acknowledge(item.budget, item.incarnation)
+        elif isinstance(item, SetBudgetRule):
+            self._set_rule(item)
+        elif self._periods.replace(item.budget.period) and isinstance(item, BudgetRejected):
+            self._reject(item.reason)
+
+    def _set_rule(self, item: SetBudgetRule) -> None:
+        try:
+            rule = BudgetRule(*item[1:])
+        except InvalidParameter as error:  # an unknown time zone, or a newer coordinator
+            self._unusable = f"its rule cannot be followed here: {error}"
+            self._reject(self._unusable)
+        else:
+            self._unusable = ""
+            self._periods.set_rule(rule, self._clock())
+
+    def _reject(self, reason: str) -> None:
+        self._rejections += 1
+        self._rejection = reason
+
+    def end(self) -> None:
+        """Admit nothing more, and hand in what was spent."""
+        self._change(self._periods.close)
+
+    def renew(self, site_id: SiteId) -> None:
+        """The coordinator has retired the incarnation: hand in what it spent, and ask as a new one."""
+        self._change(partial(self._periods.renew, site_id, self._clock()))
+
+    def after_fork(self, site_id: SiteId) -> None:
+        """In the child: what was granted belongs to the parent."""
+        self._settlements.clear()
+        self._waiters.clear()
+        self._updating = False
+        self._update(partial(self._periods.abandon, site_id, self._clock()))
+
+    def _change(self, change: Callable[[], _T]) -> _T:
+        """Change the state, and repeat the requests that wait."""
+        result = self._update(change)
+        self._serve_waiters()
+        return result
+
+
+class BudgetRequest:
+    """A request to one budget."""
+
+    __slots__ = ("_budget", "_hold", "_local", "_n", "_rejections", "start_waiting", "stop_waiting", "undecided")
+
+    def __init__(self, budget: ClientBudget, n: int, *, hold: bool) -> None:
+        self._budget = budget
+        self._n = n
+        self._hold = hold
+        self._local: LocalBudget | None = None  # where it was decided last
+        self._rejections = budget.rejections
+        self.start_waiting = budget.start_waiting
+        self.stop_waiting = budget.stop_waiting
+        self.undecided = budget.undecided
+
+    @property
+    def budget(self) -> str:
+        return self._budget.name
+
+    @property
+    def fits(self) -> bool:
+        """Whether the process can admit it now without a message."""
+        return self._budget.remaining >= self._n
+
+    @property
+    def waits_for_connection(self) -> bool:
+        return self._budget.unreachable_by(WAIT)
+
+    @property
+    def may_overdraw(self) -> bool:
+        return self._budget.unreachable_by(OVERDRAFT)
+
+    def attempt(self) -> Decision | None:
+        self._budget.require_known(self._rejections)
+        return self._budget.attempt(self._apply, self._n)
+
+    def timed_out(self) -> Decision:
+        decision = self._budget.attempt(self._overdraw_and_apply, self._n) if self.may_overdraw else None
+        return self.undecided() if decision is None else decision
+
+    def overdraw(self) -> None:
+        """Make room for it, whatever was granted."""
+        self._budget.attempt(_overdraw, self._n)
+
+    def _overdraw_and_apply(self, local: LocalBudget, n: int) -> Taken:
+        local.overdraw(n)
+        return self._apply(local, n)
+
+    def _apply(self, local: LocalBudget, n: int) -> Taken:
+        self._local = local
+        return local.reserve(n) if self._hold else local.take(n)
+
+    def settle(self, units: int, used: int) -> None:
+        if self._local is not None:
+            self._budget.settle(self._local, units, used)
+
+    def undo(self) -> None:
+        if self._hold:
+            self.settle(self._n, 0)

@@ -1,0 +1,102 @@
+"""Several budgets that are spent together: a request is admitted by all of them or by none.
+
+A request is decided by one thread that has the client's lock, so no other request comes in between. Budgets that have
+too few units are tried first. If one does not admit the request, what the others have admitted goes back before the
+lock is released; while it waits for the coordinator, it holds nothing.
+"""
+
+from threading import RLock
+
+from countless.client.budgets.budget import BudgetRequest, ClientBudget
+from countless.client.budgets.requests import ALLOWED, Waiter
+from countless.client.budgets.spendable import Spendable
+from countless.core.budget.decision import Decision
+
+
+class BudgetGroup(Spendable):
+    """The budgets that `client.together(...)` was given."""
+
+    def __init__(self, budgets: tuple[ClientBudget, ...], lock: RLock) -> None:
+        self.budgets = budgets
+        self._lock = lock
+
+    def __repr__(self) -> str:
+        return f"<BudgetGroup of {', '.join(repr(budget.name) for budget in self.budgets)}>"
+
+    def request(self, n: int, *, hold: bool) -> "GroupRequest":
+        return GroupRequest([budget.request(n, hold=True) for budget in self.budgets], n, self._lock, hold=hold)
+
+
+class GroupRequest:
+    """A request to several budgets."""
+
+    def __init__(self, parts: list[BudgetRequest], n: int, lock: RLock, *, hold: bool) -> None:
+        self._parts = parts
+        self._n = n
+        self._lock = lock
+        self._hold = hold
+        self._decided_by = parts[0]  # the budget that has refused, or waits
+
+    @property
+    def budget(self) -> str:
+        return self._decided_by.budget
+
+    def attempt(self) -> Decision | None:
+        with self._lock:
+            admitted: list[BudgetRequest] = []
+            decision: Decision | None = ALLOWED
+            try:
+                for part in sorted(self._parts, key=lambda part: part.fits):
+                    if decision is None and part.fits:
+                        break  # the others wait, and this one would have to be undone
+                    outcome = part.attempt()
+                    if outcome:
+                        admitted.append(part)
+                        continue
+                    self._decided_by, decision = part, outcome
+                    if outcome is not None:
+                        break
+            except BaseException:
+                self._settle(admitted, 0)
+                raise
+            if not decision:
+                self._settle(admitted, 0)
+            elif not self._hold:
+                self._settle(admitted, self._n)
+            return decision
+
+    def start_waiting(self, waiter: Waiter) -> None:
+        with self._lock:
+            for part in self._parts:
+                part.start_waiting(waiter)
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        with self._lock:
+            for part in self._parts:
+                part.stop_waiting(waiter)
+
+    @property
+    def waits_for_connection(self) -> bool:
+        return self._decided_by.waits_for_connection
+
+    def timed_out(self) -> Decision:
+        with self._lock:
+            short = [part for part in self._parts if not part.fits]
+            decision = None
+            if all(part.may_overdraw for part in short):
+                for part in short:
+                    part.overdraw()
+                decision = self.attempt()
+            return self._decided_by.undecided() if decision is None else decision
+
+    def settle(self, units: int, used: int) -> None:
+        with self._lock:
+            self._settle(self._parts, used)
+
+    def undo(self) -> None:
+        if self._hold:
+            self.settle(self._n, 0)
+
+    def _settle(self, parts: list[BudgetRequest], used: int) -> None:
+        for part in parts:
+            part.settle(self._n, used)

@@ -1,0 +1,108 @@
+"""Units of a budget that many threads take one by one without a lock.
+
+Under the owner's lock, units of the site's room are set aside: the site counts them as spent, and `units` becomes an
+iterator that yields once for each of them. A thread that takes one unit calls `next(units, None)`: if that returns
+anything but None, the unit is admitted. Before the site does anything else (another request, a message of the
+coordinator, an `Ask`), it is given back the units that the iterator has not yielded: we exhaust the iterator and count.
+
+1. `next` is atomic under the GIL, because it is one step of C code. So an iterator yields no more often than units were
+   set aside for it, to whichever threads call it.
+2. Exhausting the iterator calls `next` too. So each unit goes to a thread that admits it or back to the site, never to
+   both, also while other threads take units.
+3. An iterator that was exhausted yields nothing more. A thread that has read `units` before, and calls `next` later,
+   gets None and comes to the lock.
+
+So `spent` of the site is exact whenever the site uses it: a `Recall` returns no unit that was admitted. An exception of
+a signal handler may lose units between 1 and 2; they count as spent. Without the GIL nothing is set aside, and every
+request comes to the lock.
+"""
+
+from collections.abc import Iterator
+from itertools import repeat
+from operator import length_hint
+
+from countless.client.interpreter import GIL
+from countless.core.budget.messages import Ask, BudgetId, DownMessage
+from countless.core.budget.site import BudgetSite, Taken
+from countless.errors import InvalidParameter
+
+MAX_ASIDE = 1024  # giving them back costs six microseconds
+
+NONE_ASIDE: Iterator[object] = iter(())
+
+
+class LocalBudget:
+    """A site of a budget, and the units set aside for `take(1)`. Everything but `units` needs the owner's lock."""
+
+    __slots__ = ("_aside", "in_flight", "site", "units")
+
+    def __init__(self, budget: BudgetId) -> None:
+        self.site = BudgetSite(budget)
+        self.in_flight = False  # units are only held, and all holds end with the process
+        self.units = NONE_ASIDE  # for any thread: one unit is admitted for each item
+        self._aside = NONE_ASIDE  # the same units: what takes an item here admits none
+
+    @property
+    def spent(self) -> int:
+        return self.site.spent - length_hint(self._aside)
+
+    @property
+    def remaining(self) -> int:
+        """The units that can be admitted without a message."""
+        return self.site.room + length_hint(self._aside)
+
+    def take(self, n: int) -> Taken:
+        if self.in_flight:
+            name = self.site.budget.name
+            raise InvalidParameter("budget", name, "used with acquire: it limits what runs at the same time")
+        if self._aside is not NONE_ASIDE:
+            self._put_back()
+        taken = self.site.take(n)
+        if n == 1 and GIL:
+            self._set_aside()
+        return taken
+
+    def reserve(self, n: int) -> Taken:
+        self._put_back()
+        return self.site.reserve(n)
+
+    def settle(self, units: int, used: int) -> tuple[Ask, ...]:
+        self._put_back()
+        return self.site.settle(units, 0 if self.in_flight else used)
+
+    def overdraw(self, n: int) -> None:
+        """Make room for `n` units, whatever was granted."""
+        self._put_back()
+        self.site.overdraw(n)
+
+    def receive(self, message: DownMessage) -> tuple[Ask, ...]:
+        self._put_back()
+        return self.site.receive(message)
+
+    def resend(self) -> Ask:
+        self._put_back()
+        return self.site.resend()
+
+    def prefetch(self) -> tuple[Ask, ...]:
+        return self.site.prefetch()
+
+    def close(self) -> int:
+        """Admit nothing more; the units to hand in."""
+        self._put_back()
+        return self.site.close(holds_end=self.in_flight)
+
+    def discard(self) -> None:
+        """Forget what was spent: it is handed in, or the coordinator knows nothing of it."""
+
+    def abandon(self) -> None:
+        """In a forked child: admit nothing more. What was granted belongs to the parent."""
+        self.close()
+
+    def _set_aside(self) -> None:
+        units = self.site.set_aside(MAX_ASIDE)
+        if units:
+            self.units = self._aside = repeat(True, units)
+
+    def _put_back(self) -> None:
+        self.site.put_back(len(list(self._aside)))
+        self.units = self._aside = NONE_ASIDE

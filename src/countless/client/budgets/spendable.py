@@ -1,0 +1,72 @@
+"""The calls that programs make to spend a budget, or several together."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from countless.client.budgets.requests import WAIT_S, Request, UntilUnitsReturn, decide, refusal
+from countless.core.budget.decision import Decision
+from countless.core.budget.hold import Hold, Slot
+
+if TYPE_CHECKING:
+    from countless.client.budgets.asynchronous import AsyncHold
+
+
+class Spendable(ABC):
+    """What a program can do with one budget, or with several together."""
+
+    @abstractmethod
+    def request(self, n: int, *, hold: bool) -> Request:
+        """A request for `n` units, to spend or to hold."""
+
+    def take(self, n: int = 1, wait: float = WAIT_S) -> Decision:
+        """Spend `n` units. Waits for the coordinator, at most `wait` seconds, only if this process has too few.
+
+        The decision is true if the units may be used. Raises `UnknownBudget` if the coordinator has no such budget.
+        """
+        return decide(self.request(n, hold=False), wait)
+
+    def reserve(self, n: int, wait: float = WAIT_S) -> Hold:
+        """Hold `n` units until it is known how many are used. Raises `Exhausted`, `Starved` or `Unreachable`.
+
+        >>> def call(tokens: Spendable) -> None:
+        ...     with tokens.reserve(4096) as hold:
+        ...         hold.settle(1200)  # an exception before this settles 0
+        """
+        request = self.request(n, hold=True)
+        decision = decide(request, wait)
+        if not decision:
+            raise refusal(request, decision, n, wait)
+        return Hold(n, request.settle)
+
+    def acquire(self, n: int = 1, wait: float = WAIT_S) -> Slot:
+        """Hold `n` units while something runs: a limit on what runs at the same time. None of them is spent.
+
+        Also waits, at most `wait` seconds, while all units are in use. Raises `Exhausted`, `Starved` or `Unreachable`.
+
+        >>> def export(slots: Spendable) -> None:
+        ...     with slots.acquire(wait=60):
+        ...         pass
+        """
+        request = UntilUnitsReturn(self.request(n, hold=True))
+        decision = decide(request, wait)
+        if not decision:
+            raise refusal(request, decision, n, wait)
+        return Slot(n, request.settle)
+
+    async def atake(self, n: int = 1, wait: float = WAIT_S) -> Decision:
+        """`take` for asyncio: other tasks run while it waits."""
+        from countless.client.budgets.asynchronous import decide_async  # a program without asyncio need not import it
+
+        return await decide_async(self.request(n, hold=False), wait)
+
+    def areserve(self, n: int, wait: float = WAIT_S) -> "AsyncHold[Hold]":
+        """`reserve` for asyncio: `async with budget.areserve(n) as hold`, or `hold = await budget.areserve(n)`."""
+        from countless.client.budgets.asynchronous import AsyncHold
+
+        return AsyncHold(self.request(n, hold=True), n, wait, Hold)
+
+    def aacquire(self, n: int = 1, wait: float = WAIT_S) -> "AsyncHold[Slot]":
+        """`acquire` for asyncio."""
+        from countless.client.budgets.asynchronous import AsyncHold
+
+        return AsyncHold(UntilUnitsReturn(self.request(n, hold=True)), n, wait, Slot)

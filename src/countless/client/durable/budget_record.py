@@ -1,0 +1,97 @@
+"""One budget in a memory-mapped file: how much an incarnation has spent and holds, in one period.
+
+    name word, incarnation, period, boot, unit total, batch total, name of the budget
+
+Units that are taken one by one are in the unit total, all others in the batch total; their sum is what is handed in for
+the incarnation. A record with incarnation 0 is free: it can be used again, also for a budget whose name takes as many
+words.
+
+As in `record.py` every change is one aligned store of 8 bytes, and the incarnation is stored last. A request is in the
+file before it is admitted, and units that come back leave the file before the coordinator is told. So whenever the
+process is killed, the file has all that was admitted, and no more than the coordinator has granted.
+
+The file survives the end of the process, not of the machine: after a power cut it may be older than what was admitted.
+`boot` says in which run of the machine it was written. In another one nothing is handed in, and the coordinator counts
+all that was granted as spent.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import filterfalse
+from operator import setitem
+from pathlib import Path
+
+from countless.core.budget.messages import BudgetId
+
+NAME_OFFSET = 6  # words before the name
+UNKNOWN_BOOT = 0  # no two runs of the machine can be told apart: nothing is handed in
+_INCARNATION, _PERIOD, _BOOT, _UNIT_TOTAL, _BATCH_TOTAL = range(1, 6)
+
+
+@cache
+def present_boot() -> int:
+    """A number of the present run of the machine."""
+    return read_boot(Path("/proc/sys/kernel/random/boot_id"))
+
+
+def read_boot(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii").replace("-", "")[:16], 16)
+    except (OSError, ValueError):
+        return UNKNOWN_BOOT
+
+
+class BudgetRecord:
+    """The numbers of one budget. Any thread may take units of `sequence`; the rest is under the owner's lock."""
+
+    __slots__ = ("at", "name", "words")
+
+    def __init__(self, name: str, words: memoryview, at: int) -> None:
+        self.name = name
+        self.words = words
+        self.at = at  # the index of its first word
+
+    @property
+    def incarnation(self) -> int:
+        """0: the record is free."""
+        return self.words[self.at + _INCARNATION]
+
+    @property
+    def budget(self) -> BudgetId:
+        return BudgetId(self.name, self.words[self.at + _PERIOD])
+
+    @property
+    def boot(self) -> int:
+        return self.words[self.at + _BOOT]
+
+    @property
+    def unit_total(self) -> int:
+        """Units that were taken one by one: the last number of `sequence`."""
+        return self.words[self.at + _UNIT_TOTAL]
+
+    @property
+    def used(self) -> int:
+        """The units spent and held."""
+        return self.unit_total + self.words[self.at + _BATCH_TOTAL]
+
+    def begin(self, period: int, incarnation: int, boot: int) -> None:
+        words, at = self.words, self.at
+        words[at + _INCARNATION] = 0
+        words[at + _PERIOD], words[at + _BOOT] = period, boot
+        words[at + _UNIT_TOTAL] = words[at + _BATCH_TOTAL] = 0
+        words[at + _INCARNATION] = incarnation
+
+    def sequence(self, numbers: Iterator[int]) -> Iterator[int]:
+        """Pass the numbers on. Each is in the file before `next` returns it.
+
+        `next` runs through `numbers`, store and return without a step of Python, so under the GIL no other thread comes
+        in between: storing an item returns None, which is false, so `filterfalse` passes the number on.
+        """
+        return filterfalse(partial(setitem, self.words, self.at + _UNIT_TOTAL), numbers)
+
+    def save(self, batch_total: int) -> None:
+        self.words[self.at + _BATCH_TOTAL] = batch_total
+
+    def free(self) -> None:
+        """What the incarnation spent is handed in, or nothing was ever granted."""
+        self.words[self.at + _INCARNATION] = 0

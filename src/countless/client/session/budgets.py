@@ -1,0 +1,149 @@
+"""The budgets of one session: what is due to be sent, and when the periods of each must be looked after.
+
+A program may use a budget for each key of its users, and thousands of keys. So the session keeps only those that are
+active: the coordinator has granted something that was not handed in yet, or is being asked. The others belong to the
+program alone; when it has dropped such a budget, nothing is left of it.
+"""
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from math import inf
+from threading import RLock
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from countless.core.budget.messages import Ask, BudgetId
+from countless.core.messages import SiteId
+from countless.wire.frames import BudgetDownItem, BudgetLeave
+
+MIN_TICK_S, MAX_TICK_S = 0.1, 60.0  # between two looks at the periods of a budget; clocks may jump
+TICKS_AT_ONCE = 500  # then the session looks for frames: some milliseconds
+
+
+class BudgetState(Protocol):
+    """A budget of this incarnation."""
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to tell the coordinator."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to hand in."""
+
+    def hand_ins(self) -> Sequence[BudgetLeave]:
+        """What incarnations that ended have spent, as far as it is not acknowledged."""
+
+    def resend(self) -> Sequence[Ask | BudgetLeave]:
+        """What a new connection begins with."""
+
+    def receive(self, item: BudgetDownItem) -> None: ...
+
+    def seconds_to_tick(self) -> float:
+        """Until `tick` should be called."""
+
+    def tick(self) -> None:
+        """A period ends, or ends soon."""
+
+    def renew(self, site_id: SiteId) -> None:
+        """The incarnation was retired: continue as a new one."""
+
+
+class SessionBudgets:
+    """Everything but `tick` is called with the lock held."""
+
+    def __init__(self, lock: RLock) -> None:
+        self._lock = lock
+        self._all: WeakValueDictionary[str, BudgetState] = WeakValueDictionary()
+        self._active: dict[str, BudgetState] = {}
+        self._unsent: dict[BudgetId, Ask | BudgetLeave] = {}
+        self._returned: list[BudgetLeave] = []  # to send before those
+        self._ticks: list[tuple[float, str]] = []  # a heap of times and names; an entry counts if `_tick_at` has it
+        self._tick_at: dict[str, float] = {}  # by name; 0: as soon as possible
+
+    def add(self, name: str, budget: BudgetState) -> None:
+        self._all[name] = budget
+        if budget.active:
+            self._activate(name)
+
+    def queue(self, items: Sequence[Ask | BudgetLeave]) -> None:
+        """Send the last of these soon, of each period of a budget: it has all that the earlier ones have."""
+        for item in items:
+            self._unsent[item.budget] = item
+            self._activate(item.budget.name)
+
+    def drain(self) -> list[Ask | BudgetLeave]:
+        items = [*self._returned, *self._unsent.values()]
+        self._returned, self._unsent = [], {}
+        return items
+
+    def resend(self) -> list[Ask | BudgetLeave]:
+        """What a new connection begins with."""
+        self._returned.clear()
+        self._unsent.clear()
+        return [item for budget in self._active.values() for item in budget.resend()]
+
+    def hand_ins(self) -> Iterator[BudgetLeave]:
+        return (item for budget in self._active.values() for item in budget.hand_ins())
+
+    @property
+    def settled(self) -> bool:
+        return all(budget.settled for budget in self._active.values())
+
+    def receive(self, item: BudgetDownItem) -> bool:
+        """False: nothing of this budget is kept, and nothing is spent that was not handed in."""
+        name = item.budget.name
+        budget = self._active.get(name)
+        if budget is None:
+            return False
+        budget.receive(item)
+        self._schedule(name, 0.0)  # its rule, or what it has granted, may be new
+        return True
+
+    def give_back(self, budget: BudgetId, incarnation: int) -> None:
+        """The coordinator has granted units of a budget of which nothing is kept.
+
+        It had answered before that there is no such budget, while another `Ask` was under way.
+        """
+        self._returned.append(BudgetLeave(budget, incarnation, 0))
+
+    def renew(self, site_id: SiteId) -> None:
+        for budget in list(self._all.values()):
+            budget.renew(site_id)
+
+    def _activate(self, name: str) -> None:
+        if name not in self._active:
+            self._active[name] = self._all[name]
+            self._schedule(name, 0.0)
+
+    # Periods
+
+    @property
+    def next_tick(self) -> float:
+        """When to call `tick`."""
+        return self._ticks[0][0] if self._ticks else inf
+
+    def tick(self, now: float) -> None:
+        """Look after the budgets whose time has come. The lock is released after each, for threads that spend."""
+        for _ in range(TICKS_AT_ONCE):
+            with self._lock:
+                if not self._ticks or self._ticks[0][0] > now:
+                    return
+                time, name = heappop(self._ticks)
+                if self._tick_at.get(name) == time:
+                    del self._tick_at[name]
+                    self._look_after(name, self._active[name], now)
+
+    def _look_after(self, name: str, budget: BudgetState, now: float) -> None:
+        if budget.seconds_to_tick() <= 0:
+            budget.tick()
+        if not budget.active:
+            del self._active[name]
+        elif (pause := budget.seconds_to_tick()) < inf:
+            self._schedule(name, now + min(max(pause, MIN_TICK_S), MAX_TICK_S))
+
+    def _schedule(self, name: str, time: float) -> None:
+        """Of several times, the earliest counts."""
+        if time < self._tick_at.get(name, inf):
+            self._tick_at[name] = time
+            heappush(self._ticks, (time, name))

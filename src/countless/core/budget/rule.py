@@ -1,0 +1,77 @@
+"""The rule of a budget, as an operator chose it: how much may be spent, in which period, and what happens at a loss."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from countless.core.budget.amounts import require_amount, require_slack
+from countless.core.budget.calendar import Calendar, require_anchor, require_per, require_zone
+from countless.errors import InvalidParameter
+
+SPENDING, IN_FLIGHT = KINDS = ("spending", "in_flight")
+CHARGE, FREE = ON_LOSS = ("charge", "free")
+DEFAULT_MAX_NAMES = 10_000
+MAX_NAMES = 100_000  # each takes about 3 kB at the coordinator
+REFUSE, WAIT, OVERDRAFT = ON_UNREACHABLE = ("refuse", "wait", "overdraft")
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRule:
+    """Sites spend at most `limit` units together, in each period.
+
+    `per` is minute, hour, day or month; None: the limit is for ever. `tz` and `anchor` say when a period begins: at
+    that second of a minute, minute of an hour, hour of a day or day of a month, by the clocks of the time zone. None is
+    the first. `slack` is the share of the limit that may be left when a request is refused.
+
+    | field            | value       | effect                                                                          |
+    |------------------|-------------|---------------------------------------------------------------------------------|
+    | `kind`           | `spending`  | units are spent for good                                                        |
+    |                  | `in_flight` | units are only held: a limit on what runs at the same time                      |
+    | `on_loss`        | `charge`    | the limit of a site that ended without handing in its units counts as spent     |
+    |                  | `free`      | what it has not reported is free; the limit may be exceeded by that             |
+    | `on_unreachable` | `refuse`    | a site without a connection spends what it was granted, and then refuses        |
+    |                  | `wait`      | ... and then its requests wait for the connection, however long that takes      |
+    |                  | `overdraft` | ... and then it goes on, and reports it later; the limit may be exceeded        |
+
+    `max_names` is for the rule of a template such as `keys/*`: how many names may follow it at the same time. The rule
+    of such a name has the `template`.
+
+    >>> BudgetRule(50_000_000, per="month", tz="Europe/Berlin", anchor=31).calendar
+    Calendar('month', 'Europe/Berlin', 31)
+    """
+
+    limit: int
+    per: str | None = None
+    tz: str = "UTC"
+    anchor: int | None = None
+    slack: float = 0.01
+    kind: str = "spending"
+    on_loss: str = "charge"
+    on_unreachable: str = "refuse"
+    max_names: int | None = None
+    template: str | None = None
+
+    def __post_init__(self) -> None:
+        require_amount("limit", self.limit)
+        require_slack(self.slack)
+        require_zone(self.tz)
+        if self.per is not None:
+            require_anchor(self.anchor, require_per(self.per))
+        elif self.tz != "UTC" or self.anchor is not None:
+            field, value = ("tz", self.tz) if self.anchor is None else ("anchor", self.anchor)
+            raise InvalidParameter(field, value, "left out for a budget without periods (per)")
+        if self.max_names is not None:
+            require_amount("max_names", self.max_names, maximum=MAX_NAMES)
+        if self.kind == IN_FLIGHT and self.per is not None:
+            raise InvalidParameter("per", self.per, "left out for a limit on what runs at the same time (in_flight)")
+        for name, allowed in (("kind", KINDS), ("on_loss", ON_LOSS), ("on_unreachable", ON_UNREACHABLE)):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InvalidParameter(name, value, f"one of: {', '.join(allowed)}")
+
+    @property
+    def calendar(self) -> Calendar | None:
+        """None for a budget without periods."""
+        return None if self.per is None else _calendar(self.per, self.tz, self.anchor)
+
+
+_calendar = lru_cache(maxsize=256)(Calendar)  # thousands of budgets share a few

@@ -1,0 +1,376 @@
+"""A client budget with periods: its clock decides to which one a request belongs, and nothing crosses over."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from math import inf
+from threading import RLock
+
+import pytest
+
+from countless.client.budgets.budget import BudgetLink, ClientBudget
+from countless.client.budgets.requests import Waiter
+from countless.client.durable.budget import DurableBudget
+from countless.client.durable.count_file import CountFile
+from countless.core.budget.decision import Decision, Reason
+from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
+from countless.core.budget.rule import BudgetRule
+from countless.core.messages import SiteId
+from countless.errors import Exhausted as ExhaustedError
+from countless.errors import UnknownBudget
+from countless.wire.frames import (
+    BudgetDownItem,
+    BudgetLeave,
+    BudgetLeaveAck,
+    BudgetRejected,
+    BudgetReset,
+    SetBudgetRule,
+)
+from support.interrupts import interrupt, is_free, run_until
+
+SITE = SiteId("web", 7)
+HOUR_S = 3600.0
+NOON = 480_000  # an hour, by its number
+HOURLY = SetBudgetRule(BudgetId("tokens"), 100, "hour", "UTC", None, 0.01, "spending", "charge", "refuse")
+
+
+def tokens(period: int) -> BudgetId:
+    return BudgetId("tokens", period)
+
+
+class Site:
+    """A client budget, its clock, and what it has sent."""
+
+    def __init__(self, kind: str = "plain", rule: SetBudgetRule | None = HOURLY) -> None:
+        self.now = NOON * HOUR_S
+        self.sent: list[Ask | BudgetLeave] = []
+        self.lock = RLock()
+        self.file = CountFile.in_memory(SITE)
+        link = BudgetLink(self._send, lambda: True, lambda number: None, clock=lambda: self.now)
+        if kind != "plain":
+            link = link._replace(new_local=self._durable)
+        self.budget = ClientBudget("tokens", SITE, self.lock, link)
+        if rule is not None:
+            self.receive(rule)
+
+    def _durable(self, budget: BudgetId, site_id: SiteId) -> DurableBudget:
+        return DurableBudget(budget, site_id.incarnation, self.file)
+
+    def _send(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
+        self.sent += items
+
+    def take_sent(self) -> list[Ask | BudgetLeave]:
+        sent, self.sent = self.sent, []
+        return sent
+
+    def receive(self, *items: BudgetDownItem) -> None:
+        for item in items:
+            with self.lock:
+                self.budget.receive(item)
+
+    def use(self, period: int, limit: int, n: int) -> None:
+        """Be granted `limit` units in a period, and spend `n` of them."""
+        self.now = period * HOUR_S
+        assert self.budget.take(n, wait=0).reason is Reason.STARVED
+        self.receive(Grant(tokens(period), 0, limit))
+        assert self.budget.take(n, wait=0)
+        self.sent.clear()
+
+
+def test_site_asks_without_a_period_until_it_knows_the_rule(kind: str) -> None:
+    site = Site(kind, rule=None)
+    assert (site.budget.rule, site.budget.resets_at) == (None, None)
+    assert site.budget.take(3, wait=0).reason is Reason.STARVED
+    assert site.take_sent() == [Ask(tokens(0), 0, 1, 0, 0, 0, 3)]
+    ended: list[str] = []
+    request = site.budget.request(3, hold=False)
+    request.start_waiting(Waiter(request, partial(ended.append, "ended")))
+    site.receive(HOURLY)
+    assert site.take_sent()[-1] == Ask(tokens(NOON), 0, 1, 0, 0, 0, 3)
+    site.receive(Grant(tokens(NOON), 0, 10))
+    assert ended == ["ended"]
+    assert site.budget.rule == BudgetRule(100, "hour")
+    assert (site.budget.remaining, site.budget.resets_at) == (7, (NOON + 1) * HOUR_S)
+
+
+def test_rule_without_periods_changes_nothing_but_the_rule(kind: str) -> None:
+    site = Site(kind, rule=None)
+    site.budget.take(3, wait=0)
+    site.receive(HOURLY._replace(per=None), Grant(tokens(0), 0, 10))
+    assert site.budget.take(10, wait=0)
+    assert (site.budget.rule, site.budget.resets_at) == (BudgetRule(100), None)
+    site.receive(Exhausted(tokens(0), 0, 1))
+    assert site.budget.take(1, wait=0) == Decision(Reason.EXHAUSTED)
+
+
+def test_units_of_a_period_cannot_be_spent_in_the_next_one(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 1)
+    site.now += HOUR_S
+    assert site.budget.remaining == 0
+    assert site.budget.take(wait=0).reason is Reason.STARVED
+    site.receive(Grant(tokens(NOON), 0, 20))  # it comes late
+    assert site.budget.take(wait=0).reason is Reason.STARVED
+    site.receive(Grant(tokens(NOON + 1), 0, 5))
+    assert site.budget.take(5, wait=0)
+    assert not site.budget.take(wait=0)
+
+
+def test_units_set_aside_are_not_taken_after_the_end_of_their_period(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 1)
+    assert site.budget.take()
+    site.now += HOUR_S - 0.001
+    assert site.budget.take()
+    site.now += 0.001
+    assert not site.budget.take(wait=0)
+    site.receive(Recall(tokens(NOON), 1))
+    assert site.take_sent()[-1] == Ask(tokens(NOON), 1, 2, 3, 0, 3, 0)
+
+
+def test_hold_is_settled_in_the_period_in_which_it_was_made(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 1)
+    hold = site.budget.reserve(9)
+    site.receive(Exhausted(tokens(NOON), 0, 1))
+    assert site.take_sent() == []
+    site.receive(Recall(tokens(NOON), 1), Exhausted(tokens(NOON), 1, 1))
+    site.use(NOON + 1, 6, 2)
+    hold.settle(4)
+    assert site.take_sent() == [Ask(tokens(NOON), 1, 3, 5, 0, 10, 0)]  # it was refused, so it reports what is back
+    assert site.budget.remaining == 4
+    site.receive(Recall(tokens(NOON), 2), Recall(tokens(NOON + 1), 1))
+    assert site.take_sent() == [Ask(tokens(NOON), 2, 4, 5, 0, 5, 0), Ask(tokens(NOON + 1), 1, 2, 2, 0, 2, 0)]
+
+
+def test_refusal_says_when_the_period_ends(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 10)
+    site.receive(Exhausted(tokens(NOON), 0, 1))
+    site.now += 1000
+    assert site.budget.take(wait=0) == Decision(Reason.EXHAUSTED, 2600.0)
+    with pytest.raises(ExhaustedError) as raised:
+        site.budget.reserve(1, wait=0)
+    assert raised.value.retry_after == 2600.0
+
+
+def test_period_before_the_last_one_is_handed_in(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 1)
+    hold = site.budget.reserve(2)
+    site.use(NOON + 1, 10, 2)
+    site.now += HOUR_S
+    assert not site.budget.take(wait=0)
+    leave = BudgetLeave(tokens(NOON), 7, 3)
+    assert site.take_sent()[0] == leave
+    hold.settle(0)  # it was handed in as spent
+    with site.lock:
+        assert site.budget.resend()[0] == leave
+        assert not site.budget.settled
+    site.receive(BudgetLeaveAck(tokens(NOON), 7))
+    with site.lock:
+        assert [item.budget.period for item in site.budget.resend()] == [NOON + 1, NOON + 2]
+        assert site.budget.settled
+
+
+def test_clock_that_goes_back_does_not_admit_the_same_units_again(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 8)
+    site.use(NOON + 1, 10, 3)
+    site.now = NOON * HOUR_S
+    assert site.budget.take(2, wait=0)
+    assert not site.budget.take(1, wait=0)
+    site.use(NOON + 2, 10, 1)
+    site.now = NOON * HOUR_S
+    assert site.budget.remaining == 0
+    site.receive(Grant(tokens(NOON), 0, 10))  # what the coordinator believes was lost
+    assert site.budget.take(1, wait=0).reason is Reason.STARVED
+    assert site.take_sent() == []
+
+
+def test_period_that_was_handed_in_begins_again_when_that_is_acknowledged(kind: str) -> None:
+    site = Site(kind)
+    for period in (NOON, NOON + 1, NOON + 2):
+        site.use(period, 10, 4)
+    site.now = NOON * HOUR_S
+    ended: list[str] = []
+    request = site.budget.request(3, hold=False)
+    request.start_waiting(Waiter(request, partial(ended.append, "ended")))
+    assert site.take_sent() == []
+    site.receive(Recall(tokens(NOON), 1))
+    assert site.take_sent() == [BudgetLeave(tokens(NOON), 7, 4)]
+    site.receive(BudgetLeaveAck(tokens(NOON), 7))
+    assert site.take_sent() == [Ask(tokens(NOON), 0, 1, 0, 0, 0, 3)]
+    site.receive(Grant(tokens(NOON), 5, 6))
+    assert (ended, site.budget.remaining) == (["ended"], 3)
+    with site.lock:
+        assert [item.budget.period for item in site.budget.resend()] == [NOON + 1, NOON + 2, NOON]
+    site.now += 3 * HOUR_S
+    site.budget.take(1, wait=0)
+    assert BudgetLeave(tokens(NOON), 7, 3) in site.take_sent()
+
+
+def test_recall_of_a_period_that_was_handed_in_is_answered_with_what_was_spent(kind: str) -> None:
+    site = Site(kind)
+    for period in (NOON, NOON + 1, NOON + 2):
+        site.use(period, 10, 4)
+    site.sent.clear()
+    site.receive(Recall(tokens(NOON), 1))
+    assert site.take_sent() == [BudgetLeave(tokens(NOON), 7, 4)]
+    site.receive(BudgetLeaveAck(tokens(NOON), 7), Recall(tokens(NOON), 2), Grant(tokens(NOON), 2, 10))
+    assert site.take_sent() == [BudgetLeave(tokens(NOON), 7, 0)]
+
+
+def test_next_period_is_asked_for_before_it_begins_if_this_one_was_used(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 4)
+    with site.lock:
+        seconds = site.budget.seconds_to_tick()
+        assert HOUR_S - 60 <= seconds <= HOUR_S - 15
+        site.now += seconds
+        site.budget.tick()
+        assert site.take_sent() == [Ask(tokens(NOON + 1), 0, 1, 0, 0, 0, 1)]
+        assert 0 < site.budget.seconds_to_tick() <= 60
+    site.receive(Grant(tokens(NOON + 1), 0, 28))
+    assert site.budget.remaining == 6
+    with site.lock:
+        site.now += site.budget.seconds_to_tick()
+        site.budget.tick()
+    assert site.budget.remaining == 28
+    assert site.take_sent() == []
+    with site.lock:  # nothing was used: the period after it is not prepared
+        site.now += site.budget.seconds_to_tick()
+        site.budget.tick()
+        assert site.take_sent() == []
+        site.now += site.budget.seconds_to_tick()
+        site.budget.tick()
+    assert site.take_sent() == [BudgetLeave(tokens(NOON), 7, 4)]
+
+
+def test_sites_ask_for_the_next_period_at_different_times() -> None:
+    site, moments = Site(), set[float]()
+    for incarnation in range(100):
+        with site.lock:
+            site.budget.renew(SiteId("web", incarnation))
+            moments.add(site.budget.seconds_to_tick())
+    assert len({int(moment) for moment in moments}) > 30
+    assert all(HOUR_S - 60 <= moment <= HOUR_S - 15 for moment in moments)
+    assert Site(rule=HOURLY._replace(per=None)).budget.seconds_to_tick() == inf
+
+
+def test_request_that_waits_is_admitted_in_the_period_that_begins_meanwhile(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 10)
+    with site.lock:
+        site.now += site.budget.seconds_to_tick()
+        site.budget.tick()
+    site.receive(Grant(tokens(NOON + 1), 0, 28))
+    ended: list[str] = []
+    request = site.budget.request(20, hold=False)
+    request.start_waiting(Waiter(request, partial(ended.append, "ended")))
+    assert ended == []
+    with site.lock:
+        site.now += site.budget.seconds_to_tick()
+        site.budget.tick()
+    assert (ended, site.budget.remaining) == (["ended"], 8)
+
+
+def test_rejection_of_the_present_period_is_an_error_and_of_an_earlier_one_is_not(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 4)
+    site.use(NOON + 1, 10, 4)
+    request = site.budget.request(20, hold=False)
+    assert request.attempt() is None
+    site.receive(BudgetRejected(tokens(NOON), "closed"), BudgetReset(tokens(NOON - 5)))
+    assert request.attempt() is None
+    site.receive(BudgetRejected(tokens(NOON + 1), "check the clock"))
+    with pytest.raises(UnknownBudget, match="check the clock"):
+        request.attempt()
+    site.sent.clear()
+    assert site.budget.take(3, wait=0).reason is Reason.STARVED
+    assert site.take_sent() == [Ask(tokens(NOON + 1), 0, 3, 0, 0, 0, 3)]  # `seq` goes on
+    site.now = NOON * HOUR_S
+    assert site.budget.take(3, wait=0).reason is Reason.STARVED
+    assert site.take_sent() == [Ask(tokens(NOON), 0, 2, 0, 0, 0, 3)]
+
+
+def test_budget_of_the_same_name_with_another_calendar_starts_from_nothing(kind: str) -> None:
+    site = Site(kind)
+    for period in (NOON, NOON + 1, NOON + 2):
+        site.use(period, 10, 4)
+    site.receive(HOURLY._replace(per="day"))
+    day = NOON // 24
+    assert (site.budget.remaining, site.budget.resets_at) == (0, (day + 1) * 24 * HOUR_S)
+    with site.lock:
+        assert not site.budget.active
+    site.receive(BudgetRejected(tokens(NOON + 2), "there is no such period"))
+    assert site.budget.take(3, wait=0).reason is Reason.STARVED
+    assert site.take_sent()[-1] == Ask(tokens(day), 0, 1, 0, 0, 0, 3)
+
+
+@pytest.mark.parametrize("rule", [HOURLY._replace(tz="Europe/Nowhere"), HOURLY._replace(kind="unheard-of")])
+def test_rule_that_cannot_be_followed_is_an_error(rule: SetBudgetRule) -> None:
+    site = Site(rule=None)
+    request = site.budget.request(1, hold=False)
+    assert request.attempt() is None
+    site.receive(rule)
+    for attempt in (request.attempt, site.budget.take):
+        with pytest.raises(UnknownBudget, match=r"its rule cannot be followed here: (tz|kind) = "):
+            attempt()
+    site.receive(HOURLY)
+    assert site.budget.take(wait=0).reason is Reason.STARVED
+
+
+def test_renewed_budget_hands_in_every_period_and_begins_again(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 4)
+    site.use(NOON + 1, 10, 5)
+    with site.lock:
+        site.budget.renew(SiteId("web", 8))
+        assert site.budget.resend() == [BudgetLeave(tokens(NOON), 7, 4), BudgetLeave(tokens(NOON + 1), 7, 5)]
+    assert site.budget.take(3, wait=0).reason is Reason.STARVED
+    assert site.take_sent() == [Ask(tokens(NOON + 1), 0, 1, 0, 0, 0, 3)]
+
+
+def test_closed_budget_hands_in_every_period_and_admits_nothing_later(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 4)
+    site.use(NOON + 1, 10, 5)
+    with site.lock:
+        site.budget.end()
+        assert site.budget.hand_ins() == [BudgetLeave(tokens(NOON), 7, 4), BudgetLeave(tokens(NOON + 1), 7, 5)]
+        site.budget.tick()
+    site.now += HOUR_S
+    assert site.budget.take(wait=0).reason is Reason.UNREACHABLE
+    for period in (NOON, NOON + 1):
+        site.receive(BudgetLeaveAck(tokens(period), 7))
+    with site.lock:
+        assert site.budget.settled
+
+
+def test_forked_child_has_nothing_of_any_period(kind: str) -> None:
+    site = Site(kind)
+    site.use(NOON, 10, 4)
+    site.use(NOON + 1, 10, 5)
+    with site.lock:
+        site.budget.after_fork(SiteId("web", 9))
+        assert site.budget.resend() == []
+    assert site.budget.take(1, wait=0).reason is Reason.STARVED
+
+
+def test_interrupted_step_into_the_next_period_leaves_the_budget_usable(kind: str) -> None:
+    for point in count():
+        site = Site(kind)
+        site.use(NOON, 10, 4)
+        site.use(NOON + 1, 10, 5)
+        site.now += HOUR_S
+        if not run_until(site.budget.request(1, hold=False).attempt, point, interrupt):
+            break
+        assert is_free(site.lock)
+        assert site.budget.take(3, wait=0).reason is Reason.STARVED
+        site.receive(Grant(tokens(NOON + 2), 0, 3))
+        assert site.budget.take(3, wait=0)
+        assert not site.budget.take(1, wait=0)
+        site.now -= HOUR_S
+        assert site.budget.take(5, wait=0)
+    assert point > 3

@@ -1,0 +1,196 @@
+"""Several coordinators that believe they own a shard, on a real log: only the last one can send a grant.
+
+No coordinator here looks at a lease. So nothing but the log keeps the earlier ones from granting units twice.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import NamedTuple
+
+import pytest
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+
+from countless.core.budget.messages import Ask, BudgetId, DownMessage, Exhausted, Grant, Recall
+from countless.core.budget.rule import BudgetRule
+from countless.core.budget.site import BudgetSite, Verdict
+from countless.core.messages import SiteId
+from countless.errors import ProtocolError
+from countless.randomness import SeededRandom
+from countless.server.cluster.broker import LOG_STREAM, open_log
+from countless.server.cluster.log_store import Fenced, LogStore
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import SiteServer
+from countless.server.settings import Settings
+from countless.wire.frames import Hello
+from support.site_server import FakeConnection
+
+pytestmark = pytest.mark.slow
+
+TOKENS = BudgetId("tokens")
+LIMIT = 60
+
+
+class Stream(NamedTuple):
+    session: Session
+    connection: FakeConnection
+
+    def take_messages(self) -> list[DownMessage]:
+        """What the coordinator has sent about the budget since the last call."""
+        found = [item for item in self.connection.received if isinstance(item, Grant | Recall | Exhausted)]
+        self.connection.received.clear()
+        return found
+
+
+class Owner:
+    """A coordinator that has taken the shard over, and does not know whether another one has since."""
+
+    def __init__(self, store: LogStore) -> None:
+        self.server = SiteServer(store, Settings())
+        self.running = asyncio.create_task(self.server.run())
+        self.streams: dict[str, Stream] = {}
+
+    async def connect(self, site: str) -> Stream:
+        connection = FakeConnection()
+        session = await self.server.on_hello(connection, Hello(1, site, 1))
+        assert session is not None
+        self.streams[site] = Stream(session, connection)
+        return self.streams[site]
+
+    def receive(self, site: str, *asks: Ask) -> None:
+        session, connection = self.streams[site]
+        with suppress(ProtocolError):  # the site knows a round of a later owner
+            self.server.on_frame(session, connection, list(asks), 10)
+
+    async def saves(self) -> bool:
+        """Whether everything so far could be saved. If not, another coordinator has taken the shard over."""
+        flushing = asyncio.create_task(self.server.flush())
+        await asyncio.wait({flushing, self.running}, return_when=asyncio.FIRST_COMPLETED)
+        flushing.cancel()
+        if self.running.done():
+            assert isinstance(self.running.exception(), Fenced)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+        self.server.planner.stop()
+
+
+@pytest.fixture
+async def jetstream(client: Client) -> JetStreamContext:
+    """With an empty log."""
+    jetstream = client.jetstream()
+    await open_log(jetstream)
+    await jetstream.purge_stream(LOG_STREAM)
+    return jetstream
+
+
+async def take_over(jetstream: JetStreamContext, ownership_id: str) -> Owner:
+    store = LogStore(jetstream, 0, ownership_id, lambda: True)
+    await store.take_over()
+    return Owner(store)
+
+
+async def test_coordinator_that_lost_its_shard_cannot_send_a_grant(jetstream: JetStreamContext) -> None:
+    first = await take_over(jetstream, "one")
+    first.server.budgets.create("tokens", BudgetRule(LIMIT, slack=0))
+    stream = await first.connect("web")
+    first.receive("web", Ask(TOKENS, 0, 1, 0, 0, 0, 20))
+    assert await first.saves()
+    assert stream.take_messages() == [Grant(TOKENS, 0, 20)]
+    second = await take_over(jetstream, "two")
+    first.receive("web", Ask(TOKENS, 0, 2, 20, 0, 20, 5))
+    assert not await first.saves()
+    assert stream.take_messages() == []
+    budget = second.server.budgets.get("tokens").periods[0]
+    known = budget.saved_site(SiteId("web", 1))
+    assert known is not None
+    assert (known.limit, budget.free) == (20, LIMIT - 20)
+    await first.stop()
+    await second.stop()
+
+
+class Game:
+    """Three sites that ask old and new owners alike. Messages of all owners arrive late, and in any order."""
+
+    def __init__(self, jetstream: JetStreamContext, random: SeededRandom) -> None:
+        self.sites = {name: BudgetSite(TOKENS) for name in "abc"}
+        self.fenced = 0
+        self._jetstream = jetstream
+        self._random = random
+        self._owners: list[Owner] = []  # all that have not found out yet that they are not
+        self._sent: list[tuple[str, DownMessage]] = []
+
+    @property
+    def spent(self) -> int:
+        return sum(site.spent for site in self.sites.values())
+
+    async def add_owner(self) -> None:
+        owner = await take_over(self._jetstream, str(self._random.randbelow(1 << 60)))
+        if "tokens" not in owner.server.budgets.by_name:
+            owner.server.budgets.create("tokens", BudgetRule(LIMIT, slack=0))
+        for name, site in self.sites.items():
+            await owner.connect(name)
+            owner.receive(name, site.resend())
+        self._owners.append(owner)
+
+    async def step(self) -> None:
+        random = self._random
+        name, owner = "abc"[random.randbelow(3)], self._owners[random.randbelow(len(self._owners))]
+        action = random.randbelow(20)
+        if action < 9:
+            owner.receive(name, *self.sites[name].take(1 + random.randbelow(4)).messages)
+        elif action < 15 and self._sent:
+            target, message = self._sent.pop(random.randbelow(len(self._sent)))
+            owner.receive(target, *self.sites[target].receive(message))
+        elif action < 18:
+            owner.receive(name, self.sites[name].resend())
+        else:
+            await self.add_owner()
+        await self._save(owner)
+
+    async def _save(self, owner: Owner) -> None:
+        saved = await owner.saves()
+        for name, stream in owner.streams.items():
+            self._sent += [(name, message) for message in stream.take_messages()]
+        if not saved:
+            self._owners.remove(owner)
+            self.fenced += 1
+            await owner.stop()
+
+    async def spend_the_rest(self) -> None:
+        """With the last owner, and what is still on its way from the others."""
+        owner = self._owners[-1]
+        open_sites = set(self.sites)
+        while open_sites or self._sent:
+            for name in sorted(open_sites):
+                taken = self.sites[name].take(1)
+                owner.receive(name, *taken.messages, self.sites[name].resend())
+                if taken.verdict is Verdict.EXHAUSTED:
+                    open_sites.discard(name)
+            await self._save(owner)
+            while self._sent:
+                target, message = self._sent.pop(self._random.randbelow(len(self._sent)))
+                owner.receive(target, *self.sites[target].receive(message))
+                await self._save(owner)
+
+    async def stop(self) -> None:
+        for owner in self._owners:
+            await owner.stop()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_sites_spend_the_limit_exactly_when_many_coordinators_believe_they_own_the_shard(
+    jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("countless.server.storage.commit.COMMIT_INTERVAL_S", 0.0)
+    game = Game(jetstream, SeededRandom(seed))
+    await game.add_owner()
+    for _ in range(40):
+        await game.step()
+        assert game.spent <= LIMIT, f"seed {seed}"
+    await game.spend_the_rest()
+    await game.stop()
+    assert (game.spent, game.fenced > 0) == (LIMIT, True), f"seed {seed}"

@@ -1,0 +1,138 @@
+"""Budgets with periods against an exact count of what is admitted, with clocks that differ and jump.
+
+`World` (tests/support/period_world.py) lists what happens and what is checked. The mutants are mistakes that are easily
+made with periods: the random runs must find each of them.
+"""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.local_budget import LocalBudget
+from countless.client.budgets.local_periods import LocalPeriods, UpItem
+from countless.client.session import protocol
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import BudgetId, DownMessage
+from countless.core.budget.periods import Periods
+from countless.server.sessions.budget_periods import BudgetPeriods
+from countless.server.storage import commit
+from support.period_world import play
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same run for the same seed, without pauses between saves."""
+    numbers = count(1 << 40)
+    monkeypatch.setattr(protocol, "new_incarnation", lambda: next(numbers))
+    monkeypatch.setattr(commit, "COMMIT_INTERVAL_S", 0.0)
+
+
+async def test_no_period_is_overspent_and_the_present_one_can_be_spent() -> None:
+    for seed in range(40):
+        broken = await play(seed)
+        assert broken is None, broken
+
+
+@pytest.mark.soak
+async def test_no_period_is_overspent_in_many_long_runs() -> None:
+    for seed in range(40, 2000):
+        broken = await play(seed, steps=1000, sites=4)
+        assert broken is None, broken
+
+
+def settles_in_the_present_period(patch: pytest.MonkeyPatch) -> None:
+    """A hold is settled in the period that the clock shows."""
+    original = ClientBudget.settle
+
+    def settle(self: ClientBudget, local: LocalBudget, units: int, used: int) -> None:
+        original(self, self._local, units, used)
+
+    patch.setattr(ClientBudget, "settle", settle)
+
+
+def grants_to_the_present_period(patch: pytest.MonkeyPatch) -> None:
+    """A grant is used in the period that the clock shows."""
+
+    def receive(self: LocalPeriods, message: DownMessage) -> tuple[UpItem, ...]:
+        return self.present.receive(message._replace(budget=self.present.site.budget))
+
+    patch.setattr(LocalPeriods, "receive", receive)
+
+
+def carries_units_over(patch: pytest.MonkeyPatch) -> None:
+    """What is left of a period can be spent in the next one."""
+    original = Periods.enter
+
+    def enter(self: Periods[LocalBudget], now: float) -> list[LocalBudget]:
+        before = self.states.get(self.period)
+        dropped = original(self, now)
+        if before is not None and self.present is not before and self.calendar is not None:
+            self.present.site.limit += before.site.room
+        return dropped
+
+    patch.setattr(Periods, "enter", enter)
+
+
+def makes_states_again(patch: pytest.MonkeyPatch) -> None:
+    """A period that was dropped begins from nothing when the clock goes back to it."""
+
+    def hand_in(self: LocalPeriods, locals_: list[LocalBudget]) -> list[UpItem]:
+        return []
+
+    patch.setattr(LocalPeriods, "_hand_in", hand_in)
+
+
+def begins_before_the_acknowledgement(patch: pytest.MonkeyPatch) -> None:
+    """A period that was handed in begins again while that may be sent once more."""
+
+    def new(self: LocalPeriods, period: int) -> LocalBudget:
+        return self._new_local(BudgetId(self._name, period), self._site_id)
+
+    patch.setattr(LocalPeriods, "_new", new)
+
+
+def opens_closed_periods(patch: pytest.MonkeyPatch) -> None:
+    """The coordinator opens a period again whose accounts it has deleted."""
+    original = BudgetPeriods.close_ended
+
+    def close_ended(self: BudgetPeriods) -> list[BudgetCoordinator]:
+        closed = original(self)
+        self.first_period = 0
+        return closed
+
+    patch.setattr(BudgetPeriods, "close_ended", close_ended)
+
+
+# Clocks of sites jump often, and acknowledgements are lost.
+RESTLESS = {"site's clock": 300, "lose": 80, "time": 20, "kill": 0, "kill coordinator": 0, "coordinator's clock": 0}
+ADRIFT = {"all clocks": 60, "time": 120}
+MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], dict[str, int]]] = [
+    (settles_in_the_present_period, {}),
+    (grants_to_the_present_period, {}),
+    (carries_units_over, {}),
+    (makes_states_again, RESTLESS),
+    (begins_before_the_acknowledgement, RESTLESS),
+    (opens_closed_periods, ADRIFT),
+]
+
+
+@pytest.mark.parametrize(("mutant", "weights"), MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
+async def test_random_runs_find_the_mutant(
+    mutant: Callable[[pytest.MonkeyPatch], None], weights: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    for seed in range(400):
+        if await play(seed, sites=2, weights=weights) is not None:
+            return
+    pytest.fail("no run has found it")
+
+
+@pytest.mark.parametrize("weights", [RESTLESS, ADRIFT], ids=["restless", "adrift"])
+async def test_no_period_is_overspent_where_clocks_jump_often(weights: dict[str, int]) -> None:
+    for seed in range(20):
+        broken = await play(seed, sites=2, weights=weights)
+        assert broken is None, broken

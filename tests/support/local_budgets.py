@@ -1,0 +1,101 @@
+"""Client budgets without a connection: one whose messages are recorded, and those of several processes."""
+
+from collections.abc import Callable, Sequence
+from threading import Event, RLock
+
+from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
+from countless.client.durable.budget import DurableBudget
+from countless.client.durable.count_file import CountFile
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import Ask, BudgetId, DownMessage, Grant, Recall
+from countless.core.messages import SiteId
+from countless.wire.frames import BudgetDownItem, BudgetLeave, SetBudgetRule
+
+TOKENS = BudgetId("tokens")
+
+
+SITE = SiteId("s", 7)
+
+
+class RecordingBudget:
+    """A client budget ("plain", "durable", "locked") that was granted `limit` units, and the messages it has sent."""
+
+    def __init__(self, kind: str, limit: int) -> None:
+        self.sent: list[Ask] = []
+        self.lock = RLock()
+        self.file = CountFile.in_memory(SITE)
+        new_local = in_memory if kind == "plain" else self._new_durable
+        self.waited = Event()  # a request has waited for the coordinator
+        self.connected: Callable[[], bool] = lambda: True
+        link = BudgetLink(self._send, lambda: self.connected(), lambda number: self.waited.set(), new_local)
+        self.budget = ClientBudget(TOKENS.name, SITE, self.lock, link)
+        self.grant(limit)
+
+    def _new_durable(self, budget: BudgetId, site_id: SiteId) -> DurableBudget:
+        return DurableBudget(budget, site_id.incarnation, self.file)
+
+    @property
+    def saved(self) -> int | None:
+        """What is handed in if the process is killed now; None without a file."""
+        return self.file.budgets[0].used if self.file.budgets else None
+
+    def grant(self, limit: int, number: int = 0) -> None:
+        self.receive(Grant(TOKENS, number, limit))
+
+    def recall(self, number: int) -> Ask:
+        self.receive(Recall(TOKENS, number))
+        return self.sent.pop()
+
+    def receive(self, item: BudgetDownItem) -> None:
+        with self.lock:
+            self.budget.receive(item)
+
+    def _send(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
+        self.sent += [item for item in items if isinstance(item, Ask)]
+
+
+class Process:
+    """The budgets of one process, which share a lock."""
+
+    def __init__(self, number: int, names: Sequence[str], send: Callable[[SiteId, Ask], None]) -> None:
+        self.site_id = SiteId(number)
+        self.lock = RLock()
+        self._send_up = send
+        self.connected: Callable[[], bool] = lambda: True
+        link = BudgetLink(self._send, lambda: self.connected(), _ignore)
+        self.budgets = {name: ClientBudget(name, self.site_id, self.lock, link) for name in names}
+
+    def receive(self, message: DownMessage | SetBudgetRule) -> None:
+        with self.lock:
+            self.budgets[message.budget.name].receive(message)
+
+    def _send(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
+        for item in items:
+            if isinstance(item, Ask):
+                self._send_up(self.site_id, item)
+
+
+class ConnectedProcesses:
+    """Processes that spend the same budgets, and the coordinators. `deliver` exchanges what is on its way."""
+
+    def __init__(self, processes: int, **limits: int) -> None:
+        self.coordinators = {name: BudgetCoordinator(BudgetId(name), limit, slack=0) for name, limit in limits.items()}
+        self._asks: list[tuple[SiteId, Ask]] = []
+        self.processes = [
+            Process(number, list(limits), lambda *ask: self._asks.append(ask)) for number in range(processes)
+        ]
+
+    def deliver(self) -> None:
+        """For one thread."""
+        while self._asks:
+            site_id, ask = self._asks.pop(0)
+            for receiver, message in self.coordinators[ask.budget.name].receive(site_id, ask):
+                self.processes[int(receiver.site)].receive(message)
+
+    def deliver_until(self, ended: Sequence[Event]) -> None:
+        while not all(event.is_set() for event in ended):
+            self.deliver()
+
+
+def _ignore(number: int) -> None:
+    pass
