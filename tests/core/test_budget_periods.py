@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.budget.calendar import Calendar
 from countless.core.budget.periods import MAX_LEAD_S, Periods
+from countless.core.calendar import Calendar
 
 NOW = 30_000_000  # a minute, by its number
 

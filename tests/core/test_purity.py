@@ -77,7 +77,7 @@ def test_core_module_imports_only_allowed_modules(path: Path) -> None:
 
 
 def test_calendar_reads_no_clock() -> None:
-    tree = ast.parse((PACKAGE / "core" / "budget" / "calendar.py").read_text())
+    tree = ast.parse((PACKAGE / "core" / "calendar.py").read_text())
     assert {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & {
         "now",
         "today",

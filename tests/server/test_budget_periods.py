@@ -8,8 +8,8 @@ import pytest
 
 from countless.client.client import Client
 from countless.client.transport.endpoint import Endpoint
-from countless.core.budget.calendar import Calendar
 from countless.core.budget.decision import Reason
+from countless.core.calendar import Calendar
 from countless.errors import UnknownBudget
 from support.service import TIMEOUT_S, Server, until
 

@@ -20,9 +20,9 @@ from threading import RLock
 from countless.client.budgets.budget import BudgetLink, BudgetRequest, ClientBudget
 from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.client.transport.base import ConnectionLost
-from countless.core.budget.calendar import Calendar
 from countless.core.budget.messages import Ask
 from countless.core.budget.rule import BudgetRule
+from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.errors import CountlessError, ProtocolError, UnknownBudget
 from countless.server.sessions.session_table import Session

@@ -22,8 +22,8 @@ from limits.strategies import STRATEGIES, RateLimiter
 from limits.util import WindowStats
 
 from countless.client.client import connect
-from countless.core.budget.calendar import PERIODS
 from countless.core.budget.rule import BudgetRule
+from countless.core.calendar import PERIODS
 from countless.errors import AboveLimit, CountlessError, Exhausted, InvalidParameter, UnknownBudget
 
 log = logging.getLogger("countless")

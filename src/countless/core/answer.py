@@ -1,7 +1,7 @@
 """The published answer: an estimate with bounds and a state."""
 
 from enum import StrEnum
-from math import ceil, floor
+from math import ceil
 from typing import NamedTuple
 
 from countless.core.messages import SiteName
@@ -34,26 +34,31 @@ STATE_TABLE: dict[tuple[bool, bool, bool], State] = {
 _ROUNDING = 2.0**-50  # more than doubles can lose in an estimate, an alpha, a sum, a quotient and a product
 
 
-def bounds(estimate: float, alpha: float) -> tuple[float, float]:
-    """The least and the largest total that an estimate within 1 ± alpha can stand for.
+def bounds(estimate: float, alpha: float, floor: int = 0) -> tuple[float, float]:
+    """The least and the largest total n that an estimate within alpha * max(n, floor) can stand for.
 
-    They are estimate/(1+alpha) and estimate/(1-alpha). Rounding of doubles must not exclude a total at the edge. Totals
-    are integers, so a bound that is within a rounding error of an integer is set to that integer.
+    Without a floor they are estimate/(1+alpha) and estimate/(1-alpha). Rounding of doubles must not exclude a total at
+    the edge. Totals are integers, so a bound that is within a rounding error of an integer is set to that integer.
 
     >>> 2.4 / 0.8, bounds(2.4, 0.2)
     (2.9999999999999996, (2.0, 3.0))
+    >>> bounds(50, 0.1, floor=100), bounds(0, 0.1, floor=100)
+    ((40.0, 60.0), (0.0, 10.0))
     """
     least, most = estimate / (1 + alpha), estimate / (1 - alpha)
-    return float(min(least, ceil(least * (1 - _ROUNDING)))), float(max(most, floor(most * (1 + _ROUNDING))))
+    if floor:
+        least, most = max(0, min(least, estimate - alpha * floor)), max(most, estimate + alpha * floor)
+    return float(min(least, ceil(least * (1 - _ROUNDING)))), float(max(most, int(most * (1 + _ROUNDING))))
 
 
-def within(estimate: float, alpha: float, total: int) -> bool:
-    """Whether `estimate` is within 1 ± alpha of `total`: the one definition, for answers, referees, benches and tests.
+def within(estimate: float, alpha: float, total: int, floor: int = 0) -> bool:
+    """Whether `estimate` is within alpha * max(total, floor) of `total`: the one definition, for answers, referees,
+    benches and tests.
 
     >>> within(9.9, 0.1, 9), within(9.9, 0.1, 11), within(9.9, 0.1, 12)
     (True, True, False)
     """
-    lower, upper = bounds(estimate, alpha)
+    lower, upper = bounds(estimate, alpha, floor)
     return lower <= total <= upper
 
 
@@ -68,20 +73,21 @@ class Answer(NamedTuple):
     sites: int
     scheme: str
     silent: tuple[SiteName, ...] = ()
+    floor: int = 0  # the error is at most alpha * max(truth, floor)
 
     @property
     def lower(self) -> float:
         """The truth is at least this."""
-        return bounds(self.estimate, self.alpha)[0]
+        return bounds(self.estimate, self.alpha, self.floor)[0]
 
     @property
     def upper(self) -> float:
         """The truth is at most this."""
-        return bounds(self.estimate, self.alpha)[1]
+        return bounds(self.estimate, self.alpha, self.floor)[1]
 
     def contains(self, total: int) -> bool:
         """Whether `total` is between the bounds."""
-        return within(self.estimate, self.alpha, total)
+        return within(self.estimate, self.alpha, total, self.floor)
 
     def __str__(self) -> str:
         silent = f", silent: {', '.join(map(str, self.silent[:5]))}" if self.silent else ""

@@ -47,6 +47,9 @@ class Coordinator:
     `fleet` are the sites deployed together with the coordinator. They start at count 0 with `trigger_of(site_id)` as
     part of their configuration and need no message; all other sites join. With a `saved_state` the coordinator
     continues where an earlier one stopped: call `recover()` once and deliver what it returns.
+
+    The answer is within alpha * max(total, floor). Rounds have room for `expected_sites`, so that these may join one by
+    one without new rounds.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class Coordinator:
         *,
         alpha: float,
         delta: float,
+        floor: int = 0,
+        expected_sites: int = 1,
         fleet: Iterable[SiteId] = (),
         saved_state: PersistentState | None = None,
     ) -> None:
@@ -74,6 +79,8 @@ class Coordinator:
             self._ledger,
             alpha=alpha,
             delta=delta,
+            floor=floor,
+            expected_sites=expected_sites,
             number=saved.round,
             published=saved.published,
         )
@@ -98,6 +105,7 @@ class Coordinator:
             self._ledger.present,
             rounds.setup.scheme,
             tuple(site_id.site for site_id in unreachable),
+            rounds.floor,
         )
 
     @property

@@ -124,6 +124,7 @@ class Scheme(ABC):
 
     name: str
     safe_against: str
+    exact = False  # whether it knows every event, and so has no use for a floor
 
     @classmethod
     def create(cls, adversary: str, *, may_block: bool = True) -> "Scheme":

@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import ceil
 
 from countless.core.estimator import Effect, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.floor import open_below_floor
 from countless.core.ledger import Entry, Ledger
 from countless.core.messages import DownMessage, Outbox, SetTrigger, SiteId, Snapshot, StartRound
 from countless.core.random_source import RandomSource
@@ -46,12 +47,15 @@ class Rounds:
         *,
         alpha: float,
         delta: float,
+        floor: int = 0,
+        expected_sites: int = 1,
         number: int = 0,
         published: float = 0,
     ) -> None:
         self.scheme = scheme
         self.alpha = alpha
         self.delta = delta
+        self.floor = floor  # the error is at most alpha * max(total, floor)
         self.number = number
         self.published = published
         self.setup = RoundSetup(scheme.name, ExactSum())
@@ -61,6 +65,7 @@ class Rounds:
         self._counter = counter
         self._rng = rng
         self._ledger = ledger
+        self._expected_sites = expected_sites
 
     @property
     def exact(self) -> bool:
@@ -82,17 +87,26 @@ class Rounds:
         """What the scheme is given to open the next round; `running` is the round that it may keep."""
         present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
         # As many sites as joined during this round may join during the next: slots for them spare another round.
-        slots = max(1, len(present) + (2 * self.joined if self.number else 0))
+        slots = max(self._expected_sites, len(present) + (2 * self.joined if self.number else 0))
         if total is None:
-            total = max(self._ledger.known_total, ceil(Fraction(self.published) / (1 + Fraction(repr(self.alpha)))))
+            total = max(self._ledger.known_total, self._least_total)
         counts = [entry.reported for entry in present]
         exact_below = self.setup.estimator.exact_below
         inexact = sum(not entry.known_exactly(exact_below) for entry in present)
         return RoundContext(self.number + 1, slots, total, self.alpha, self.delta, counts, running, inexact)
 
+    @property
+    def _least_total(self) -> int:
+        """What the published estimate says about the total."""
+        published, alpha = Fraction(self.published), Fraction(repr(self.alpha))
+        least = published / (1 + alpha)
+        return ceil(min(least, published - alpha * self.floor) if self.floor else least)
+
     def _ask_scheme(self, running: RoundSetup | None, total: int | None = None) -> RoundSetup | KeepRound:
         context = self.context(running, total)
-        setup = self.scheme.open_round(context, self._rng.spawn("round", self.number + 1))
+        setup = (not self.scheme.exact and open_below_floor(context, self.floor)) or self.scheme.open_round(
+            context, self._rng.spawn("round", self.number + 1)
+        )
         if isinstance(setup, RoundSetup):
             self.planned_total = context.total
         return setup

@@ -19,6 +19,7 @@ class Exact(Scheme):
 
     name = "exact"
     safe_against = "sees-everything"
+    exact = True
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         return RoundSetup(self.name, ExactSum())

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Generic, TypeVar
 
-from countless.core.budget.calendar import Calendar
+from countless.core.calendar import Calendar
 
 MAX_LEAD_S = 60.0  # how long before its start a period is prepared, at most
 LEAD_SHARE = 0.1  # of the period before it

@@ -1,10 +1,9 @@
 """The rule of a budget, as an operator chose it: how much may be spent, in which period, and what happens at a loss."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from countless.core.budget.amounts import require_amount, require_slack
-from countless.core.budget.calendar import Calendar, require_anchor, require_per, require_zone
+from countless.core.calendar import Calendar, calendar_of, require_calendar
 from countless.errors import InvalidParameter
 
 SPENDING, IN_FLIGHT = KINDS = ("spending", "in_flight")
@@ -53,12 +52,7 @@ class BudgetRule:
     def __post_init__(self) -> None:
         require_amount("limit", self.limit)
         require_slack(self.slack)
-        require_zone(self.tz)
-        if self.per is not None:
-            require_anchor(self.anchor, require_per(self.per))
-        elif self.tz != "UTC" or self.anchor is not None:
-            field, value = ("tz", self.tz) if self.anchor is None else ("anchor", self.anchor)
-            raise InvalidParameter(field, value, "left out for a budget without periods (per)")
+        require_calendar(self.per, self.tz, self.anchor, "a budget without periods (per)")
         if self.max_names is not None:
             require_amount("max_names", self.max_names, maximum=MAX_NAMES)
         if self.kind == IN_FLIGHT and self.per is not None:
@@ -71,7 +65,4 @@ class BudgetRule:
     @property
     def calendar(self) -> Calendar | None:
         """None for a budget without periods."""
-        return None if self.per is None else _calendar(self.per, self.tz, self.anchor)
-
-
-_calendar = lru_cache(maxsize=256)(Calendar)  # thousands of budgets share a few
+        return None if self.per is None else calendar_of(self.per, self.tz, self.anchor)

@@ -6,9 +6,9 @@ from msgspec import Meta, Struct
 
 from countless.core.answer import State
 from countless.core.budget.amounts import MAX_AMOUNT
-from countless.core.budget.calendar import PERIODS
 from countless.core.budget.coordinator import BudgetState
 from countless.core.budget.rule import DEFAULT_MAX_NAMES, KINDS, MAX_NAMES, ON_LOSS, ON_UNREACHABLE
+from countless.core.calendar import PERIODS
 from countless.schemes.registry import ADVERSARIES, SCHEMES
 from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
 from countless.wire.names import MAX_NAME_CHARS

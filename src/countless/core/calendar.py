@@ -65,6 +65,16 @@ def require_anchor(anchor: object, per: str) -> int:
     return anchor
 
 
+def require_calendar(per: str | None, tz: object, anchor: object, without_periods: str) -> None:
+    """Raise InvalidParameter unless these describe a calendar, or are the defaults for something without periods."""
+    require_zone(tz)
+    if per is not None:
+        require_anchor(anchor, require_per(per))
+    elif tz != "UTC" or anchor is not None:
+        field, value = ("tz", tz) if anchor is None else ("anchor", anchor)
+        raise InvalidParameter(field, value, f"left out for {without_periods}")
+
+
 class Calendar:
     """The periods of one kind. Every moment belongs to exactly one.
 
@@ -165,6 +175,9 @@ class Calendar:
                 return later
             second = later
         return end
+
+
+calendar_of = lru_cache(maxsize=256)(Calendar)  # thousands of counters and budgets share a few
 
 
 def _first_of_month(month: int) -> int:

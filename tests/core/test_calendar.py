@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from countless.core.budget.calendar import Calendar
+from countless.core.calendar import Calendar
 from countless.errors import InvalidParameter
 
 HOUR_S = 3600

@@ -1,0 +1,70 @@
+"""Below the floor: while the total is less than the floor, every site reports at multiples of one step.
+
+A counter with a floor promises |answer - n| <= alpha * max(n, floor). So while n < floor, all sites together may keep
+2 alpha * floor events to themselves, whatever n is. With k sites that is a step of floor(2 alpha * floor / k) + 1, and
+floor / step reports until the total has reached the floor: there the scheme of the counter takes over. There is no
+randomness here, so this is certain, against every adversary (docs/theory/windows.md).
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from countless.core.answer import midpoint
+from countless.core.estimator import Effect, Estimator, RoundContext, RoundSetup
+from countless.core.ledger import Entry
+from countless.core.triggers import EveryNth, Trigger
+
+NAME = "floor"
+
+
+class BelowFloor(Estimator):
+    """A site's count lies between its last report and `step - 1` more. Publish the middle of what is allowed.
+
+    Any value from (sum of largest counts) - alpha * floor to (sum of reports) + alpha * floor is within alpha * floor
+    of every total that the reports allow.
+    """
+
+    def __init__(self, step: int, alpha: float, floor: int) -> None:
+        self._trigger = EveryNth(step)
+        self._hidden = step - 1  # what a site may have counted beyond its last report
+        self._part, self._unit = Fraction(repr(alpha)).as_integer_ratio()
+        self._floor = floor
+        self._least = self._most = 0
+
+    def trigger(self, slot: int) -> Trigger:
+        return self._trigger
+
+    def start(self, entries: Sequence[Entry], departed: int) -> None:
+        self._least = departed + sum(entry.round_start for entry in entries)
+        self._most = self._least + self._hidden * len(entries)
+        self._update_estimate()
+
+    def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
+        return self._add(entry.reported - before, 0)
+
+    def join(self, entry: Entry) -> None:
+        self._add(entry.round_start, self._hidden)
+
+    def leave(self, entry: Entry, before: int) -> Effect | None:
+        return self._add(entry.reported - before, -self._hidden)
+
+    def _add(self, known: int, hidden: int) -> Effect | None:
+        self._least += known
+        self._most += known + hidden
+        return self._update_estimate()
+
+    def _update_estimate(self) -> Effect | None:
+        allowed = self._part * self._floor
+        self.exact = self._least == self._most
+        low, high = self._unit * self._most - allowed, self._unit * self._least + allowed
+        self.estimate = midpoint(low, high, self._unit)
+        return Effect.END_ROUND if self._least >= self._floor else None
+
+
+def open_below_floor(context: RoundContext, floor: int) -> RoundSetup | None:
+    """None if the total has reached the floor, or if sites may not keep anything to themselves."""
+    if context.total >= floor:
+        return None
+    alpha = Fraction(repr(context.alpha))
+    step = int(2 * alpha * floor / context.sites) + 1
+    return None if step == 1 else RoundSetup(NAME, BelowFloor(step, context.alpha, floor), context.sites)

@@ -1,0 +1,49 @@
+"""The rule of a counter with windows: when a window begins, how accurate small totals are, how many are kept."""
+
+from dataclasses import dataclass
+
+from countless.core.calendar import Calendar, calendar_of, require_calendar, require_per
+from countless.core.parameters import require_integer
+
+DEFAULT_KEEP = {"minute": 1440, "hour": 744, "day": 400, "month": 60}  # a day, a month, a year, five years
+FLOOR_SHARE = 10  # by default, the floor of a window is the last closed one divided by this
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRule:
+    """Every event belongs to one window: the minute, hour, day or month that the clock of its site shows.
+
+    `tz` and `anchor` say when a window begins: at that second of a minute, minute of an hour, hour of a day or day of a
+    month, by the clocks of the time zone. None is the first. The answer of the open window is within
+    alpha * max(n, floor) of its count n. Without a `floor` it is a tenth of the last closed window. After `keep` closed
+    windows the oldest is dropped; None is DEFAULT_KEEP.
+
+    >>> WindowRule("day", tz="Europe/Berlin").calendar
+    Calendar('day', 'Europe/Berlin', 0)
+    """
+
+    per: str
+    tz: str = "UTC"
+    anchor: int | None = None
+    floor: int | None = None
+    keep: int | None = None
+
+    def __post_init__(self) -> None:
+        require_per(self.per)
+        require_calendar(self.per, self.tz, self.anchor, "a counter without windows (per)")
+        if self.floor is not None:
+            require_integer("floor", self.floor, 0)
+        if self.keep is not None:
+            require_integer("keep", self.keep, 1)
+
+    @property
+    def calendar(self) -> Calendar:
+        return calendar_of(self.per, self.tz, self.anchor)
+
+    @property
+    def windows_kept(self) -> int:
+        return DEFAULT_KEEP[self.per] if self.keep is None else self.keep
+
+    def floor_after(self, last_closed: int) -> int:
+        """The floor of a window that is opened when the last closed one has this total; 0 if there is none."""
+        return last_closed // FLOOR_SHARE if self.floor is None else self.floor

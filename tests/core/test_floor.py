@@ -1,0 +1,94 @@
+"""Below the floor: the answer is certainly within alpha * max(n, floor), for the messages that the theory says."""
+
+from random import Random
+
+import pytest
+
+from countless.core.answer import within
+from countless.core.coordinator import Coordinator
+from countless.core.messages import SiteId, Snapshot, StartRound
+from countless.core.site import Site
+from countless.inprocess.network import MemoryNetwork
+from countless.randomness import SeededRandom
+from countless.schemes.registry import scheme_named
+
+
+def world(
+    sites: int, floor: int, alpha: float, scheme: str, expected_sites: int
+) -> tuple[Coordinator, MemoryNetwork, list[Site]]:
+    """Sites that join one by one with a count of zero, as before the edge of a window."""
+    coordinator = Coordinator(
+        "c", scheme_named(scheme), SeededRandom(1), alpha=alpha, delta=0.05, floor=floor, expected_sites=expected_sites
+    )
+    members = {SiteId(number): Site("c", SiteId(number), SeededRandom(number)) for number in range(sites)}
+    network = MemoryNetwork(coordinator, lambda site_id, message: members[site_id].receive(message))
+    for site_id, site in members.items():
+        network.join(site_id, site.snapshot())
+    return coordinator, network, list(members.values())
+
+
+@pytest.mark.parametrize("scheme", ["deterministic", "auto", "sampled", "dithered"])
+@pytest.mark.parametrize(("sites", "alpha", "floor"), [(7, 0.1, 3000), (40, 0.05, 20_000), (3, 0.01, 200), (5, 0.2, 1)])
+def test_answer_is_within_alpha_of_total_or_floor(scheme: str, sites: int, alpha: float, floor: int) -> None:
+    coordinator, network, members = world(sites, floor, alpha, scheme, sites)
+    random = Random(4)  # noqa: S311
+    for total in range(1, 3 * floor + 50):
+        site = members[min(int(random.expovariate(0.3)), sites - 1)]
+        network.send(site.site_id, site.advance(site.count + 1))
+        answer = coordinator.answer
+        assert within(answer.estimate, alpha, total, floor)
+        assert answer.lower <= total <= answer.upper
+
+
+def test_messages_below_the_floor_are_a_round_of_steps() -> None:
+    """100 sites, 1 %: k / (2 alpha) reports for a total as large as the floor, after one join and one trigger each."""
+    floor = 100_000
+    _, network, members = world(100, floor, 0.01, "deterministic", 100)
+    assert network.traffic.total == 200
+    for number in range(floor - 100):
+        site = members[number % 100]
+        network.send(site.site_id, site.advance(site.count + 1))
+    assert network.traffic.up - 100 <= 100 / (2 * 0.01)
+    assert network.traffic.down == 100
+
+
+def test_sites_that_join_ahead_of_a_window_start_no_rounds() -> None:
+    coordinator, network, _ = world(50, 10_000, 0.05, "auto", 50)
+    assert coordinator.round == 0
+    assert network.traffic.total == 100
+    coordinator, network, _ = world(50, 10_000, 0.05, "auto", 1)
+    assert coordinator.round > 0
+    assert network.traffic.total < 400
+
+
+def test_window_that_all_sites_have_left_is_known_exactly() -> None:
+    coordinator, network, members = world(20, 5000, 0.05, "auto", 20)
+    for number, site in enumerate(members):
+        network.send(site.site_id, site.advance(number * 17))
+    for site in members:
+        network.leave(site.site_id, site.snapshot())
+    assert (coordinator.sites, coordinator.known_total) == (0, 17 * 190)
+
+
+def test_exact_scheme_has_no_use_for_a_floor() -> None:
+    coordinator, network, members = world(3, 5000, 0.05, "exact", 3)
+    network.send(members[0].site_id, members[0].advance(7))
+    assert (coordinator.answer.estimate, coordinator.answer.state) == (7, "exact")
+
+
+def test_restart_below_the_floor_keeps_the_bound() -> None:
+    coordinator, network, members = world(10, 10_000, 0.05, "auto", 10)
+    for site in members:
+        network.send(site.site_id, site.advance(300))
+    again = Coordinator(
+        "c", scheme_named("auto"), SeededRandom(2), alpha=0.05, delta=0.05, floor=10_000,
+        saved_state=coordinator.saved_state,
+    )  # fmt: skip
+    by_id = {site.site_id: site for site in members}
+    for site_id, message in again.recover():
+        assert isinstance(message, StartRound)
+        for reply in by_id[site_id].receive(message):
+            assert isinstance(reply, Snapshot)
+            again.receive(site_id, reply)
+    assert again.answer.contains(3000)
+    assert again.answer.floor == 10_000
