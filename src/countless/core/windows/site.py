@@ -1,0 +1,129 @@
+"""The windows of a counter at one site: which is the present one, by a clock that may jump, and the state of each.
+
+| moment                                          | what happens                                                     |
+|-------------------------------------------------|------------------------------------------------------------------|
+| shortly before the end of the present window    | the state of the next one is made (`prepare`)                    |
+| the clock shows another window                  | events belong to that one (`enter`)                              |
+| some time after the end of a window             | it is finished (`finish`): the owner delivers its count          |
+| the clock is put back                           | to a window that is not finished yet, or to the first after them |
+
+Windows are finished in ascending order, and a site never counts in a window that it has finished, whatever its clock
+does. The sites of a counter prepare and finish at different times, so that the coordinator is not flooded at the edge.
+
+A clock that jumps ahead for some minutes must not finish windows: the site could not return to them. So `finish`
+compares the clock with a monotonic one, and believes a jump only after it has lasted a while.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Generic, TypeVar
+
+from countless.core.calendar import Calendar
+
+# Sites prepare and finish within this time around an edge: a tenth of a window, at most a quarter of an hour.
+MARGIN_S = {"minute": 6.0, "hour": 360.0, "day": 900.0, "month": 900.0}
+BELIEVED_AFTER_S = 900.0  # a clock that has jumped; up to twice as long, by the spread
+MIN_LEAD = 0.25  # of the margin: the last site that prepares still has time for a round trip
+
+State = TypeVar("State")
+
+
+class SiteWindows(Generic[State]):
+    """`new` makes the state of a window. `spread`, from 0 to 1, is different for every site. With 0, no delay.
+
+    `now` is what the site's clock shows, in seconds since 1970; `monotonic` is a clock that never jumps. Pass `now` for
+    both to believe every jump at once.
+
+    >>> windows = SiteWindows(Calendar("minute"), lambda period: f"state of {period}", spread=0.5)
+    >>> windows.enter(600_000_059.9)
+    'state of 10000000'
+    >>> windows.finish(600_000_062.9, monotonic=0.0), windows.enter(600_000_062.9)
+    ([], 'state of 10000001')
+    >>> windows.finish(600_000_063.0, monotonic=0.1), windows.enter(600_000_059.9)
+    (['state of 10000000'], 'state of 10000001')
+    """
+
+    def __init__(self, calendar: Calendar, new: Callable[[int], State], spread: float = 0.0) -> None:
+        self.calendar = calendar
+        self.states: dict[int, State] = {}  # of the windows that are not finished
+        self.watermark = 0  # all windows before this one are finished
+        self.period = 0  # the one that was entered last
+        self.starts_at, self.ends_at = inf, -inf  # while the clock is between these, `enter` changes nothing
+        self._new = new
+        self._spread = spread
+        self._margin_s = MARGIN_S[calendar.per]
+        self._prepared = 0  # the window that was prepared last
+        self._offset: float | None = None  # by how much the clock is ahead of the monotonic one, as far as we believe
+        self._shown_offset, self._shown_since = 0.0, 0.0  # and as the clock shows it now
+
+    def present_at(self, now: float) -> int:
+        """The window of an event at this moment."""
+        return max(self.calendar.period_at(now), self.watermark)
+
+    def enter(self, now: float) -> State:
+        """The state of the window of this moment, which is made if it is not there."""
+        if not self.starts_at <= now < self.ends_at:
+            period = self.present_at(now)
+            starts_at, ends_at = self.calendar.bounds(period)
+            self._state(period)
+            self.starts_at = inf  # if an exception comes in between, the next call does it again
+            self.period, self.ends_at = period, ends_at
+            self.starts_at = -inf if period == self.watermark else starts_at
+        return self.states[self.period]
+
+    def prepare(self, now: float, needed: Callable[[State], bool]) -> State | None:
+        """Make the state of the next window if it is time and the present one is needed. Returns a new state."""
+        if self.seconds_to_prepare(now) > 0:
+            return None
+        period = self.present_at(now)
+        present, self._prepared = self.states.get(period), self.calendar.next(period)
+        if self._prepared in self.states or present is None or not needed(present):
+            return None
+        return self._state(self._prepared)
+
+    def finish(self, now: float, monotonic: float) -> list[State]:
+        """The states of the windows that end here, in ascending order. They are kept no longer."""
+        finished: list[State] = []
+        believed = self._believe(now, monotonic)
+        for period in sorted(self.states):
+            if believed < self._finish_at(period):
+                break
+            if period == self.period:
+                self.starts_at, self.ends_at = inf, -inf
+            self.watermark = self.calendar.next(period)
+            finished.append(self.states.pop(period))
+        return finished
+
+    def seconds_to_prepare(self, now: float) -> float:
+        period = self.present_at(now)
+        if self.calendar.next(period) == self._prepared:
+            period = self._prepared
+        lead_s = self._margin_s * (MIN_LEAD + (1 - MIN_LEAD) * self._spread)
+        return max(0.0, self.calendar.bounds(period)[1] - lead_s - now)
+
+    def seconds_to_finish(self, now: float, monotonic: float) -> float:
+        """Until `finish` returns something, if the clock does not jump: look again within a minute. inf: nothing to."""
+        if not self.states:
+            return inf
+        return max(0.0, self._finish_at(min(self.states)) - self._believe(now, monotonic))
+
+    def _finish_at(self, period: int) -> float:
+        return self.calendar.bounds(period)[1] + self._spread * self._margin_s
+
+    def _believe(self, now: float, monotonic: float) -> float:
+        """The moment that the clock shows, or an earlier one while it has jumped ahead."""
+        offset = now - monotonic
+        if self._offset is None:
+            self._offset = self._shown_offset = offset
+        if abs(offset - self._shown_offset) > self._margin_s:
+            self._shown_since = monotonic
+        self._shown_offset = offset
+        has_lasted = monotonic - self._shown_since >= BELIEVED_AFTER_S * (1 + self._spread)
+        if abs(offset - self._offset) > self._margin_s and not has_lasted:
+            return min(now, monotonic + self._offset)
+        self._offset = offset
+        return now
+
+    def _state(self, period: int) -> State:
+        state = self.states.get(period)
+        return self.states.setdefault(period, self._new(period)) if state is None else state
