@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from countless.core.durations import seconds
 from countless.errors import InvalidParameter
-from countless.server.settings import PORT, Settings, load_settings, seconds
+from countless.server.settings import PORT, Settings, load_settings
 
 
 def test_flag_overrides_environment_overrides_file(tmp_path: Path) -> None:

@@ -128,6 +128,16 @@ class Calendar:
         """ISO 8601, in the calendar's time zone."""
         return datetime.fromtimestamp(unix_s, self._zone).isoformat()
 
+    def moment(self, text: str) -> float:
+        """Seconds since 1970 of an ISO 8601 time or date; without an offset, by the clocks of the time zone. Raises
+        ValueError if it is none.
+
+        >>> Calendar("hour", "Europe/Berlin").moment("2025-03-30") == Calendar("hour").moment("2025-03-29T23:00Z")
+        True
+        """
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=self._zone)).timestamp()
+
     # Below, a reading is what the local clock shows, as seconds since the clock showed 1970-01-01 00:00. Of minutes and
     # hours only the part counts that is smaller than a period: the reading then follows the clocks of UTC, but for it.
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from countless.core.durations import seconds
 from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter, UnknownName
 from countless.schemes.registry import SCHEMES, require_adversary
@@ -22,7 +23,6 @@ PORT = 2686  # COUN on a telephone keypad
 MIN_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
 MIN_DELTA = 1e-15  # memory errors of a machine are more likely
 MAX_COUNT = (1 << 31) - 1
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "nats_lease"})
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -145,12 +145,3 @@ def _convert(name: str, value: object, strict: bool) -> Any:
         raise InvalidParameter(name, value, f"a number of seconds, {allowed}" if is_duration else allowed) from None
     except (ValueError, KeyError):
         raise InvalidParameter(name, value, "a duration such as 500ms, 10s or 30d") from None
-
-
-def seconds(value: object) -> float:
-    """`500ms`, `10s`, `5m`, or a number of seconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    text = str(value).strip()
-    unit = text.lstrip("0123456789.")
-    return float(text.removesuffix(unit)) * _UNITS[unit or "s"]

@@ -1,0 +1,29 @@
+"""Lengths of time as people write them: `500ms`, `10s`, `15m`, `1h`, `30d`, or a number of seconds."""
+
+from countless.errors import InvalidParameter
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(value: object) -> float:
+    """Raises ValueError or KeyError for what is none.
+
+    >>> seconds("15m"), seconds("1.5h"), seconds(10)
+    (900.0, 5400.0, 10.0)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    text = str(value).strip()
+    unit = text.lstrip("0123456789.")
+    return float(text.removesuffix(unit)) * _UNITS[unit or "s"]
+
+
+def require_duration(parameter: str, value: object, least: str, most: str) -> float:
+    """The number of seconds; raise InvalidParameter unless it is from `least` to `most`."""
+    try:
+        length = seconds(value)
+    except (ValueError, KeyError, OverflowError):
+        length = -1.0
+    if not seconds(least) <= length <= seconds(most):
+        raise InvalidParameter(parameter, value, f"a duration such as 30s, 15m, 1h or 7d, from {least} to {most}")
+    return length

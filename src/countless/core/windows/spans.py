@@ -1,0 +1,148 @@
+"""How windows are read: the count of any span of time, with bounds, and the names that spans have.
+
+Every question about windows is one call of `count_between`: this hour, yesterday, the last 15 minutes. A window that
+lies in the span counts completely. Of a window that lies partly in it, anything from nothing to all may be in the span.
+
+    span                |----------------------------|
+    windows     [---- 7 ----][---- 5 ----][---- 9 ...    9: the open window, counted up to now
+    lower                        5        +   9
+    upper            7    +      5        +   9
+
+By the clocks of the sites these bounds always hold, if those of the windows do. A site whose clock is wrong by s
+seconds moves events that are within s seconds of the ends of the span, and of the edges of windows, and no others.
+"""
+
+from collections.abc import Iterable
+from math import ceil, floor, inf
+from typing import NamedTuple
+
+from countless.core.answer import State
+from countless.core.calendar import PERIODS, Calendar, calendar_of
+from countless.errors import InvalidParameter
+
+_WORST_FIRST = (State.DEGRADED, State.LEARNING, State.HOLDING, State.EXACT)
+
+
+class WindowCount(NamedTuple):
+    """What is known of the number of events in a span of time: a window of a counter, or any other span.
+
+    `state` is the worst of the answers behind it: the true count is from `lower` to `upper` if it is exact or holding.
+    `complete`: the span is over, and every site has delivered its last count, so nothing is added any more.
+    """
+
+    start: float  # seconds since 1970; -inf: this stands for all windows before `end` that were dropped
+    end: float  # the first moment after it
+    lower: float
+    estimate: float
+    upper: float
+    state: State = State.EXACT
+    complete: bool = True
+    waiting: int = 0  # sites whose last count is missing although the window has ended
+    lost: int = 0  # sites that were given up: they may have counted more than this
+    known_since: float | None = None  # of an earlier part of the span, only the sum with all before it is known
+
+    @property
+    def exact(self) -> bool:
+        return self.lower == self.upper and self.state is State.EXACT
+
+
+def count_between(windows: Iterable[WindowCount], start: float, end: float, now: float = inf) -> WindowCount:
+    """The count of [start, end), from windows that do not overlap. Where there is no window, there was no event.
+
+    `now` is the moment of reading. All events of the open window are before it, so a span that ends now, such as the
+    last 15 minutes, has all of the open window if it began in the span.
+
+    >>> hours = [WindowCount(0, 3600, 7, 7, 7), WindowCount(3600, 7200, 90, 95, 100, State.HOLDING, complete=False)]
+    >>> count_between(hours, 0, 7200).lower, count_between(hours, 0, 7200).upper
+    (97, 107)
+    >>> last_hour = count_between(hours, 1800, 5400, now=5400)
+    >>> last_hour.lower, last_hour.estimate, last_hour.upper, last_hour.exact
+    (90, 98, 107, False)
+    """
+    lower = upper = waiting = lost = 0
+    estimate = 0.0
+    complete, state, known_since = end <= now, State.EXACT, None
+    for window in windows:
+        if window.start >= end:
+            continue
+        waiting = max(waiting, window.waiting)  # also of earlier ones: such a site may have counted in this span too
+        reached = min(window.end, max(window.start, now))
+        inside = start <= window.start and reached <= end
+        if not inside and reached <= start:
+            continue
+        upper += floor(window.upper)
+        if inside:
+            lower += ceil(window.lower)
+            estimate += window.estimate
+        elif window.start == -inf:
+            known_since = window.end
+        else:
+            covered = min(reached, end) - max(window.start, start)
+            estimate += window.estimate * covered / (reached - window.start)
+        complete = complete and window.complete
+        state = worst(state, window.state)
+        lost += window.lost
+    complete = complete and not waiting
+    estimate = min(max(lower, round(estimate)), upper)
+    return WindowCount(start, end, lower, estimate, upper, state, complete, waiting, lost, known_since)
+
+
+def worst(*states: State) -> State:
+    return min(states, key=_WORST_FIRST.index)
+
+
+def span_named(name: str, calendar: Calendar, now: float) -> tuple[int, int]:
+    """Start and end of a span that people name, for a counter with windows of this calendar.
+
+    | name                          | span                                                             |
+    |-------------------------------|------------------------------------------------------------------|
+    | now, last                     | the open window; the one before it                               |
+    | this-hour, last-day ...       | `this` or `last`, and minute, hour, day or month                 |
+    | today, yesterday              | this-day, last-day                                               |
+    | 2026-11-16T10:30              | the window that contains this time; without an offset, local     |
+    | 2026-11-16                    | that day                                                         |
+
+    A day is made of the windows that begin on it: if hours begin at half past, it is from 00:30 to 00:30.
+
+    >>> hours, now = Calendar("hour", "Europe/Berlin"), Calendar("hour").moment("2026-11-16T10:30Z")
+    >>> [hours.local_time(second) for second in span_named("today", hours, now)]
+    ['2026-11-16T00:00:00+01:00', '2026-11-17T00:00:00+01:00']
+    """
+    named = _named(calendar)
+    if name in named:
+        per, ago = named[name]
+        if per == calendar.per:
+            present = calendar.period_at(now)
+            return calendar.bounds(calendar.previous(present) if ago else present)
+        longer = calendar_of(per, calendar.tz)
+        period = longer.period_at(calendar.bounds(calendar.period_at(now))[0])  # the open window belongs to it
+        return _windows_of(longer, longer.previous(period) if ago else period, calendar)
+    try:
+        moment = calendar.moment(name)
+    except ValueError:
+        allowed = f"one of: {', '.join(named)}, or a time such as 2026-11-16T10:30 or 2026-11-16T10:30+01:00"
+        raise InvalidParameter("window", name, f"{allowed} (the windows of this counter are {calendar.per}s)") from None
+    if len(name) == len("2026-11-16") and "today" in named and calendar.per != "day":
+        days = calendar_of("day", calendar.tz)
+        return _windows_of(days, days.period_at(moment), calendar)
+    return calendar.bounds(calendar.period_at(moment))
+
+
+def _named(calendar: Calendar) -> dict[str, tuple[str, int]]:
+    """The kind of period that each name stands for, and how many periods ago it is. None is shorter than a window."""
+    named = {"now": (calendar.per, 0), "last": (calendar.per, 1)}
+    for per in PERIODS[PERIODS.index(calendar.per) :]:
+        named |= {f"this-{per}": (per, 0), f"last-{per}": (per, 1)}
+        named |= {"today": (per, 0), "yesterday": (per, 1)} if per == "day" else {}
+    return named
+
+
+def _windows_of(longer: Calendar, period: int, calendar: Calendar) -> tuple[int, int]:
+    """From the first window that begins in a longer period to the first that begins after it."""
+    first, last = (_first_beginning(calendar, moment) for moment in longer.bounds(period))
+    return first, last
+
+
+def _first_beginning(calendar: Calendar, moment: int) -> int:
+    start, end = calendar.bounds(calendar.period_at(moment))
+    return start if start == moment else end
