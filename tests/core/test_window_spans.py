@@ -1,17 +1,17 @@
 """Reading windows: bounds of any span against the true count, and names of spans against a slow search."""
 
 from datetime import datetime, timedelta
-from math import inf
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from countless.core.answer import State
 from countless.core.calendar import PERIODS, Calendar
 from countless.core.durations import require_duration
-from countless.core.windows.spans import WindowCount, count_between, span_named, worst
+from countless.core.windows.spans import SpanCount, count_between, span_named
+from countless.core.windows.window import Window, WindowState
 from countless.errors import InvalidParameter
 
 HOURS = Calendar("hour")
@@ -21,115 +21,119 @@ NOW = HOURS.moment("2026-11-16T10:30Z")
 # Counts
 
 
-@st.composite
-def counted(draw: st.DrawFn) -> tuple[list[float], list[WindowCount], float]:
-    """Moments of events, the windows of length 10 that have some, with bounds as loose as drawn, and a moment of
-    reading in the last one. The windows before `kept` are dropped: one that begins at -inf stands for them.
+class Counted(NamedTuple):
+    """Moments of events, the windows of length 10 that have some, and a moment of reading in the last one. Windows
+    before `kept` are dropped. Each site counts by its own clock, so these moments are what the clocks showed.
     """
+
+    events: list[float]
+    windows: list[Window]
+    now: float
+    dropped: int
+    kept: int
+
+    def between(self, start: float, end: float) -> SpanCount:
+        return count_between(self.windows, start, end, self.now, dropped=self.dropped, kept_since=self.kept)
+
+    def true(self, start: float, end: float) -> int:
+        return sum(start <= event < end for event in self.events)
+
+
+def window(start: int, lower: float, upper: float, state: WindowState = WindowState.CLOSED, **fields: int) -> Window:
+    return Window(start // 10, start, start + 10, lower, (lower + upper) / 2, upper, state, **fields)
+
+
+@st.composite
+def counted(draw: st.DrawFn) -> Counted:
+    """The bounds of windows that are not closed are as loose as drawn."""
     now = draw(st.integers(1, 600)) / 10
     events = draw(st.lists(st.integers(0, int(now * 10) - 1).map(lambda tenth: tenth / 10), max_size=30))
     kept = draw(st.sampled_from([0, 0, 10, 30]))
     windows = []
     for start in range(kept, 60, 10):
         true = sum(start <= event < start + 10 for event in events)
-        slack = draw(st.tuples(st.floats(0, 3), st.floats(0, 3))) if start + 10 > now else (0, 0)
+        state = WindowState.OPEN if start + 10 > now else draw(st.sampled_from(list(WindowState)[1:]))
+        below, above = (0.0, 0.0) if state is WindowState.CLOSED else draw(st.tuples(st.floats(0, 3), st.floats(0, 3)))
         if true or draw(st.booleans()):
-            open_ = start + 10 > now
-            bounds = max(0, true - slack[0]), true + slack[1]
-            windows.append(
-                WindowCount(start, start + 10, bounds[0], sum(bounds) / 2, bounds[1], State.HOLDING, not open_)
-            )
-    dropped = sum(event < kept for event in events)
-    if dropped:
-        windows.insert(0, WindowCount(-inf, kept, dropped, dropped, dropped))
-    return events, windows, now
+            waiting = int(state is WindowState.INCOMPLETE)
+            windows.append(window(start, max(0, true - below), true + above, state, waiting=waiting))
+    return Counted(events, windows, now, sum(event < kept for event in events), kept)
 
 
 @given(counted(), st.floats(-5, 65), st.floats(-5, 65))
-def test_true_count_is_between_the_bounds(
-    counts: tuple[list[float], list[WindowCount], float], start: float, end: float
-) -> None:
-    events, windows, now = counts
+def test_true_count_is_between_the_bounds(counts: Counted, start: float, end: float) -> None:
     start, end = sorted((start, end))
-    span = count_between(windows, start, end, now)
-    true = sum(start <= event < end for event in events)
-    assert span.lower <= true <= span.upper
+    span = counts.between(start, end)
+    assert span.lower <= counts.true(start, end) <= span.upper
     assert span.lower <= span.estimate <= span.upper
-    assert not span.exact or true == span.lower
 
 
 @given(counted(), st.floats(0, 60))
-def test_span_that_ends_now_has_the_whole_open_window(
-    counts: tuple[list[float], list[WindowCount], float], length: float
-) -> None:
-    _, windows, now = counts
-    span, open_ = count_between(windows, now - length, now, now), [window for window in windows if window.end > now]
-    if open_ and now - length <= open_[0].start < now:
+def test_span_that_ends_now_has_the_whole_open_window(counts: Counted, length: float) -> None:
+    span = counts.between(counts.now - length, counts.now)
+    open_ = [window for window in counts.windows if window.end > counts.now]
+    if open_ and counts.now - length <= open_[0].start < counts.now:
         assert span.lower >= open_[0].lower
 
 
 @given(counted(), st.integers(0, 6), st.integers(0, 6))
-def test_span_of_whole_windows_is_their_sum(
-    counts: tuple[list[float], list[WindowCount], float], first: int, last: int
-) -> None:
-    events, windows, now = counts
+def test_span_of_whole_windows_is_their_sum(counts: Counted, first: int, last: int) -> None:
     start, end = sorted((10 * first, 10 * last))
-    span = count_between(windows, start, end, now)
-    if start >= 30:  # nothing is dropped there
-        inside = [window for window in windows if start <= window.start and window.end <= end]
+    span = counts.between(start, end)
+    inside = [window for window in counts.windows if start <= window.start and window.end <= end]
+    if span.known_since is None:
         assert span.upper - span.lower <= sum(window.upper - window.lower for window in inside)
-        assert span.known_since is None
     if span.complete and span.known_since is None:
-        assert span.lower == span.upper == sum(start <= event < end for event in events)
+        assert span.exact
+        assert span.lower == counts.true(start, end)
 
 
 def test_span_without_windows_has_no_events() -> None:
-    assert count_between([], 0, 3600, 7200) == WindowCount(0, 3600, 0, 0, 0)
+    assert count_between([], 0, 3600, 7200) == SpanCount(0, 3600, 0, 0, 0)
 
 
-def test_span_is_not_complete_before_it_is_over() -> None:
-    assert not count_between([], 0, 3600, 1800).complete
+def test_span_is_open_before_it_is_over() -> None:
+    assert count_between([], 0, 3600, 1800).state is WindowState.OPEN
     assert count_between([], 0, 3600, 3600).complete
+    assert count_between([window(0, 5, 7, WindowState.OPEN)], 0, 8, 8).state is WindowState.OPEN
+
+
+def test_window_that_has_ended_and_is_not_closed_yet_makes_the_span_incomplete() -> None:
+    assert count_between([window(0, 5, 5, WindowState.INCOMPLETE)], 0, 10, 20).state is WindowState.INCOMPLETE
 
 
 def test_site_that_an_earlier_window_waits_for_makes_the_span_incomplete() -> None:
     """It may have counted in later windows that no other site has counted in."""
-    stuck = WindowCount(0, 10, 5, 6, 7, State.DEGRADED, False, waiting=2)
-    span = count_between([stuck], 20, 30, 40)
-    assert (span.complete, span.waiting, span.lower, span.upper) == (False, 2, 0, 0)
-    later = stuck._replace(start=30, end=40)
-    assert count_between([later], 20, 30, 40).complete
+    span = count_between([window(0, 5, 7, WindowState.INCOMPLETE, waiting=2)], 20, 30, 40)
+    assert (span.state, span.waiting, span.lower, span.upper) == (WindowState.INCOMPLETE, 2, 0, 0)
+    assert count_between([window(30, 5, 7, WindowState.INCOMPLETE, waiting=2)], 20, 30, 40).complete
 
 
 def test_lost_sites_of_an_earlier_window_do_not_make_the_span_incomplete() -> None:
-    lost = WindowCount(0, 10, 5, 5, 5, State.DEGRADED, complete=False, lost=1)
+    lost = window(0, 5, 5, WindowState.INCOMPLETE, lost=1)
     assert count_between([lost], 10, 20, 40).complete
     span = count_between([lost], 0, 20, 40)
-    assert (span.complete, span.lost, span.exact, span.state) == (False, 1, False, State.DEGRADED)
+    assert (span.state, span.lost, span.exact) == (WindowState.INCOMPLETE, 1, False)
 
 
-def test_dropped_windows_count_as_known_only_together() -> None:
-    windows = [WindowCount(-inf, 100, 40, 40, 40), WindowCount(100, 200, 7, 7, 7)]
-    span = count_between(windows, 50, 200, 300)
+def test_dropped_windows_are_known_only_together() -> None:
+    windows = [window(100, 7, 7)]
+    span = count_between(windows, 50, 200, 300, dropped=40, kept_since=100)
     assert (span.lower, span.estimate, span.upper, span.known_since) == (7, 7, 47, 100)
-    assert count_between(windows, -inf, 200, 300)[2:5] == (47, 47, 47)
-    assert count_between(windows, 100, 200, 300).known_since is None
+    assert count_between(windows, 100, 200, 300, dropped=40, kept_since=100).known_since is None
+    reopened = [window(20, 2, 2), *windows]  # a site that was away for long
+    assert count_between(reopened, 0, 200, 300, dropped=40, kept_since=100)[2:5] == (9, 9, 49)
 
 
 def test_window_of_a_site_whose_clock_is_ahead_is_not_in_a_span_that_ends_now() -> None:
-    windows = [WindowCount(0, 60, 5, 5, 5, State.HOLDING, False), WindowCount(60, 120, 3, 3, 3, State.HOLDING, False)]
-    assert count_between(windows, 0, 50, 50).upper == 5
-    assert count_between(windows, 0, 120, 50).upper == 8
+    windows = [window(0, 5, 5, WindowState.OPEN), window(10, 3, 3, WindowState.OPEN)]
+    assert count_between(windows, 0, 8, 8).upper == 5
+    assert count_between(windows, 0, 20, 8).upper == 8
 
 
 def test_bounds_of_large_counts_do_not_round() -> None:
-    windows = [WindowCount(n, n + 1, 2**60 + 1, 2**60 + 1, 2**60 + 1) for n in range(3)]
+    windows = [Window(n, n, n + 1, 2**60 + 1, 2**60 + 1, 2**60 + 1, WindowState.CLOSED) for n in range(3)]
     assert count_between(windows, 0, 3)[2:5] == (3 * 2**60 + 3,) * 3
-
-
-def test_worst_state() -> None:
-    assert worst(State.EXACT, State.DEGRADED, State.HOLDING) is State.DEGRADED
-    assert worst(State.HOLDING, State.LEARNING) is State.LEARNING
 
 
 # Names

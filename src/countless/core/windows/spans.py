@@ -16,52 +16,59 @@ from collections.abc import Iterable
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from countless.core.answer import State
 from countless.core.calendar import PERIODS, Calendar, calendar_of
+from countless.core.windows.window import Window, WindowState
 from countless.errors import InvalidParameter
 
-_WORST_FIRST = (State.DEGRADED, State.LEARNING, State.HOLDING, State.EXACT)
 
+class SpanCount(NamedTuple):
+    """What is known of the number of events in a span of time: lower <= truth <= upper."""
 
-class WindowCount(NamedTuple):
-    """What is known of the number of events in a span of time: a window of a counter, or any other span.
-
-    `state` is the worst of the answers behind it: the true count is from `lower` to `upper` if it is exact or holding.
-    `complete`: the span is over, and every site has delivered its last count, so nothing is added any more.
-    """
-
-    start: float  # seconds since 1970; -inf: this stands for all windows before `end` that were dropped
+    start: float  # seconds since 1970
     end: float  # the first moment after it
     lower: float
     estimate: float
     upper: float
-    state: State = State.EXACT
-    complete: bool = True
-    waiting: int = 0  # sites whose last count is missing although the window has ended
-    lost: int = 0  # sites that were given up: they may have counted more than this
-    known_since: float | None = None  # of an earlier part of the span, only the sum with all before it is known
+    state: WindowState = WindowState.CLOSED
+    lost: int = 0  # sites that ended without saying how much they had counted
+    waiting: int = 0  # sites that have not finished a window of the span, or an earlier one
+    known_since: float | None = None  # what was before this is only known as one number: with all that was ever counted
 
     @property
     def exact(self) -> bool:
-        return self.lower == self.upper and self.state is State.EXACT
+        return self.lower == self.upper and not self.lost
+
+    @property
+    def complete(self) -> bool:
+        """The span is over, and every site has delivered its last count: nothing is added any more."""
+        return self.state is WindowState.CLOSED
 
 
-def count_between(windows: Iterable[WindowCount], start: float, end: float, now: float = inf) -> WindowCount:
+def count_between(
+    windows: Iterable[Window],
+    start: float,
+    end: float,
+    now: float = inf,
+    *,
+    dropped: int = 0,
+    kept_since: float = -inf,
+) -> SpanCount:
     """The count of [start, end), from windows that do not overlap. Where there is no window, there was no event.
 
     `now` is the moment of reading. All events of the open window are before it, so a span that ends now, such as the
-    last 15 minutes, has all of the open window if it began in the span.
+    last 15 minutes, has all of the open window if it began in the span. Windows before `kept_since` are not kept any
+    more; their sum is `dropped`.
 
-    >>> hours = [WindowCount(0, 3600, 7, 7, 7), WindowCount(3600, 7200, 90, 95, 100, State.HOLDING, complete=False)]
-    >>> count_between(hours, 0, 7200).lower, count_between(hours, 0, 7200).upper
-    (97, 107)
-    >>> last_hour = count_between(hours, 1800, 5400, now=5400)
-    >>> last_hour.lower, last_hour.estimate, last_hour.upper, last_hour.exact
-    (90, 98, 107, False)
+    >>> hours = [Window(0, 0, 3600, 7, 7, 7, WindowState.CLOSED), Window(1, 3600, 7200, 90, 95, 100, WindowState.OPEN)]
+    >>> count_between(hours, 0, 7200, now=5400)[2:6]
+    (97, 102, 107, <WindowState.OPEN: 'open'>)
+    >>> count_between(hours, 1800, 5400, now=5400)[2:5]  # the last hour
+    (90, 98, 107)
     """
     lower = upper = waiting = lost = 0
-    estimate = 0.0
-    complete, state, known_since = end <= now, State.EXACT, None
+    estimate, known_since, states = 0.0, None, {WindowState.OPEN} if end > now else set()
+    if dropped and start < kept_since:
+        upper, known_since = dropped, kept_since
     for window in windows:
         if window.start >= end:
             continue
@@ -70,25 +77,20 @@ def count_between(windows: Iterable[WindowCount], start: float, end: float, now:
         inside = start <= window.start and reached <= end
         if not inside and reached <= start:
             continue
+        states.add(window.state)
+        lost += window.lost
         upper += floor(window.upper)
         if inside:
             lower += ceil(window.lower)
             estimate += window.estimate
-        elif window.start == -inf:
-            known_since = window.end
         else:
             covered = min(reached, end) - max(window.start, start)
             estimate += window.estimate * covered / (reached - window.start)
-        complete = complete and window.complete
-        state = worst(state, window.state)
-        lost += window.lost
-    complete = complete and not waiting
+    if waiting:
+        states.add(WindowState.INCOMPLETE)
+    state = next((state for state in WindowState if state in states), WindowState.CLOSED)  # the first of them
     estimate = min(max(lower, round(estimate)), upper)
-    return WindowCount(start, end, lower, estimate, upper, state, complete, waiting, lost, known_since)
-
-
-def worst(*states: State) -> State:
-    return min(states, key=_WORST_FIRST.index)
+    return SpanCount(start, end, lower, estimate, upper, state, lost, waiting, known_since)
 
 
 def span_named(name: str, calendar: Calendar, now: float) -> tuple[int, int]:
