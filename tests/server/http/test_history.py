@@ -1,10 +1,18 @@
 """Histories for charts: bounded, sparse where they are old, and in two series that reveal nothing of each other."""
 
+from bisect import bisect_right
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from countless.core.answer import Answer, State
 from countless.core.messages import Report
+from countless.core.windows.rolling import count_since
 from countless.server.http import history
 from countless.server.http.history import MAX_POINTS, Recorder, TimeSeries
+from countless.server.sessions.counter import Traffic
 from countless.wire.frames import Join
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
@@ -59,6 +67,115 @@ async def test_counter_created_again_under_its_name_has_a_new_history() -> None:
         await harness.send(session, connection, Join("hits", 0, 2))  # before the next record
         recorder.tick()
         assert [row[1] for row in recorder.for_counter(harness.server.counter("hits")).points] == [2]
+
+
+async def test_counter_created_again_with_more_events_has_a_new_history() -> None:
+    async with site_server() as harness:
+        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join("hits", 0, 9))
+        recorder.tick()
+        harness.server.delete("hits")
+        await harness.send(session, connection, Join("hits", 0, 20))  # before the next record
+        recorder.tick()
+        assert [row[1] for row in recorder.for_counter(harness.server.counter("hits")).points] == [20]
+
+
+async def test_history_of_a_new_counter_begins_with_zero_when_it_was_created() -> None:
+    async with site_server() as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join("hits", 0, 9))
+        harness.server.counter("hits").traffic.began = 5.0
+        harness.time = 6.0
+        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        points = recorder.for_counter(harness.server.counter("hits")).points
+        assert [row[:2] for row in points] == [(5, 0), (6, 9)]
+        async with site_server(harness.store) as after:
+            after.server.counter("hits").traffic.began = 5.0
+            after.time = 6.0
+            recorder = Recorder(after.server, clock=lambda: after.time)
+            assert [row[:2] for row in recorder.for_counter(after.server.counter("hits")).points] == [(6, 9)]
+
+
+async def test_row_before_a_change_says_until_when_nothing_changed() -> None:
+    async with site_server() as harness:
+        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join("hits", 0, 9))
+        for harness.time in range(5):
+            recorder.tick()
+        await harness.send(session, connection, Report("hits", 0, 11, 2))
+        harness.time = 5.0
+        points = recorder.for_counter(harness.server.counter("hits")).points
+        assert [row[:2] for row in points] == [(0, 9), (4, 9), (5, 11)]
+
+
+async def test_clock_that_is_put_back_leaves_records_as_old_as_they_were() -> None:
+    async with site_server() as harness:
+        clock, steady = 10_000.0, 0.0
+        recorder = Recorder(harness.server, clock=lambda: clock, steady=lambda: steady)
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join("hits", 0, 9))
+        recorder.tick()
+        clock, steady = clock + 60, steady + 60
+        await harness.send(session, connection, Report("hits", 0, 11, 2))
+        recorder.tick()
+        clock, steady = clock - 3600 + 5, steady + 5
+        history = recorder.for_counter(harness.server.counter("hits"))
+        assert [clock - row[0] for row in history.points] == [65, 5]
+        assert [(clock - record.time, record.lower, record.upper) for record in history.records(clock)] == [
+            *((65, 9, 9), (5, 11, 11), (0, 11, 11))  # the state is exact
+        ]
+
+
+class Published:
+    """As much of a counter as the recorder reads."""
+
+    def __init__(self, began: float) -> None:
+        self.name = "hits"
+        self.traffic = Traffic(0, new=True)
+        self.traffic.began = began
+        self.coordinator = SimpleNamespace(phase=None)
+        self.publish(0)
+
+    def publish(self, estimate: float, state: State = State.HOLDING) -> None:
+        self.published_answer = Answer(estimate, ALPHA, 0.1, state, 0, 1, "deterministic")
+
+
+ALPHA = 0.05
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rolling_count_from_records_once_a_second_is_always_right(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour of traffic that stops and bursts; few points are kept, so most spans begin between two of them."""
+    monkeypatch.setattr(TimeSeries.__init__, "__defaults__", (60,))
+    random, clock = Random(seed), 1e9  # noqa: S311
+    counter: Any = Published(clock)
+    recorder = Recorder(SimpleNamespace(counters={"hits": counter}), clock=lambda: clock, steady=lambda: clock)
+    moments: list[float] = []
+    busy, away, answers = True, False, 0
+    while clock < 1e9 + 3600:
+        if random.random() < 0.01:
+            busy = not busy
+        if random.random() < 0.01:
+            away = not away
+        clock += random.expovariate(5.0)
+        moments += [clock] * (random.randint(1, 40) if busy else random.random() < 0.02)
+        if not away:
+            counter.publish(len(moments) * (1 + ALPHA * random.uniform(-1, 1)))
+        elif random.random() < 0.5:
+            counter.publish(counter.published_answer.estimate, State.DEGRADED)
+        if random.random() < 0.2:
+            recorder.tick()
+        if random.random() < 0.02 and not away:
+            records, answers = recorder.for_counter(counter).records(clock), answers + 1
+            for over in (1, 10, 60, 300, 900, 4000):
+                then = clock - over
+                true = len(moments) - bisect_right(moments, then)
+                count = count_since(records, then)
+                assert count.lower <= true <= count.upper, (seed, clock, over)
+                assert count.known_since is None
+    assert answers > 100
 
 
 async def test_least_recently_requested_history_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The history that the page's charts show: in memory, at most MAX_POINTS of each counter.
+"""The published answers of the past, for charts and rolling counts: in memory, at most MAX_POINTS of each counter.
 
 Recent points are dense and old ones sparse, so an hour and a month both fit. Points for the read scope and round marks
 for operators are separate series: if they shared their points, the times that are kept would reveal when rounds begin.
@@ -10,18 +10,20 @@ from array import array
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import ceil, log2
-from time import time
+from time import monotonic, time
 
 from countless.core.answer import Answer, State
+from countless.core.windows.rolling import Record
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import Counter
 
 log = logging.getLogger("countless.history")
 
 MAX_POINTS = 320  # a chart cannot show more
-MAX_RECORDED = 2_000  # counters; together at most about 40 MB
+MAX_RECORDED = 2_000  # counters; together at most about 45 MB
 RECORD_INTERVAL_S = 1.0
 STATES = tuple(State)
+_HOLDS = (State.EXACT, State.HOLDING)
 
 
 class TimeSeries:
@@ -54,8 +56,19 @@ class TimeSeries:
 
     def add(self, *row: float) -> None:
         """Append a row, unless it differs from the last one in nothing but its time."""
-        if row[1:] == self.last[1:]:
-            return
+        if row[1:] != self.last[1:]:
+            self._append(*row)
+
+    def repeat(self, time: float) -> None:
+        """The last row was still true at this time."""
+        if self.last and time > self.last[0]:
+            self._append(time, *self.last[1:])
+
+    def shift(self, seconds: float) -> None:
+        for start in range(0, len(self._numbers), self._width):
+            self._numbers[start] += seconds
+
+    def _append(self, *row: float) -> None:
         self._numbers.extend(row)
         if len(self) > self._max_rows:
             self._downsample()
@@ -79,37 +92,71 @@ class TimeSeries:
 
 
 class History:
-    __slots__ = ("_last", "_recorded_at", "points", "round_marks", "site_seconds")
+    __slots__ = ("_last", "_recorded_at", "_traffic", "points", "round_marks", "site_seconds")
 
     def __init__(self, counter: Counter, now: float) -> None:
-        self.points = TimeSeries(4)  # time, estimate, alpha, index in STATES: for the read scope
+        self.points = TimeSeries(5)  # time, estimate, lower, upper, index in STATES: for the read scope
         self.round_marks = TimeSeries(3)  # time, round, phase (-1: none): for operators only
         self.site_seconds = reachable_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
+        self._traffic = counter.traffic
         self._recorded_at = now
         self._last: tuple[Answer, int | None] | None = None
+        if counter.traffic.new and counter.traffic.began < now:
+            self.points.add(counter.traffic.began, 0, 0, 0, STATES.index(State.EXACT))
 
     def matches(self, counter: Counter) -> bool:
-        """False if the total fell: the counter was deleted, and created again under its name."""
-        return self._last is None or counter.published_answer.estimate >= self._last[0].estimate
+        """False if the counter was deleted, and created again under its name."""
+        return counter.traffic is self._traffic
 
     def record(self, counter: Counter, now: float) -> None:
         answer, phase = counter.published_answer, counter.coordinator.phase
         self.site_seconds += reachable_sites(answer) * max(0.0, now - self._recorded_at)
-        self._recorded_at = now
+        before, self._recorded_at = self._recorded_at, now
         if self._last == (answer, phase):
             return
-        self._last = answer, phase
-        self.points.add(now, float(answer.estimate), answer.alpha, STATES.index(answer.state))
+        seen, self._last = self._last is not None, (answer, phase)
+        row = float(answer.estimate), float(answer.lower), float(answer.upper), STATES.index(answer.state)
+        if row != self.points.last[1:]:
+            if seen:
+                self.points.repeat(before)  # the change came after that
+            self.points.add(now, *row)
         self.round_marks.add(now, answer.round, -1 if phase is None else phase)
+
+    def records(self, now: float) -> list[Record]:
+        """For rolling counts. `now` is the time of the last call of `record`."""
+        found: list[Record] = []
+        for moment, estimate, lower, upper, number in self.points:
+            state = STATES[int(number)]
+            bounds = (estimate, estimate) if state is State.EXACT else (lower, upper)
+            found.append(Record(moment, estimate, *bounds, holds=state in _HOLDS))
+        return [*found, found[-1]._replace(time=now)]
+
+    def shift(self, seconds: float) -> None:
+        self._recorded_at += seconds
+        self.points.shift(seconds)
+        self.round_marks.shift(seconds)
 
 
 class Recorder:
     """Histories of the first MAX_RECORDED counters, and of any other from the time when a page first shows it."""
 
-    def __init__(self, server: ServerView, clock: Callable[[], float] = time) -> None:
+    def __init__(
+        self, server: ServerView, clock: Callable[[], float] = time, steady: Callable[[], float] = monotonic
+    ) -> None:
         self._server = server
         self._clock = clock
+        self._steady = steady
+        self._last_read = clock(), steady()
         self._histories: dict[str, History] = {}  # the least recently requested first
+
+    def now(self) -> float:
+        """What the clock shows. If it was put back, so are the times of all records: they are as old as before."""
+        now, steady = self._clock(), self._steady()
+        (last, last_steady), self._last_read = self._last_read, (now, steady)
+        if now < last:
+            for history in self._histories.values():
+                history.shift(now - last - (steady - last_steady))
+        return now
 
     async def run(self) -> None:
         while True:
@@ -121,7 +168,7 @@ class Recorder:
 
     def tick(self) -> None:
         """Record every counter that has a history, and start histories of others up to MAX_RECORDED."""
-        now, counters = self._clock(), self._server.counters
+        now, counters = self.now(), self._server.counters
         for name in [name for name in self._histories if name not in counters]:
             del self._histories[name]
         if len(self._histories) < min(MAX_RECORDED, len(counters)):
@@ -135,7 +182,7 @@ class Recorder:
 
     def for_counter(self, counter: Counter) -> History:
         """The history of this counter up to now. It may replace the one that was not requested for the longest time."""
-        now = self._clock()
+        now = self.now()
         history = self._histories.pop(counter.name, None)
         if history is None or not history.matches(counter):
             history = History(counter, now)

@@ -10,7 +10,7 @@ from itertools import islice
 from time import time
 from typing import Any, Protocol
 
-from countless.core.answer import Answer, bounds
+from countless.core.answer import Answer
 from countless.errors import InvalidParameter
 from countless.server.http.history import STATES, History, Recorder
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
@@ -42,8 +42,8 @@ def public_answer(answer: Answer) -> dict[str, Any]:
 
 def _points(history: History) -> list[list[float | str]]:
     rows: list[list[float | str]] = []
-    for moment, estimate, alpha, state in history.points:
-        rows.append([round(moment, 1), estimate, *bounds(estimate, alpha), STATES[int(state)]])
+    for moment, estimate, lower, upper, state in history.points:
+        rows.append([round(moment, 1), estimate, lower, upper, STATES[int(state)]])
     return rows
 
 

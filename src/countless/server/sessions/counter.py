@@ -19,11 +19,12 @@ from countless.server.storage.base import Config
 class Traffic:
     """Messages and bytes of one counter since the coordinator started; bytes are its share of the frames."""
 
-    __slots__ = ("began", "counted_before", "down", "down_bytes", "up", "up_bytes")
+    __slots__ = ("began", "counted_before", "down", "down_bytes", "new", "up", "up_bytes")
 
-    def __init__(self, counted_before: int) -> None:
+    def __init__(self, counted_before: int, new: bool) -> None:
         self.began = time()
         self.counted_before = counted_before
+        self.new = new  # there was no such counter before
         self.up = self.down = 0
         self.up_bytes = self.down_bytes = 0.0
 
@@ -55,7 +56,7 @@ class Counter:
         self.departed = saved_state.departed if saved_state else 0
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
-        self.traffic = Traffic(self.coordinator.known_total)
+        self.traffic = Traffic(self.coordinator.known_total, new=saved_state is None)
         self.published_answer = self.coordinator.answer
         self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
 
