@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.windows.rolling import Record, count_since, narrower
+from countless.core.windows.rolling import PastTotals, Record, count_since, narrower
 from countless.core.windows.spans import SpanCount
 from countless.core.windows.window import WindowState
 
@@ -47,6 +47,21 @@ def test_true_count_is_between_the_bounds(seed: int, alpha: float, holds_now: bo
         assert true <= count.upper or not holds_now
         assert count.lower <= count.estimate <= count.upper
         assert (count.known_since is None) == (then >= moments[0] or records[0].upper == 0)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.01, 0.2]))
+def test_true_count_of_a_span_that_is_over_is_between_the_bounds(seed: int, alpha: float) -> None:
+    """Its ends are anywhere between records; the last record holds."""
+    random = Random(seed)  # noqa: S311
+    world = World(random, alpha)
+    moments = sorted(random.random() * 100 for _ in range(random.randint(1, 12)))
+    records = [world.record(moment, random.random() < 0.8) for moment in moments[:-1]]
+    past = PastTotals([*records, world.record(moments[-1], holds=True)])
+    ends = [*moments, *(random.uniform(-10, moments[-1]) for _ in moments)]
+    for start, end in ((start, end) for start in ends for end in ends if start <= end):
+        count = past.count(start, end)
+        assert count.lower <= world.total(end) - world.total(start) <= count.upper
+        assert count.lower <= count.estimate <= count.upper
 
 
 def exact(moment: float, total: int, holds: bool = True) -> Record:
@@ -90,6 +105,11 @@ def test_answer_that_became_less_accurate_does_not_take_back_what_was_known() ->
     records = [Record(0, 100, 99, 101, True), Record(10, 110, 80, 150, True), Record(20, 110, 80, 150, True)]
     count = count_since(records, then=5)
     assert (count.lower, count.upper) == (0, 150 - 99)
+
+
+def test_spans_between_exact_records_are_exact_and_add_up() -> None:
+    past = PastTotals([exact(0, 5), exact(10, 20), exact(15, 20), exact(40, 60)])
+    assert [past.count(*ends)[2:5] for ends in ((0, 10), (10, 15), (15, 40))] == [(15,) * 3, (0,) * 3, (40,) * 3]
 
 
 def span(lower: int, estimate: int, upper: int, known_since: float | None = None) -> SpanCount:

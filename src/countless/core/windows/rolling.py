@@ -1,18 +1,20 @@
-"""Rolling counts of any counter, from its published answers of the past: N(now) - N(then), with bounds.
+"""Counts of any span, from the published answers of the past: N(end) - N(start), with bounds.
 
-A true total never falls. So an answer from before `then` gives a lower bound of N(then), and one from after it an upper
-bound, however sparse the records are:
+A true total never falls. So an answer from before `start` gives a lower bound of N(start), and one from after it an
+upper bound, however sparse the records are. The same is true of the end, which is often now:
 
     records      r1 -------- r2 ------------- r3 ------ now
-    then                          ^
-    N(then)      at least lower(r2), at most upper(r3)
+    start                         ^
+    N(start)     at least lower(r2), at most upper(r3)
     count        from lower(now) - upper(r3) to upper(now) - lower(r2)
 
 While a site cannot be reached, it may count more than the answer allows for. So upper bounds are taken from answers in
 the states exact and holding only.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from math import ceil, floor, inf
 from typing import NamedTuple
 
@@ -37,29 +39,49 @@ def count_since(records: Sequence[Record], then: float) -> SpanCount:
     >>> count_since(records, then=60)[2:5], count_since(records, then=30)[2:5]
     ((80, 100, 120), (80, 150, 220))
     """
-    first, now = records[0], records[-1]
-    known_before = [record for record in records if record.time <= then]
-    least_then = max((ceil(record.lower) for record in known_before), default=0)
-    most_then = min((record.upper for record in records if record.time >= then and record.holds), default=inf)
-    least_now = max(ceil(record.lower) for record in records)
-    lower = 0 if most_then == inf else max(0, least_now - floor(most_then))
-    upper = max(lower, floor(now.upper) - least_then)
-    estimate = min(max(lower, round(now.estimate - _estimate_at(records, then))), upper)
-    unknown = not known_before and first.upper > 0
-    return SpanCount(
-        *(then, now.time, lower, estimate, upper, WindowState.OPEN), known_since=first.time if unknown else None
-    )
+    return PastTotals(records).count(then, records[-1].time)
 
 
-def _estimate_at(records: Sequence[Record], then: float) -> float:
-    """Between two records, as if events had come evenly; before the first, its estimate."""
-    before = records[0]
-    for record in records:
-        if record.time >= then:
-            share = (then - before.time) / (record.time - before.time) if before.time < then < record.time else 1.0
-            return before.estimate + share * (record.estimate - before.estimate)
-        before = record
-    return before.estimate
+class PastTotals:
+    """What records say about the total at any moment up to the last of them, for counts of many spans."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        """There is at least one record; they are given oldest first."""
+        self.first, self.last = records[0], records[-1]
+        self._records = records
+        self._times = [record.time for record in records]
+        self._least = list(accumulate((ceil(record.lower) for record in records), max))  # up to each record
+        most = (floor(record.upper) if record.holds else inf for record in reversed(records))
+        self._most = list(accumulate(most, min))[::-1]  # from each record on
+
+    def count(self, start: float, end: float) -> SpanCount:
+        """The count from `start` to `end`, which is not after the last record."""
+        most_at_start, most_at_end = self._most_at(start), self._most_at(end)
+        lower = 0 if most_at_start == inf else max(0, self._least_at(end) - int(most_at_start))
+        upper = max(lower, floor(self.last.upper if most_at_end == inf else most_at_end) - self._least_at(start))
+        estimate = min(max(lower, round(self._estimate_at(end) - self._estimate_at(start))), upper)
+        unknown = start < self.first.time and self.first.upper > 0
+        known_since = self.first.time if unknown else None
+        return SpanCount(start, end, lower, estimate, upper, WindowState.OPEN, known_since=known_since)
+
+    def _least_at(self, moment: float) -> int:
+        index = bisect_right(self._times, moment)
+        return self._least[index - 1] if index else 0
+
+    def _most_at(self, moment: float) -> float:
+        index = bisect_left(self._times, moment)
+        return self._most[index] if index < len(self._most) else inf
+
+    def _estimate_at(self, moment: float) -> float:
+        """Between two records, as if events had come evenly; before the first, its estimate."""
+        after = bisect_left(self._times, moment)
+        if after == 0:
+            return self.first.estimate
+        if after == len(self._times):
+            return self.last.estimate
+        earlier, later = self._records[after - 1], self._records[after]
+        share = (moment - earlier.time) / (later.time - earlier.time)
+        return earlier.estimate + share * (later.estimate - earlier.estimate)
 
 
 def narrower(one: SpanCount, other: SpanCount) -> SpanCount:
