@@ -33,7 +33,7 @@ from starlette.types import Receive, Scope, Send
 import countless
 from countless.client.budgets.budget import ClientBudget
 from countless.core.budget.hold import Hold
-from countless.errors import AboveLimit, BudgetRefused, Exhausted
+from countless.errors import BudgetRefused, Exhausted, InvalidParameter
 
 log = logging.getLogger("gateway")
 
@@ -72,7 +72,7 @@ class ChatCompletions:
             try:
                 async with budget.areserve(units, WAIT_S) as hold:
                     await self._forward(body, hold, scope, receive, send)
-            except AboveLimit as problem:
+            except InvalidParameter as problem:  # also AboveLimit
                 raise Problem(
                     400, "invalid_request_error", f"the request is larger than the budget: {problem}"
                 ) from problem

@@ -104,6 +104,8 @@ def test_hold_of_a_program_that_vanished_expires_as_spent(server: Server, agent:
         ("take", {"n": 0}, "`int` >= 1 - at `$.n`"),
         ("take", {"n": -1}, "`int` >= 1 - at `$.n`"),
         ("take", {"n": 1.5}, "Expected `int`, got `float` - at `$.n`"),
+        ("take", {"n": 1.5}, "n: an integer from 1 to 2**62"),
+        ("reserve", {"n": 1, "expires_in": "long"}, "expires_in: seconds above 0, at most 86,400"),
         ("take", {"n": 2**62 + 1}, "<= 4611686018427387904 - at `$.n`"),
         ("take", {"wait": -1}, ">= 0.0 - at `$.wait`"),
         ("take", {"wait": 61}, "<= 60.0 - at `$.wait`"),

@@ -77,7 +77,7 @@ def test_budget_with_periods_is_created_spent_watched_and_reset(server: Server) 
     status = json.loads(made.stdout)
     assert (status["limit"], status["slack"], status["per"]) == (50_000_000, 0.01, "month")
     assert (status["tz"], status["anchor"]) == ("Europe/Berlin", 5)
-    assert run("take", "acme/monthly", "30000000", url=server.url).returncode == 0
+    assert run("take", "acme/monthly", "30M", url=server.url).returncode == 0
     refused = run("take", "acme/monthly", "30000000", url=server.url)
     assert refused.returncode == 1
     assert "countless: 30000000 of acme/monthly: exhausted; the next period begins in " in refused.stderr
@@ -125,6 +125,20 @@ def test_invalid_request_exits_2_and_creates_nothing(server: Server, arguments: 
     result = run("budget", *arguments, url=server.url)
     assert (result.returncode, message in result.stderr) == (2, True), result.stderr
     assert "b" not in [each["name"] for each in server.reader.request("GET", "/api/v1/budgets")["budgets"]]
+
+
+@pytest.mark.parametrize(
+    ("amount", "message"),
+    [
+        ("-1", "n must be an integer from 1 to 2**62"),
+        ("0", "n must be an integer from 1 to 2**62"),
+        ("1.5", "n must be a whole number of units, such as 1000, 50M or 1.5k"),
+        ("many", "n must be a whole number of units"),
+    ],
+)
+def test_take_of_a_wrong_amount_exits_2_and_names_the_range(amount: str, message: str) -> None:
+    result = run("take", "acme/tokens", amount, url="http://127.0.0.1:9")
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
 
 
 def test_take_without_a_coordinator_exits_75() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from countless.cli.main import main
+from countless.planning.budget import least_messages, most_messages
 from countless.schemes.compare import compare, crossovers, eligible, messages_on_day, messages_until
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,10 @@ def test_no_number_is_cut_off_in_a_narrow_terminal() -> None:
         (("--sites", "100000000"), "sites = 100000000"),
         (("--rate", "fast"), "rate = 'fast'"),
         (("--adversary", "martian"), "adversary = 'martian'"),
+        (("--budget", "0"), "budget = 0"),
+        (("--budget", "1.5"), "budget = '1.5'"),
+        (("--budget", "5", "--sites", "0"), "sites = 0"),
+        (("--budget", "5", "--slack", "100%"), "slack = 1.0"),
     ],
 )
 def test_invalid_input_names_the_field_and_exits_with_2(
@@ -67,6 +72,19 @@ def test_invalid_input_names_the_field_and_exits_with_2(
     assert named in output.err
     assert "must be" in output.err
     assert output.out == ""
+
+
+def test_cost_of_a_budget_is_that_of_the_theorems() -> None:
+    result = json.loads(run("--budget", "1e6", "--sites", "100", "--json").stdout)
+    assert result == {
+        "most_messages": most_messages(100, 10**6, 0.01),
+        "least_messages": least_messages(100, 10**6, 0.01),
+        "asking_for_each_unit": 2 * 10**6,
+    }
+    assert (
+        "1,000,000 units, 100 sites, slack 0.01: at most 7,485 messages"
+        in run("--budget", "1M", "--sites", "100").stdout
+    )
 
 
 def test_unproven_and_unsafe_schemes_are_not_eligible() -> None:

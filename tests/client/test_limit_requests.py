@@ -145,7 +145,8 @@ def test_unknown_budget_is_as_unreachable_and_logged(caplog: pytest.LogCaptureFi
 
     assert limited(Client(unknown)).get("/").status_code == 503
     assert limited(Client(unknown), on_unreachable="allow").get("/").status_code == 200
-    assert "mode=enforced policy=default budget=all reason=no_budget" in caplog.text
+    assert "mode=enforced policy=default budget=all reason=no_budget: budget 'all' rejected" in caplog.text
+    assert "by the coordinator: there is none" in caplog.text
 
 
 def test_shadow_mode_lets_everything_pass_and_counts_what_it_would_refuse(caplog: pytest.LogCaptureFixture) -> None:

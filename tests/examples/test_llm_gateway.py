@@ -107,7 +107,13 @@ def test_completions_and_streams_have_the_shape_of_the_openai_api(fleet: Fleet) 
 def test_bad_requests_and_unknown_keys_are_refused(fleet: Fleet) -> None:
     gateway = fleet.gateways[0]
     assert ask(gateway, "unknown").status == 401
-    for body in ({"max_tokens": -1}, {"n": 1.5}, {"messages": None}, {"messages": [{"content": [1]}]}):
+    for body in (
+        {"max_tokens": -1},
+        {"max_tokens": 10**30},
+        {"n": 1.5},
+        {"messages": None},
+        {"messages": [{"content": [1]}]},
+    ):
         reply = ask(gateway, "shapes", **body)
         assert (reply.status, reply.json["error"]["type"]) == (400, "invalid_request_error")
 

@@ -49,6 +49,10 @@ class Settle(Struct, forbid_unknown_fields=True):
     used: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 
 
+_AMOUNT = f"n: an integer from 1 to 2**62; wait: seconds from 0 to {MAX_WAIT_S:.0f}"
+_TAKE = f"request for units ({_AMOUNT})"
+_RESERVE = f"reservation ({_AMOUNT}; expires_in: seconds above 0, at most {MAX_HOLD_S:,.0f})"
+_SETTLE = "settlement (hold: an id; used: an integer from 0 to the units of the hold)"
 _decode_take = msgspec.json.Decoder(Take).decode
 _decode_reserve = msgspec.json.Decoder(Reserve).decode
 _decode_settle = msgspec.json.Decoder(Settle).decode
@@ -65,7 +69,7 @@ class AgentBudgets:
 
     async def take(self, request: Request) -> Response:
         """Spend units."""
-        body = await read_body(request, _decode_take, "request for units")
+        body = await read_body(request, lambda content: _decode_take(content or b"{}"), _TAKE)
         budget = self._find(request)
         try:
             decision = await budget.atake(body.n, body.wait)
@@ -80,7 +84,7 @@ class AgentBudgets:
 
     async def reserve(self, request: Request) -> Response:
         """Hold units until the program says how many it has used, or until they expire."""
-        body = await read_body(request, _decode_reserve, "reservation")
+        body = await read_body(request, _decode_reserve, _RESERVE)
         budget = self._find(request)
         self.holds.require_place()
         try:
@@ -97,7 +101,7 @@ class AgentBudgets:
 
     async def settle(self, request: Request) -> Response:
         """End a hold. The same request again has the same answer, until the hold would have expired."""
-        body = await read_body(request, _decode_settle, "settlement")
+        body = await read_body(request, _decode_settle, _SETTLE)
         returned = self.holds.settle(request.path_params["name"], body.hold, body.used)
         return json({"spent": body.used, "returned": returned})
 

@@ -31,7 +31,8 @@ def build() -> "typer.Typer":
     app.callback(invoke_without_command=False)(_root)
     for verb in VERBS:
         module = import_module(f"countless.cli.{verb}")
-        app.command(epilog=module.EXAMPLE)(getattr(module, verb))
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        app.command(epilog=module.EXAMPLE, context_settings=settings)(getattr(module, verb))
     return app
 
 

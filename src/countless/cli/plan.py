@@ -1,4 +1,4 @@
-"""`countless plan`: which scheme a fleet should use, what it costs, and why."""
+"""`countless plan`: which scheme a fleet should use, what it costs, and why; or what a budget costs."""
 
 import dataclasses
 import json
@@ -10,10 +10,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from countless.cli.numbers import events_per_second
+from countless.cli.numbers import events_per_second, number_of_units, share
 from countless.cli.options import Json
+from countless.core.budget.amounts import require_amount, require_slack
+from countless.planning.budget import least_messages, most_messages
 from countless.planning.failure_budget import round_eta
-from countless.planning.plan import Plan
+from countless.planning.plan import MAX_SITES, Plan
 from countless.schemes.compare import DAY, Candidate, compare, crossovers, eligible, messages_on_day
 
 EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
@@ -39,18 +41,40 @@ def plan(
     rate: Annotated[
         str | None, typer.Option(help="Events of the whole fleet, such as 10000/s; adds messages per day.")
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Instead: the messages of a budget with this limit, such as 50M, that all sites spend."),
+    ] = None,
+    slack: Annotated[str, typer.Option(help="With --budget: the share that may be left at a refusal.")] = "1%",
     as_json: Json = False,
 ) -> None:
-    """Compare the schemes for a fleet, before deploying anything."""
+    """Compare the schemes for a fleet, or compute the cost of a budget, before deploying anything."""
+    if budget is not None:
+        return _plan_budget(number_of_units("budget", budget), sites, share("slack", slack), as_json)
     per_day = None if rate is None else DAY * events_per_second(rate)
-    share = round_eta(delta, TYPICAL_ROUND)
+    eta_of_round = round_eta(delta, TYPICAL_ROUND)
     if eta is not None:
-        share = eta
-    lines = compare(sites, alpha, share, adversary)
+        eta_of_round = eta
+    lines = compare(sites, alpha, eta_of_round, adversary)
     if as_json:
-        print(json.dumps(_as_json(lines, per_day), indent=2))
-        return
-    _print(Console(), lines, per_day, alpha, share, adversary)
+        return print(json.dumps(_as_json(lines, per_day), indent=2))
+    return _print(Console(), lines, per_day, alpha, eta_of_round, adversary)
+
+
+def _plan_budget(limit: int, sites: int, slack: float, as_json: bool) -> None:
+    """The bounds of docs/theory/budgets.md."""
+    require_amount("budget", limit)
+    require_amount("sites", sites, maximum=MAX_SITES)
+    require_slack(slack)
+    most, least = most_messages(sites, limit, slack), least_messages(sites, limit, slack)
+    if as_json:
+        figures = {"most_messages": most, "least_messages": least, "asking_for_each_unit": 2 * limit}
+        return print(json.dumps(figures, indent=2))
+    print(f"{limit:,} units, {sites:,} sites, slack {slack:g}: at most {most:,.0f} messages in a period.")
+    print(f"A server that is asked for each unit: {2 * limit:,}.")
+    if least:
+        print(f"Every protocol with the same promises needs {least:,.0f} on some traffic.")
+    return print("For requests of one unit, without holds. Requests after the first refusal of a site cost none.")
 
 
 def _as_json(lines: dict[str, Candidate], per_day: float | None) -> dict[str, Any]:

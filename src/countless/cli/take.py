@@ -4,15 +4,17 @@ from typing import Annotated
 
 import typer
 
+from countless.cli.numbers import number_of_units
 from countless.cli.options import DEFAULT_URL, Token, Url
 
 EXAMPLE = "Example:  countless take acme/exports 1 && ./export"
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}  # -1 is a wrong amount, not an option
 EX_TEMPFAIL = 75  # of sysexits.h: try again later
 
 
 def take(
     name: Annotated[str, typer.Argument(help="The budget.")],
-    n: Annotated[int, typer.Argument(help="How many units.")] = 1,
+    n: Annotated[str, typer.Argument(help="How many units, such as 1000 or 50M.")] = "1",
     wait: Annotated[float, typer.Option(help="Seconds to wait for the coordinator.")] = 10.0,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -21,9 +23,10 @@ def take(
     from countless.client.client import connect
     from countless.core.budget.decision import Reason
 
+    units = number_of_units("n", n)
     client = connect(url, token)
     try:
-        decision = client.budget(name).take(n, wait=wait)
+        decision = client.budget(name).take(units, wait=wait)
     finally:
         handed_in = client.close(min(wait, 5.0))
     if decision and not handed_in:
@@ -32,5 +35,5 @@ def take(
         detail = f" ({client.last_error})" if client.last_error else ""
         if decision.retry_after is not None:
             detail += f"; the next period begins in {decision.retry_after:.0f} s"
-        typer.echo(f"countless: {n} of {name}: {decision.reason}{detail}", err=True)
+        typer.echo(f"countless: {units} of {name}: {decision.reason}{detail}", err=True)
         raise typer.Exit(1 if decision.reason is Reason.EXHAUSTED else EX_TEMPFAIL)

@@ -66,6 +66,8 @@ def test_template_is_created_read_changed_and_deleted(local: TestClient) -> None
     assert (own["limit"], own["template"]) == (1000, None)
     assert [each["name"] for each in local.get("/api/v1/budgets").json()["budgets"]] == ["keys/*", "keys/vip"]
     assert local.delete("/api/v1/budgets/keys/abc").status_code == 404  # it is not in use
+    reset = local.post("/api/v1/budgets/keys/*/reset")
+    assert (reset.status_code, "name must be a name that follows the template" in reset.json()["error"]) == (400, True)
     assert local.delete("/api/v1/budgets/keys/*").status_code == 204
     assert [each["name"] for each in local.get("/api/v1/budgets").json()["budgets"]] == ["keys/vip"]
 

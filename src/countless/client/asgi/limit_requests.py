@@ -95,28 +95,29 @@ class LimitRequests:
         except InvalidParameter as problem:
             title = f"the name of the budget of this request must be {problem.allowed}"
             return await _send_problem(send, 400, {"type": "about:blank", "title": title}, [])
-        reason = await self._decide(budget, cost)
+        reason, detail = await self._decide(budget, cost)
         if reason == Reason.ALLOWED:
             return await self._app(scope, receive, send if self._shadow else self._add_fields(budget, send))
         passes = self._shadow or (self._allow_unreachable and reason not in (Reason.EXHAUSTED, ABOVE_LIMIT))
-        self._record(budget.name, reason, passes)
+        self._record(budget.name, reason, detail, passes)
         if passes:
             return await self._app(scope, receive, send)
         return await self._refuse(send, budget, reason)
 
-    async def _decide(self, budget: ClientBudget, cost: int) -> str:
+    async def _decide(self, budget: ClientBudget, cost: int) -> tuple[str, str]:
+        """The reason, and what the log says of it."""
         try:
-            return (await budget.atake(cost, self._wait)).reason
-        except UnknownBudget:
-            return NO_BUDGET
-        except AboveLimit:
-            return ABOVE_LIMIT
+            return (await budget.atake(cost, self._wait)).reason, ""
+        except UnknownBudget as problem:
+            return NO_BUDGET, f": {problem}"
+        except AboveLimit as problem:
+            return ABOVE_LIMIT, f": {problem}"
 
-    def _record(self, budget: str, reason: str, passes: bool) -> None:
+    def _record(self, budget: str, reason: str, detail: str, passes: bool) -> None:
         mode = "shadow" if self._shadow else "let_through" if passes else "enforced"
         self._not_admitted.labels(policy=self._policy, reason=reason, mode=mode).inc()
         expected = reason == Reason.EXHAUSTED and mode == "enforced"
-        line = f"request not admitted: mode={mode} policy={self._policy} budget={budget} reason={reason}"
+        line = f"request not admitted: mode={mode} policy={self._policy} budget={budget} reason={reason}{detail}"
         self._log.write(logging.INFO if expected else logging.WARNING, line)
 
     def _add_fields(self, budget: ClientBudget, send: Send) -> Send:

@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from countless.core.budget.rule import BudgetRule
+from countless.errors import InvalidParameter
 from countless.server.http.openapi import Operation, error, json
 from countless.server.http.routes import MAX_LISTED, read_body
 from countless.server.http.schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
@@ -91,10 +92,13 @@ async def reset_budget(request: Request) -> Response:
     """Start the present period again: at most the limit is spent from the moment at which the reset is complete.
 
     The state is `resetting` until every site has reported what it has spent, or has timed out. Then that is forgiven.
-    Units that sites hold, or may have spent without a report, count as spent after the reset.
+    Units that sites hold, or may have spent without a report, count as spent after the reset. A template cannot be
+    reset: reset the names that follow it.
     """
-    server = _server(request)
-    budget = server.budgets.reset(request.path_params["name"])
+    server, name = _server(request), request.path_params["name"]
+    if is_template(name):
+        raise InvalidParameter("name", name, "a name that follows the template, which has no units itself")
+    budget = server.budgets.reset(name)
     await server.flush()
     return json(_status(budget, server.budgets))
 
@@ -110,7 +114,7 @@ _BUDGETS, _BUDGET = "/api/v1/budgets", "/api/v1/budgets/{name}"
 
 BUDGET_OPERATIONS = (
     # Before the next path, which matches this one as well: a name may have slashes.
-    Operation("POST", _BUDGET + "/reset", "operator", reset_budget, BudgetStatus, error_statuses=(404,)),
+    Operation("POST", _BUDGET + "/reset", "operator", reset_budget, BudgetStatus, error_statuses=(400, 404)),
     Operation("GET", _BUDGETS, "read", list_budgets, BudgetList, query={"after": {"type": "string"}}),
     Operation(
         "POST", _BUDGETS, "operator", create_budget, BudgetStatus, 201, body=NewBudget, error_statuses=(400, 409)
