@@ -13,6 +13,7 @@ from countless.server.cluster.forwarding import ForwardedAuth, ForwardedRequest,
 from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
 from countless.server.http.application import member_app, shard_app
 from countless.server.http.auth import Grant
+from countless.server.http.history import Recorder
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join
@@ -33,7 +34,7 @@ class FakeMember:
         self.draining = False
         self.asked_without_lease = asyncio.Event()
         self.lease = SimpleNamespace(shards=SHARDS, valid=self._valid)
-        apps = [shard_app(table.server, ForwardedAuth(), SHARD_OPERATIONS) for table in tables]
+        apps = [shard_app(table.server, ForwardedAuth(), SHARD_OPERATIONS, Recorder(table.server)) for table in tables]
         self.shards = {number: SimpleNamespace(app=app) for number, app in enumerate(apps)}
         self.app = member_app(MEMBER_OPERATIONS, None)  # type: ignore[arg-type]
         self.app.state.member, self.app.state.access = self, ForwardedAuth()

@@ -19,6 +19,7 @@ READS = [
     ("GET", "/api/v1/counters?after=a"),
     ("GET", "/api/v1/counters/hits"),
     ("HEAD", "/api/v1/counters/hits"),
+    ("GET", "/api/v1/counters/hits?rolling=1h"),
     ("GET", "/api/v1/counters/nothing"),
     ("GET", "/api/v1/watch/nothing"),
     ("GET", "/api/v1/watch/hits?over=many"),
@@ -55,7 +56,12 @@ def seen_by_readers(directory: Path, traffic: Callable[[Callable[..., None]], No
             traffic(send)
             answers = [public.request(method, path) for method, path in READS]
         return [
-            (path, answer.status_code, dict(answer.headers), re.sub(r'"(as_of|time)":"[^"]*"', "", answer.text))
+            (
+                path,
+                answer.status_code,
+                dict(answer.headers),
+                re.sub(r'"(as_of|time|start|end)":"[^"]*"', "", answer.text),
+            )
             for (_, path), answer in zip(READS, answers, strict=True)
         ]
 

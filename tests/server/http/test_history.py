@@ -123,7 +123,7 @@ async def test_clock_that_is_put_back_leaves_records_as_old_as_they_were() -> No
         clock, steady = clock - 3600 + 5, steady + 5
         history = recorder.for_counter(harness.server.counter("hits"))
         assert [clock - row[0] for row in history.points] == [65, 5]
-        assert [(clock - record.time, record.lower, record.upper) for record in history.records(clock)] == [
+        assert [(clock - record.time, record.lower, record.upper) for record in history.records()] == [
             *((65, 9, 9), (5, 11, 11), (0, 11, 11))  # the state is exact
         ]
 
@@ -168,7 +168,7 @@ def test_rolling_count_from_records_once_a_second_is_always_right(seed: int, mon
         if random.random() < 0.2:
             recorder.tick()
         if random.random() < 0.02 and not away:
-            records, answers = recorder.for_counter(counter).records(clock), answers + 1
+            records, answers = recorder.for_counter(counter).records(), answers + 1
             for over in (1, 10, 60, 300, 900, 4000):
                 then = clock - over
                 true = len(moments) - bisect_right(moments, then)

@@ -18,11 +18,11 @@ from countless.server.settings import Settings
 
 
 def build_cluster_app(settings: Settings) -> Starlette:
-    def app_for(server: SiteServer) -> Starlette:
-        return shard_app(server, ForwardedAuth(), SHARD_OPERATIONS)
-
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        def app_for(server: SiteServer) -> Starlette:
+            return shard_app(server, ForwardedAuth(), SHARD_OPERATIONS, recorder)
+
         member = await Member.join(settings, app_for)
         shards = MergedShards(member, settings)
         recorder = Recorder(shards)

@@ -6,7 +6,7 @@
 | `member_app` | everything; sites are refused and the API is given | a `ServerView` of its own shards |
 | `shard_app` | the API, as it is given | a `SiteServer` |
 
-Handlers find their collaborators in `app.state`: `server`, `access`, and for the page `recorder` and `open_streams`.
+Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, and for the page `open_streams`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,9 +45,11 @@ def member_app(operations: Iterable[Operation], lifespan: Lifespan[Starlette]) -
     return _application([*routes_of((*operations, *PROBES)), *assets.ROUTES, refusal], lifespan)
 
 
-def shard_app(server: SiteServer, access: Authenticator, operations: Iterable[Operation]) -> Starlette:
+def shard_app(
+    server: SiteServer, access: Authenticator, operations: Iterable[Operation], recorder: Recorder
+) -> Starlette:
     app = _application(routes_of(operations))
-    app.state.server, app.state.access = server, access
+    app.state.server, app.state.access, app.state.recorder = server, access, recorder
     return app
 
 

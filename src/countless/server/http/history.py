@@ -122,14 +122,14 @@ class History:
             self.points.add(now, *row)
         self.round_marks.add(now, answer.round, -1 if phase is None else phase)
 
-    def records(self, now: float) -> list[Record]:
-        """For rolling counts. `now` is the time of the last call of `record`."""
+    def records(self) -> list[Record]:
+        """For rolling counts. The last one is of the time of the last call of `record`."""
         found: list[Record] = []
         for moment, estimate, lower, upper, number in self.points:
             state = STATES[int(number)]
             bounds = (estimate, estimate) if state is State.EXACT else (lower, upper)
             found.append(Record(moment, estimate, *bounds, holds=state in _HOLDS))
-        return [*found, found[-1]._replace(time=now)]
+        return [*found, found[-1]._replace(time=self._recorded_at)]
 
     def shift(self, seconds: float) -> None:
         self._recorded_at += seconds

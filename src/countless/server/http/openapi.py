@@ -27,7 +27,7 @@ class Operation:
     path: str
     scope: str | None  # None: no token is needed
     handler: Handler
-    response: type | str | None  # a struct; a media type that is not JSON; None: no body
+    response: type | tuple[type, ...] | str | None  # a struct, or one of several; a media type; None: no body
     status: int = 200
     body: type | None = None
     query: dict[str, dict[str, Any]] = field(default_factory=dict)  # JSON schema of each parameter
@@ -100,7 +100,7 @@ def _by_method(handlers: dict[str, Handler]) -> Handler:
 def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
     """The OpenAPI 3.1 document. Summaries and descriptions are the docstrings of the handlers."""
     operations = tuple(operations)
-    structs = {struct for each in operations for struct in (each.body, each.response) if isinstance(struct, type)}
+    structs = {struct for each in operations for struct in (each.body, *_structs(each.response)) if struct is not None}
     _, components = msgspec.json.schema_components([*structs, Problem], ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
@@ -158,13 +158,19 @@ _ERRORS = {
 }
 
 
-def _response(description: str, response: type | str | None) -> dict[str, Any]:
+def _structs(response: type | tuple[type, ...] | str | None) -> tuple[type, ...]:
+    return response if isinstance(response, tuple) else (response,) if isinstance(response, type) else ()
+
+
+def _response(description: str, response: type | tuple[type, ...] | str | None) -> dict[str, Any]:
     if response is None:
         return {"description": description}
     if isinstance(response, str):
         kind = "object" if response == "application/json" else "string"
         return {"description": description, "content": {response: {"schema": {"type": kind}}}}
-    return {"description": description, "content": {"application/json": {"schema": _ref(response)}}}
+    references = [_ref(struct) for struct in _structs(response)]
+    schema: dict[str, Any] = references[0] if len(references) == 1 else {"anyOf": references}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 def _path_parameter(name: str) -> dict[str, Any]:

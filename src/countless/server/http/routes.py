@@ -21,10 +21,12 @@ from countless.server.http.schemas import (
     NewCounter,
     OperatorAnswer,
     PublicAnswer,
+    RollingAnswer,
     Rules,
     SiteList,
     SiteStatus,
 )
+from countless.server.http.window_answers import rolling_answer
 from countless.server.sessions.site_server import SiteServer
 
 MAX_BODY_BYTES = 1 << 16
@@ -68,8 +70,14 @@ async def create_counter(request: Request) -> Response:
 
 
 async def read_counter(request: Request) -> Response:
-    """The answer of one counter."""
-    counter = _server(request).counter(request.path_params["name"])
+    """The answer of one counter: its total, or with `rolling` the count and the rate of the last 15m, 1h, 7d ...
+
+    Bounds of a rolling count always hold. They are narrow if answers were recorded at its beginning: once a second, for
+    the last minutes; less often for longer spans. Nothing is recorded across restarts: `known_since` says from when on.
+    """
+    counter, rolling = _server(request).counter(request.path_params["name"]), request.query_params.get("rolling")
+    if rolling is not None:
+        return json(rolling_answer(counter, request.app.state.recorder, rolling))
     return json(public_view(counter.name, counter.published_answer))
 
 
@@ -132,7 +140,11 @@ OPERATIONS = (
     Operation(
         "POST", _COUNTERS, "operator", create_counter, OperatorAnswer, 201, body=NewCounter, error_statuses=(400, 409)
     ),
-    Operation("GET", _COUNTER, "read", read_counter, PublicAnswer, error_statuses=(404,)),
+    Operation(
+        *("GET", _COUNTER, "read", read_counter, (PublicAnswer, RollingAnswer)),
+        query={"rolling": {"type": "string", "examples": ["15m"]}},
+        error_statuses=(400, 404),
+    ),
     Operation("PATCH", _COUNTER, "operator", configure_counter, OperatorAnswer, body=Rules, error_statuses=(400, 404)),
     Operation("DELETE", _COUNTER, "operator", delete_counter, None, 204, error_statuses=(404,)),
     Operation("GET", "/api/v1/operator/{name}", "operator", inspect_counter, OperatorAnswer, error_statuses=(404,)),

@@ -62,6 +62,40 @@ class PublicAnswer(Struct):
     as_of: Moment
 
 
+Seen = Annotated[str, _described("In the time zone of the windows, or UTC.", format="date-time")]
+KnownSince = Annotated[
+    str | None,
+    _described(
+        "Null, unless the span begins before what is recorded: then only what came after this time is known apart from "
+        "what came before it. `lower` and `estimate` have that; `upper` allows for all that was ever counted.",
+    ),
+]
+
+
+class Rate(Struct):
+    """Events per second."""
+
+    lower: float
+    estimate: float
+    upper: float
+
+
+class RollingAnswer(Struct):
+    """The count of a span that ends now, such as the last 15 minutes, with its bounds."""
+
+    counter: str
+    rolling: Annotated[str, _described("The length of the span, as it was asked for.")]
+    start: Seen
+    end: Seen
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+    rate: Rate
+    known_since: KnownSince
+    as_of: Moment
+
+
 class UpDown(Struct):
     """`up`: from sites; `down`: to sites."""
 
