@@ -96,6 +96,9 @@ class Calendar:
     def __repr__(self) -> str:
         return f"Calendar({self.per!r}, {self.tz!r}, {self.anchor})"
 
+    def same_as(self, other: "Calendar") -> bool:
+        return (self.per, self.tz, self.anchor) == (other.per, other.tz, other.anchor)
+
     def period_at(self, unix_s: float) -> int:
         """The period of this moment, in seconds since 1970."""
         second = int(min(max(_FIRST_S, unix_s), _LAST_S))

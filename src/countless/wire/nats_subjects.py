@@ -24,6 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from countless.errors import ProtocolError
+from countless.wire.windows import shard_name
 
 PROTOCOL_VERSION = 1  # of everything in this module
 SHARDS_SUBJECT = "countless.shards"
@@ -33,12 +34,12 @@ _MAX_TOKEN_CHARS = 200  # a subject has to fit into the broker's control line, 4
 
 
 def shard_of(counter: str, shards: int) -> int:
-    """The shard of a counter. It depends on the family name only, so all series of a counter share a shard.
+    """The shard of a counter. It depends on the family name only, so all series and windows of a counter share a shard.
 
-    >>> shard_of("requests", 16) == shard_of('requests{route="/a"}', 16)
+    >>> shard_of("requests", 16) == shard_of('requests{route="/a"}', 16) == shard_of("requests@hour:5", 16)
     True
     """
-    return _shard(counter.partition("{")[0], shards)
+    return _shard(shard_name(counter).partition("{")[0], shards)
 
 
 def shard_of_budget(budget: str, shards: int) -> int:

@@ -12,7 +12,7 @@ time to time the whole state is written as one record, and older records are pur
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from time import time
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ from countless.core.messages import SiteId
 from countless.errors import CountlessError
 from countless.server.cluster.broker import BROKER_ERRORS, JETSTREAM_TIMEOUT_S, LOG_STREAM
 from countless.server.cluster.records import Body, Record, decode_body, decode_record, from_saved, split, to_saved
-from countless.server.storage.base import Changes, Config, SavedBudget, StoreError
+from countless.server.storage.base import Changes, Config, SavedBudget, StoreError, WindowFields, WindowKey
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.nats_subjects import log_subject
 
@@ -110,6 +110,9 @@ class LogStore:
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]:
         return self._replica.load()
+
+    def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
+        return self._replica.load_windows()
 
     def load_budgets(self) -> dict[str, SavedBudget]:
         return self._replica.load_budgets()

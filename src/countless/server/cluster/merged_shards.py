@@ -8,9 +8,9 @@ from time import monotonic
 from countless.core.messages import SiteId
 from countless.server.cluster.member import Member
 from countless.server.sessions.budget_periods import BudgetPeriods
-from countless.server.sessions.counter import Counter
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.site_server import SiteServer
+from countless.server.sessions.windows import AnyCounter
 from countless.server.settings import Settings
 
 
@@ -47,7 +47,7 @@ class MergedShards:
         return [shard.server for shard in self._member.shards.values()]
 
     @property
-    def counters(self) -> Mapping[str, Counter]:
+    def counters(self) -> Mapping[str, AnyCounter]:
         return ChainMap(*(server.counters for server in self._servers))
 
     @property

@@ -13,6 +13,8 @@ from countless.server.storage.base import (
     PeriodFields,
     SiteCounts,
     StoreError,
+    WindowFields,
+    WindowKey,
     parse_total,
 )
 
@@ -38,6 +40,8 @@ class SavedChanges(msgspec.Struct, array_like=True):
     deleted: list[str]
     prune_before: int | None
     budgets: bytes = b""  # `SavedBudgets` as JSON, where integers have no upper limit; empty: none has changed
+    windows: list[tuple[str, int, tuple[str, str, int] | None]] = []  # counter, period; floor, total, lost
+    closed: list[str] = []
 
 
 class SavedBudgets(msgspec.Struct, array_like=True):
@@ -70,7 +74,18 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
         changes.deleted,
         changes.prune_before,
         _encode_budgets(changes),
+        [(*key, None if fields is None else _encode_window(fields)) for key, fields in changes.windows.items()],
+        changes.closed,
     )
+
+
+def _encode_window(fields: WindowFields) -> tuple[str, str, int]:
+    """The total is empty while the window is open."""
+    return str(fields.floor), "" if fields.total is None else str(fields.total), fields.lost
+
+
+def _decode_window(floor: str, total: str, lost: int) -> WindowFields:
+    return WindowFields(int(floor), int(total) if total else None, lost)
 
 
 def _encode_budgets(changes: Changes) -> bytes:
@@ -99,6 +114,11 @@ def from_saved(saved: SavedChanges) -> Changes:
         {(name, SiteId(site, incarnation)): int(count) for name, site, incarnation, count in saved.tombstones},
         saved.deleted,
         saved.prune_before,
+        windows={
+            WindowKey(name, period): None if fields is None else _decode_window(*fields)
+            for name, period, fields in saved.windows
+        },
+        closed=saved.closed,
     )
     if saved.budgets:
         budgets = _decode_budgets(saved.budgets)

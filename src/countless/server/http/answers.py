@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from countless.core.answer import Answer
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
 from countless.server.http.schemas import PublicAnswer
 from countless.server.sessions.site_server import SiteServer
+from countless.server.sessions.windows import AnyAnswer
 from countless.wire.frames import MAX_NUMBER
 
 
-def public_view(name: str, answer: Answer) -> PublicAnswer:
+def public_view(name: str, answer: AnyAnswer) -> PublicAnswer:
     """`as_of` is the time of reading, never that of a report."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return PublicAnswer(name, answer.estimate, answer.lower, answer.upper, answer.state, now)

@@ -12,10 +12,10 @@ from itertools import pairwise
 from math import ceil, log2
 from time import monotonic, time
 
-from countless.core.answer import Answer, State
+from countless.core.answer import State
 from countless.core.windows.rolling import Record
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.counter import Counter
+from countless.server.sessions.windows import AnyAnswer, AnyCounter
 
 log = logging.getLogger("countless.history")
 
@@ -94,21 +94,21 @@ class TimeSeries:
 class History:
     __slots__ = ("_last", "_recorded_at", "_traffic", "points", "round_marks", "site_seconds")
 
-    def __init__(self, counter: Counter, now: float) -> None:
+    def __init__(self, counter: AnyCounter, now: float) -> None:
         self.points = TimeSeries(5)  # time, estimate, lower, upper, index in STATES: for the read scope
         self.round_marks = TimeSeries(3)  # time, round, phase (-1: none): for operators only
         self.site_seconds = reachable_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
         self._traffic = counter.traffic
         self._recorded_at = now
-        self._last: tuple[Answer, int | None] | None = None
+        self._last: tuple[AnyAnswer, int | None] | None = None
         if counter.traffic.new and counter.traffic.began < now:
             self.points.add(counter.traffic.began, 0, 0, 0, STATES.index(State.EXACT))
 
-    def matches(self, counter: Counter) -> bool:
+    def matches(self, counter: AnyCounter) -> bool:
         """False if the counter was deleted, and created again under its name."""
         return counter.traffic is self._traffic
 
-    def record(self, counter: Counter, now: float) -> None:
+    def record(self, counter: AnyCounter, now: float) -> None:
         answer, phase = counter.published_answer, counter.coordinator.phase
         self.site_seconds += reachable_sites(answer) * max(0.0, now - self._recorded_at)
         before, self._recorded_at = self._recorded_at, now
@@ -180,7 +180,7 @@ class Recorder:
                 history = self._histories[name] = History(counters[name], now)
             history.record(counters[name], now)
 
-    def for_counter(self, counter: Counter) -> History:
+    def for_counter(self, counter: AnyCounter) -> History:
         """The history of this counter up to now. It may replace the one that was not requested for the longest time."""
         now = self.now()
         history = self._histories.pop(counter.name, None)
@@ -196,5 +196,5 @@ class Recorder:
         return sorted(self._histories)
 
 
-def reachable_sites(answer: Answer) -> int:
+def reachable_sites(answer: AnyAnswer) -> int:
     return answer.sites - len(answer.silent)

@@ -14,8 +14,8 @@ from countless.server.http.answers import public_view
 from countless.server.http.history import History
 from countless.server.http.schemas import OperatorAnswer, UpDown
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import site_of
+from countless.server.sessions.windows import AnyCounter
 from countless.wire.frames import encode_frames
 
 ADVERSARY_TEXT = {
@@ -25,7 +25,7 @@ ADVERSARY_TEXT = {
 }
 
 
-def operator_answer(counter: Counter) -> OperatorAnswer:
+def operator_answer(counter: AnyCounter) -> OperatorAnswer:
     """For the API: everything except the random state."""
     answer, config, traffic = counter.published_answer, counter.config, counter.traffic
     return OperatorAnswer(
@@ -39,14 +39,14 @@ def operator_answer(counter: Counter) -> OperatorAnswer:
         round=answer.round,
         sites=answer.sites,
         silent=sorted({site_of(site) for site in answer.silent}),
-        known=counter.coordinator.known_total,
+        known=counter.known_total,
         messages=UpDown(traffic.up, traffic.down),
         bytes=UpDown(round(traffic.up_bytes), round(traffic.down_bytes)),
         messages_to_double=_messages_to_double(counter),
     )
 
 
-def details(counter: Counter, history: History) -> dict[str, Any]:
+def details(counter: AnyCounter, history: History) -> dict[str, Any]:
     """For the page: everything except the sites, which have a table of their own."""
     answer = counter.published_answer
     return {
@@ -65,13 +65,13 @@ def details(counter: Counter, history: History) -> dict[str, Any]:
 # Cost
 
 
-def cost_summary(counter: Counter, history: History) -> dict[str, Any]:
+def cost_summary(counter: AnyCounter, history: History) -> dict[str, Any]:
     """Messages and bytes so far, and what one message per event or regular flushes would have cost instead.
 
     The size of such a message is that of the smallest frame with the counter's name and count.
     """
     traffic = counter.traffic
-    known = counter.coordinator.known_total
+    known = counter.known_total
     events = known - traffic.counted_before
     frame = len(next(encode_frames([Snapshot(counter.name, counter.published_answer.round, known)])))
     others = [("one message per event", events)]
@@ -89,7 +89,7 @@ def cost_summary(counter: Counter, history: History) -> dict[str, Any]:
     }
 
 
-def _messages_to_double(counter: Counter) -> int:
+def _messages_to_double(counter: AnyCounter) -> int:
     rate = getattr(counter.coordinator.plan, "messages_per_efold", None)
     if rate is None:
         rate = plan_deterministic(max(1, counter.published_answer.sites), counter.config.alpha).messages_per_efold
@@ -99,7 +99,7 @@ def _messages_to_double(counter: Counter) -> int:
 # Plan
 
 
-def plan_summary(counter: Counter) -> dict[str, Any]:
+def plan_summary(counter: AnyCounter) -> dict[str, Any]:
     """The running plan, the costs of the candidates, and why this one runs."""
     answer, config = counter.published_answer, counter.config
     running = counter.coordinator.plan or plan_deterministic(max(1, answer.sites), answer.alpha)
@@ -116,7 +116,7 @@ def plan_summary(counter: Counter) -> dict[str, Any]:
     }
 
 
-def _prices(counter: Counter) -> dict[str, float]:
+def _prices(counter: AnyCounter) -> dict[str, float]:
     """Messages per e-fold of the total, by scheme: those that `auto` may choose and whose plan is computed already."""
     sites, alpha = max(1, counter.published_answer.sites), counter.config.alpha
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
@@ -129,7 +129,7 @@ def _prices(counter: Counter) -> dict[str, float]:
     return dict(sorted(prices.items(), key=lambda item: item[1]))
 
 
-def _why(counter: Counter, prices: dict[str, float]) -> str:
+def _why(counter: AnyCounter, prices: dict[str, float]) -> str:
     scheme, config = counter.published_answer.scheme, counter.config
     if config.scheme != Auto.name:
         return f"This counter is configured to run {config.scheme}."
@@ -167,7 +167,7 @@ _KEYS = {
 SITE_SORTS = tuple(_KEYS)
 
 
-def site_rows(server: ServerView, counter: Counter, now: float) -> Iterator[SiteRow]:
+def site_rows(server: ServerView, counter: AnyCounter, now: float) -> Iterator[SiteRow]:
     """Every incarnation that is a member of this counter, unsorted."""
     offset = now - server.now()
     for site_id, known in counter.coordinator.saved_state.known:

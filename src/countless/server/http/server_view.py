@@ -9,8 +9,8 @@ from typing import Protocol
 
 from countless.core.messages import SiteId
 from countless.server.sessions.budget_periods import BudgetPeriods
-from countless.server.sessions.counter import Counter
 from countless.server.sessions.session_table import Session
+from countless.server.sessions.windows import AnyCounter
 from countless.server.settings import Settings
 
 
@@ -30,7 +30,7 @@ class ServerView(Protocol):
     def settings(self) -> Settings: ...
 
     @property
-    def counters(self) -> Mapping[str, Counter]: ...
+    def counters(self) -> Mapping[str, AnyCounter]: ...
 
     @property
     def budgets(self) -> BudgetsView: ...

@@ -10,12 +10,11 @@ from itertools import islice
 from time import time
 from typing import Any, Protocol
 
-from countless.core.answer import Answer
 from countless.errors import InvalidParameter
 from countless.server.http.history import STATES, History, Recorder
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.counter import Counter
+from countless.server.sessions.windows import AnyAnswer, AnyCounter
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
 
@@ -34,7 +33,7 @@ class View(Protocol):
     async def wait(self) -> None: ...
 
 
-def public_answer(answer: Answer) -> dict[str, Any]:
+def public_answer(answer: AnyAnswer) -> dict[str, Any]:
     """Everything that the read scope may see."""
     lower, upper = answer.lower, answer.upper
     return {"estimate": answer.estimate, "lower": lower, "upper": upper, "state": answer.state}
@@ -116,9 +115,9 @@ class OperatorCounterView(CounterView):
                 self._last_details[name] = data
                 yield name, data
 
-    def _site_table(self, counter: Counter, now: float) -> dict[str, Any]:
+    def _site_table(self, counter: AnyCounter, now: float) -> dict[str, Any]:
         rows = list(site_rows(self._server, counter, now))
-        total = max(1, counter.coordinator.known_total)
+        total = max(1, counter.known_total)
         found, page = site_page(rows, self._find, self._sort, self._start, ROWS_PER_PAGE)
         return {
             "all": len(rows),
@@ -166,10 +165,10 @@ class ListView:
             return sorted(names, key=lambda name: (rank[counters[name].published_answer.state], name), reverse=reverse)
         return sorted(names, reverse=reverse)
 
-    def _row(self, counter: Counter) -> dict[str, Any]:
+    def _row(self, counter: AnyCounter) -> dict[str, Any]:
         return {"counter": counter.name, **public_answer(counter.published_answer)}
 
-    def _sparkline(self, counter: Counter) -> list[list[float]]:
+    def _sparkline(self, counter: AnyCounter) -> list[list[float]]:
         points = [[round(row[0]), row[1]] for row in self._recorder.for_counter(counter).points]
         every = -(-len(points) // SPARKLINE_POINTS)
         return list(islice(reversed(points), 0, None, every or 1))[::-1]
@@ -181,7 +180,7 @@ class ListView:
 class OperatorListView(ListView):
     """A page of all counters, for operators: also their sites and messages."""
 
-    def _row(self, counter: Counter) -> dict[str, Any]:
+    def _row(self, counter: AnyCounter) -> dict[str, Any]:
         answer, traffic = counter.published_answer, counter.traffic
         extra = {"sites": answer.sites, "silent": len(answer.silent), "messages": traffic.up + traffic.down}
         return super()._row(counter) | extra

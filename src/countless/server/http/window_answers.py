@@ -11,12 +11,12 @@ from countless.core.windows.rolling import count_since
 from countless.core.windows.spans import SpanCount
 from countless.server.http.history import Recorder
 from countless.server.http.schemas import Rate, RollingAnswer
-from countless.server.sessions.counter import Counter
+from countless.server.sessions.windows import AnyCounter
 
 MIN_ROLLING, MAX_ROLLING = "1s", "3660d"
 
 
-def rolling_answer(counter: Counter, recorder: Recorder, rolling: str) -> RollingAnswer:
+def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> RollingAnswer:
     length_s = require_duration("rolling", rolling[:100], MIN_ROLLING, MAX_ROLLING)
     records = recorder.for_counter(counter).records()
     now = records[-1].time

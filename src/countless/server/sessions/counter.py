@@ -13,7 +13,7 @@ from countless.core.estimator import RoundContext
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
-from countless.server.storage.base import Config
+from countless.server.storage.base import Config, WindowKey
 
 
 class Traffic:
@@ -43,22 +43,62 @@ class PlanKey(NamedTuple):
     eta: float
 
 
-class Counter:
-    def __init__(self, name: str, config: Config, saved_state: PersistentState | None = None) -> None:
+class Watched:
+    """What readers may wait for."""
+
+    def __init__(self) -> None:
+        self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set at the next change of the published answer, and when the counter is deleted."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        return self._changed
+
+    def notify(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+class Counter(Watched):
+    """A counter without windows, or one window of a counter: then `window` says which, and `floor` is the window's."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Config,
+        saved_state: PersistentState | None = None,
+        *,
+        window: WindowKey | None = None,
+        floor: int = 0,
+        expected_sites: int = 1,
+        traffic: Traffic | None = None,
+    ) -> None:
+        super().__init__()
         self.name = name
         self.config = config
+        self.window = window
+        self.floor = floor
         scheme = scheme_named(config.scheme, config.adversary, may_block=False)  # the planner computes plans ahead
         self.coordinator = Coordinator(
-            name, scheme, SystemRandom(), alpha=config.alpha, delta=config.delta, saved_state=saved_state
+            name,
+            scheme,
+            SystemRandom(),
+            alpha=config.alpha,
+            delta=config.delta,
+            floor=floor,
+            expected_sites=expected_sites,
+            saved_state=saved_state,
         )
         # The sum of the final counts of sites that left, which every save needs. The coordinator keeps entries of these
         # sites until its next round, so it would have to add up all sites for it.
         self.departed = saved_state.departed if saved_state else 0
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
-        self.traffic = Traffic(self.coordinator.known_total, new=saved_state is None)
+        self.traffic = traffic or Traffic(self.coordinator.known_total, new=saved_state is None)
         self.published_answer = self.coordinator.answer
-        self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
@@ -76,16 +116,9 @@ class Counter:
             self.recovering = False
 
     @property
-    def changed(self) -> asyncio.Event:
-        """Set at the next change of the published answer, and when the counter is deleted."""
-        if self._changed is None:
-            self._changed = asyncio.Event()
-        return self._changed
-
-    def notify(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+    def known_total(self) -> int:
+        """The sum of all counts received: never more than the true total."""
+        return self.coordinator.known_total
 
     @property
     def plan_version(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ site id of its own, as if it were one more site: the total over all series stays
 from countless.core.messages import SiteId, SiteName
 from countless.server.storage.base import MembershipKey
 from countless.wire.names import overflow_name
+from countless.wire.windows import parse_window, shard_name
 
 _SEPARATOR = "\n"  # names are printable, so no name contains it
 
@@ -22,8 +23,22 @@ def family_of(name: str) -> str | None:
     return family if brace and name.endswith("}") and name != overflow_name(family) else None
 
 
+def overflow_home(name: str) -> str:
+    """The overflow series, or its window, in which a series or a window of a series is counted.
+
+    >>> overflow_home('requests{route="/a"}'), overflow_home('requests{route="/a"}@hour:5')
+    ('requests{overflow="true"}', 'requests{overflow="true"}@hour:5')
+    """
+    window = parse_window(name)
+    if window is None:
+        return overflow_name(str(family_of(name)))
+    return str(window._replace(series=overflow_name(str(family_of(window.series)))))
+
+
 def is_overflow(name: str) -> bool:
-    return name == overflow_name(name.partition("{")[0])
+    """Also of a window."""
+    series = shard_name(name)
+    return series == overflow_name(series.partition("{")[0])
 
 
 def overflow_site_id(site_id: SiteId, name: str) -> SiteId:

@@ -11,6 +11,7 @@ the totals for good, and a tombstone with them is saved, so that the process is 
 """
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 from countless.core.messages import Snapshot
 from countless.server.connection import Connection
@@ -18,7 +19,8 @@ from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.membership import Membership
-from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.registry import CounterRegistry
+from countless.server.sessions.session_table import Session, SessionTable, group_of
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 
@@ -29,6 +31,7 @@ class SessionLifecycle:
     def __init__(
         self,
         sessions: SessionTable,
+        registry: CounterRegistry,
         membership: Membership,
         budgets: Budgets,
         dispatcher: Dispatcher,
@@ -37,6 +40,7 @@ class SessionLifecycle:
         clock: Callable[[], float],
     ) -> None:
         self._sessions = sessions
+        self._registry = registry
         self._membership = membership
         self._budgets = budgets
         self._dispatcher = dispatcher
@@ -80,19 +84,35 @@ class SessionLifecycle:
     def retire(self, session: Session) -> None:
         """Leave all counters with the counts that are known, and give up the limits of its budgets."""
         self._budgets.retire(session)
-        for name, counter, site_id in self._membership.of(session):
-            count = counter.coordinator.reported_by(site_id)
-            self.leave(session, Snapshot(name, counter.coordinator.round, count))
+        lost: dict[str, list[int]] = {}  # by counter with windows: the windows that it was a member of
+        for name, tracker, site_id in self._membership.of(session):
+            count = tracker.coordinator.reported_by(site_id)
+            self.leave(session, Snapshot(name, tracker.coordinator.round, count), retired=True)
+            if tracker.window is not None:
+                lost.setdefault(tracker.window.counter, []).append(tracker.window.period)
+        for counter, periods in lost.items():
+            self._registry.lose_site(counter, min(periods), max(periods))
         self._sessions.remove(session)
 
-    def leave(self, session: Session, final: Snapshot) -> Counter:
-        """The session leaves a counter, which is returned. The tombstone has the larger of final and known count."""
+    def leave(self, session: Session, final: Snapshot, retired: bool = False) -> Counter:
+        """The session leaves a counter, which is returned. The tombstone has the larger of final and known count.
+
+        A site leaves its windows in order. So one tombstone says that it has left all windows before a period; only a
+        session that is retired gets one for each, with its count.
+        """
         name = final.counter
         counter, site_id = self._membership.lookup(session, name)
         count = max(final.count, counter.coordinator.reported_by(site_id))
         outbox = counter.coordinator.leave(site_id, final)
-        del session.memberships[name]
+        session.leave(name)
         counter.departed += count
-        self._pipeline.mark_departed((counter.name, site_id), (name, session.site_id), count)
+        tombstone, value = name, count
+        if counter.window is not None:
+            self._registry.windowed[counter.window.counter].sweep_at = -inf
+            if not retired:
+                tombstone = group_of(name)
+                value = max(session.windows_left[tombstone], counter.window.period + 1)
+                session.windows_left[tombstone] = value
+        self._pipeline.mark_departed((counter.name, site_id), (tombstone, session.site_id), value)
         self._dispatcher.dispatch(counter, outbox)
         return counter

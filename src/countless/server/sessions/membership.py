@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.labels import family_of, is_overflow, overflow_site_id
+from countless.server.sessions.labels import family_of, is_overflow, overflow_home, overflow_site_id
 from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import Session
-from countless.wire.names import overflow_name
+from countless.server.sessions.session_table import Session, group_of
+from countless.wire.windows import shard_name
 
 
 class Membership:
@@ -24,18 +24,23 @@ class Membership:
         """Where to count, for a counter that the session joins; the caller records it once the core has accepted."""
         if name in session.memberships:
             return self.lookup(session, name)
-        if len(session.memberships) + len(session.left) >= self._max_per_session:
+        is_new = group_of(name) not in session.windows_left  # not another window of a series that it has joined
+        if is_new and session.counters >= self._max_per_session:
             raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
-        counter = self._registry.counter_for(name)
-        return counter, session.site_id if counter.name == name else overflow_site_id(session.site_id, name)
+        tracker = self._registry.tracker_for(name)
+        if tracker.name == name:
+            return tracker, session.site_id
+        if is_new:
+            self._registry.overflowed[str(family_of(shard_name(name)))] += 1
+        return tracker, overflow_site_id(session.site_id, name)
 
     def lookup(self, session: Session, name: str) -> tuple[Counter, SiteId]:
         site_id = session.memberships.get(name)
         if site_id is None:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined {name!r}")
         if site_id == session.site_id:  # otherwise it is the id of an overflow series
-            return self._registry.counters[name], site_id
-        return self._registry.counters[overflow_name(str(family_of(name)))], site_id
+            return self._registry.trackers[name], site_id
+        return self._registry.trackers[overflow_home(name)], site_id
 
     def of(self, session: Session) -> Iterator[tuple[str, Counter, SiteId]]:
         """Every membership, with the counter name that the client uses."""

@@ -1,84 +1,213 @@
 """All counters by name, and the limits on how many there may be. Every change is marked for the next commit."""
 
 from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from math import inf
 
-from countless.errors import InvalidParameter, UnknownName
+from countless.core.coordinator import PersistentState
+from countless.core.windows.rule import WindowRule
+from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import family_of
+from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
-from countless.server.storage.base import Config
+from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.names import overflow_name, validate_name
+from countless.wire.windows import WindowName, parse_window
+
+MAX_TRACKERS_PER_COUNTER = 4  # windows that are open, by max_counters: usually two of each, far more after an outage
 
 
 class CounterRegistry:
-    def __init__(self, counters: dict[str, Counter], settings: Settings, pipeline: CommitPipeline) -> None:
+    """`counters` are what people see. `trackers` are where sites are counted: counters without windows under their
+    names, and open windows under their wire names.
+    """
+
+    def __init__(
+        self,
+        counters: dict[str, AnyCounter],
+        trackers: dict[str, Counter],
+        windowed: dict[str, WindowedCounter],
+        settings: Settings,
+        pipeline: CommitPipeline,
+        wall_clock: Callable[[], float],
+    ) -> None:
         self.counters = counters
+        self.trackers = trackers
+        self.windowed = windowed  # those of `counters` that have windows
         self.overflowed: Tally[str] = Tally()  # by counter: series that were counted in its overflow series
         self._settings = settings
         self._pipeline = pipeline
+        self._wall_clock = wall_clock
         self._series: Tally[str] = Tally()  # by counter: its labelled series
 
-    def get(self, name: str) -> Counter:
+    def get(self, name: str) -> AnyCounter:
         try:
             return self.counters[name]
         except KeyError:
             raise UnknownName("counter", name, self.counters) from None
 
-    def add(self, counter: Counter) -> None:
-        """A counter that was loaded from the store."""
+    def load(
+        self,
+        saved: Mapping[str, tuple[Config, PersistentState]],
+        windows: Iterable[tuple[WindowKey, WindowFields]],
+    ) -> None:
+        """Everything that a store has; windows in the order of their keys."""
+        loaded = {
+            name: WindowedCounter(name, config, self._wall_clock, CounterFields(*state[:3]))
+            for name, (config, state) in saved.items()
+            if config.windows is not None
+        }
+        for name, rows in groupby(windows, key=lambda row: row[0].counter):
+            loaded[name].load(((key.period, fields) for key, fields in rows), saved)
+        opened = {tracker.name for counter in loaded.values() for tracker in counter.open.values()}
+        for name, (config, state) in saved.items():
+            if name not in opened:
+                self.add(loaded[name] if name in loaded else Counter(name, config, state))
+
+    def add(self, counter: AnyCounter) -> None:
+        """A counter that is new, or was loaded, with its open windows."""
         self.counters[counter.name] = counter
         self._series.update(filter(None, [family_of(counter.name)]))
+        if isinstance(counter, WindowedCounter):
+            self.windowed[counter.name] = counter
+            self.trackers.update({tracker.name: tracker for tracker in counter.open.values()})
+        else:
+            self.trackers[counter.name] = counter
 
-    def create(self, name: str, config: Config) -> Counter:
+    def create(self, name: str, config: Config) -> AnyCounter:
         validate_name(name)
         require_config(config)
         if name in self.counters:
             raise InvalidParameter("counter", name, "a name that is not taken")
+        if parse_window(name) is not None:
+            raise InvalidParameter("counter", name, "a name that does not end like that of a window, such as @hour:5")
         if len(self.counters) >= self._settings.max_counters:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_counters} (max_counters)")
         if self._is_beyond_cap(name):
             cap = self._config_of_family(name).label_cap
             raise InvalidParameter("counter", name, f"one of at most {cap} (label_cap)")
-        counter = Counter(name, config)
+        counter = self._new(name, config)
         self.add(counter)
         self._pipeline.mark_config(name, config)
+        if isinstance(counter, WindowedCounter):
+            self._pipeline.mark_windows(name)
         return counter
 
-    def configure(self, name: str, config: Config) -> Counter:
-        """Replace the counter by one with another config; the same object if the config is the same. Alpha may only
-        grow, because the published total cannot be taken back.
+    def _new(self, name: str, config: Config) -> AnyCounter:
+        as_group = parse_window(f"{name}:0")
+        if config.windows is None:
+            counter: AnyCounter = Counter(name, config)
+            taken = as_group is not None and as_group.series in self.windowed
+        else:
+            counter = WindowedCounter(name, config, self._wall_clock)
+            taken = counter.group in self.counters
+        if taken:  # a tombstone of this name is a watermark
+            raise InvalidParameter("counter", name, "a name that no windows of another counter have")
+        return counter
+
+    def configure(self, name: str, config: Config) -> AnyCounter:
+        """Replace the config of a counter. A counter without windows is replaced with it, unless the config is the
+        same; its alpha may only grow, because the published total cannot be taken back. A counter with windows uses
+        another config from the next window on.
         """
         before = self.get(name)
         require_config(config)
-        if config.alpha < before.config.alpha:
-            raise InvalidParameter("alpha", config.alpha, f"at least {before.config.alpha}, which it has had so far")
-        if config != before.config:
-            self.counters[name] = before.reconfigured(config)
-            self._pipeline.mark_config(name, config)
+        if config == before.config:
+            return before
+        if isinstance(before, WindowedCounter):
+            if config.windows is None or not config.windows.calendar.same_as(before.calendar):
+                _refuse_other_calendar(config)
+            before.config, before.sweep_at = config, -inf
+            self._pipeline.mark_windows(name)
+        else:
+            if config.windows is not None:
+                _refuse_other_calendar(config)
+            if config.alpha < before.config.alpha:
+                allowed = f"at least {before.config.alpha}, which it has had so far"
+                raise InvalidParameter("alpha", config.alpha, allowed)
+            self.counters[name] = self.trackers[name] = before.reconfigured(config)
+        self._pipeline.mark_config(name, config)
         return self.counters[name]
 
     def remove(self, name: str) -> None:
         counter = self.counters.pop(name)
         self._series.subtract(filter(None, [family_of(name)]))
-        self._pipeline.mark_deleted(name)
+        if isinstance(counter, WindowedCounter):
+            del self.windowed[name]
+            for tracker in counter.open.values():
+                del self.trackers[tracker.name]
+                self._pipeline.mark_window_closed(tracker.name)
+            self._pipeline.mark_windows_deleted(name)
+            self._pipeline.mark_deleted(counter.group)  # its watermarks
+        else:
+            del self.trackers[name]
+            self._pipeline.mark_deleted(name)
         counter.notify()
 
-    def counter_for(self, name: str) -> Counter:
-        """Where a site's events of this name are counted: the counter of that name, created if there is none, or for a
-        series beyond the cap the overflow series.
+    # Where sites are counted
+
+    def tracker_for(self, name: str) -> Counter:
+        """Where a site's events of this name are counted: the counter or window of that name, created if there is none,
+        or for a series beyond the cap the overflow series. A rejected name changes nothing.
         """
-        if name in self.counters:
-            return self.counters[name]
-        config = self._config_of_family(name)
-        if not self._is_beyond_cap(name):
-            return self.create(name, config)
-        family = str(family_of(name))
-        overflow = self.counters.get(overflow_name(family)) or self.create(overflow_name(family), config)
-        if overflow.coordinator.sites >= self._settings.max_sites:
+        tracker = self.trackers.get(name)
+        if tracker is not None:
+            return tracker
+        window = parse_window(name)
+        if window is not None and str(window) != name:
+            raise InvalidParameter("counter", name, f"{window}, as this window is called")
+        series = window.series if window else name
+        overflows = series not in self.counters and self._is_beyond_cap(series)
+        home = overflow_name(str(family_of(series))) if overflows else series
+        config = self.counters[home].config if home in self.counters else self._config_for(series, window)
+        _require_same_windows(home, config, window)
+        if window is not None:
+            window.calendar.bounds(window.period)
+        counter = self.counters.get(home) or self.create(home, config)
+        tracker = counter if isinstance(counter, Counter) else self._window(counter, window)
+        if overflows and tracker.coordinator.sites >= self._settings.max_sites:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_sites} beyond the label cap")
-        self.overflowed[family] += 1
-        return overflow
+        return tracker
+
+    def _window(self, counter: WindowedCounter, window: WindowName | None) -> Counter:
+        """A window that is opened, unless it is open."""
+        if window is None:
+            raise InvariantBroken(f"no window of {counter.name!r}")
+        if window.period in counter.open:
+            return counter.open[window.period]
+        counter.require_near(window.period)
+        if len(self.trackers) >= MAX_TRACKERS_PER_COUNTER * self._settings.max_counters:
+            raise InvalidParameter("counter", str(window), "one of fewer windows that are open at once (max_counters)")
+        tracker = counter.open_window(window.period)
+        self.trackers[tracker.name] = tracker
+        self._pipeline.mark_config(tracker.name, tracker.config)
+        self._pipeline.mark_windows(counter.name, [window.period])
+        return tracker
+
+    def close_window(self, counter: WindowedCounter, period: int) -> None:
+        tracker = counter.close_window(period)
+        del self.trackers[tracker.name]
+        self._pipeline.mark_window_closed(tracker.name)
+        self._pipeline.mark_windows(counter.name, [period])
+
+    def drop_windows(self, counter: WindowedCounter) -> None:
+        dropped = counter.drop_windows()
+        if dropped:
+            self._pipeline.mark_windows(counter.name, dropped)
+
+    def lose_site(self, name: str, oldest: int, newest: int) -> None:
+        """A member of these windows of a counter was retired."""
+        self._pipeline.mark_windows(name, self.windowed[name].lose_site(oldest, newest))
+
+    def _config_for(self, series: str, window: WindowName | None) -> Config:
+        """Of a counter that a site uses for the first time."""
+        if window is None or (family_of(series) or "") in self.counters:
+            return self._config_of_family(series)
+        return replace(self._settings.defaults, windows=WindowRule(window.per, window.tz, window.anchor))
 
     def _config_of_family(self, name: str) -> Config:
         """Series have the config of the counter they belong to, or else the default."""
@@ -88,3 +217,20 @@ class CounterRegistry:
     def _is_beyond_cap(self, name: str) -> bool:
         family = family_of(name)
         return family is not None and self._series[family] >= self._config_of_family(name).label_cap
+
+
+def _require_same_windows(name: str, config: Config, window: WindowName | None) -> None:
+    rule = config.windows
+    if window is None and rule is not None:
+        raise InvalidParameter("counter", name, f"counted per {rule.per}: the counter has windows")
+    if window is not None and rule is None:
+        raise InvalidParameter("per", window.per, f"left out: counter {name!r} has no windows; delete it to get some")
+    if window is not None and rule is not None and not rule.calendar.same_as(window.calendar):
+        allowed = f"{rule.calendar!r}, as counter {name!r} has them; to change that, delete the counter"
+        raise InvalidParameter("windows", repr(window.calendar), allowed)
+
+
+def _refuse_other_calendar(config: Config) -> None:
+    rule = config.windows
+    value = None if rule is None else f"{rule.per}, tz {rule.tz}, anchor {rule.anchor}"
+    raise InvalidParameter("per", value, "as it was: delete the counter to get other windows")

@@ -12,18 +12,28 @@ from collections.abc import Iterator
 from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
+from countless.wire.windows import parse_window
 
 # Heartbeats find what TCP does not report at once, such as a power loss or a cut network: an idle site sends one in
 # three times `silent_after`, because each costs two frames.
 HEARTBEAT_PER_TIMEOUT = 3
 
 
+def group_of(name: str) -> str:
+    """What the names of all windows of a series begin with; empty for a counter without windows.
+
+    >>> group_of('requests{route="/a"}@hour:5'), group_of("requests")
+    ('requests{route="/a"}@hour', '')
+    """
+    return "" if parse_window(name) is None else name.rpartition(":")[0]
+
+
 class Session:
     """One incarnation of one site. It exists while it is connected, a member of a counter, or a holder of a budget."""
 
     __slots__ = (
-        "asked", "awaiting_since", "budgets", "connection",
-        "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unreachable"
+        "_open_windows", "asked", "awaiting_since", "budgets", "connection",
+        "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unreachable", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
@@ -31,6 +41,8 @@ class Session:
         self.connection: Connection | None = None
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
         self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
+        self.windows_left: dict[str, int] = {}  # by `group_of`: it has left all windows before this one
+        self._open_windows = 0  # those of `memberships` that are windows
         self.ignored: set[str] = set()  # counters whose messages on this connection are dropped until they join again
         self.budgets: set[BudgetId] = set()  # in which it may have a limit
         self.asked: set[BudgetId] = set()  # on this connection
@@ -38,6 +50,28 @@ class Session:
         self.last_seen = now
         self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
         self.unreachable = False
+
+    def join(self, name: str, site_id: SiteId) -> None:
+        """Record a membership. The windows of a series need only one entry beside those that are open."""
+        if name not in self.memberships and (group := group_of(name)):
+            self.windows_left.setdefault(group, 0)
+            self._open_windows += 1
+        self.memberships[name] = site_id
+
+    def leave(self, name: str) -> None:
+        del self.memberships[name]
+        self._open_windows -= bool(group_of(name))
+
+    def has_left(self, name: str) -> bool:
+        if name in self.left:
+            return True
+        window = parse_window(name)
+        return window is not None and window.period < self.windows_left.get(group_of(name), 0)
+
+    @property
+    def counters(self) -> int:
+        """How many counters it has, or had; all windows of one count once."""
+        return len(self.memberships) - self._open_windows + len(self.left) + len(self.windows_left)
 
     @property
     def state(self) -> str:

@@ -12,7 +12,7 @@ coordinator asks its sites for snapshots. Until they have connected and answered
 
 import asyncio
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from sys import intern
 from time import monotonic, time
 
@@ -30,6 +30,8 @@ from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable
+from countless.server.sessions.window_sweeps import WindowSweeps
+from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import Config, StateStore
 from countless.server.storage.commit import CommitPipeline
@@ -48,6 +50,7 @@ from countless.wire.frames import (
     SyncAck,
     UpItem,
 )
+from countless.wire.windows import parse_window
 
 MAX_INCARNATION = (1 << 63) - 1
 INCARNATION_SECONDS_SHIFT = 30  # an incarnation's bits above these are the second in which it was created
@@ -65,7 +68,7 @@ class SiteServer:
         wall_clock: Callable[[], float] = time,
     ) -> None:
         self.settings = settings
-        self.counters: dict[str, Counter] = {}
+        self.counters: dict[str, AnyCounter] = {}
         self.sessions = SessionTable()
         self.planner = Planner()
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
@@ -77,30 +80,44 @@ class SiteServer:
         self._wall_clock = wall_clock
         self._last_prune = clock()
         budgets: dict[str, BudgetPeriods] = {}
-        self._pipeline = CommitPipeline(store, self.counters, budgets)
+        trackers: dict[str, Counter] = {}
+        windowed: dict[str, WindowedCounter] = {}
+        self._pipeline = CommitPipeline(store, trackers, budgets, windowed)
         self.budgets = Budgets(budgets, self.sessions, self._pipeline, clock, wall_clock)
-        self._registry = CounterRegistry(self.counters, settings, self._pipeline)
+        self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
         self._membership = Membership(self._registry, settings.max_counters_per_site)
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
         self._lifecycle = SessionLifecycle(
-            self.sessions, self._membership, self.budgets, self._dispatcher, self._pipeline, settings, clock
+            *(self.sessions, self._registry, self._membership, self.budgets),
+            *(self._dispatcher, self._pipeline, settings, clock),
         )
+        self._sweeps = WindowSweeps(self._registry, self.sessions, self._lifecycle.retire, wall_clock)
         self._recover()
 
     def _recover(self) -> None:
-        now = self._clock()
-        for name, (config, state) in self._store.load().items():
-            counter = Counter(name, config, state)
-            self._registry.add(counter)
-            for site_id, _ in state.known:
+        now, saved = self._clock(), self._store.load()
+        self._registry.load(saved, self._store.load_windows())
+        for name, tracker in self._registry.trackers.items():
+            for site_id, _ in saved[name][1].known:
                 client_name, client_id = client_key(name, site_id)
                 session = self.sessions.open(client_id, now)
                 # One id object for all counters of a session: with thousands of them that saves memory.
-                session.memberships[client_name] = session.site_id if client_id == site_id else site_id
-            self._dispatcher.dispatch(counter, counter.coordinator.recover())
+                session.join(client_name, session.site_id if client_id == site_id else site_id)
+            self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
         self.budgets.recover(self._store.load_budgets())
         for session in self.sessions:
-            session.left.update(name for name, _ in self._store.tombstones(session.site_id))
+            self._set_left(session, self._store.tombstones(session.site_id))
+
+    def _set_left(self, session: Session, tombstones: Iterable[tuple[str, int]]) -> None:
+        for name, value in tombstones:
+            if self._is_watermark(name):
+                session.windows_left[name] = max(value, session.windows_left.get(name, 0))
+            else:
+                session.left.add(name)
+
+    def _is_watermark(self, name: str) -> bool:
+        """Whether a tombstone says which windows of a counter were left, not the count of a counter of this name."""
+        return parse_window(f"{name}:0") is not None and name not in self.counters
 
     # Lifecycle
 
@@ -139,16 +156,17 @@ class SiteServer:
             pass
 
     def tick_in_slices(self) -> Iterator[None]:
-        """Expire sessions, close periods of budgets, prune tombstones and start plans. Yields between slices, for other
-        work of the loop.
+        """Expire sessions, close periods of budgets and windows of counters, prune tombstones and start plans. Yields
+        between slices, for other work of the loop.
         """
         yield from self._lifecycle.expire_in_slices()
         yield from self.budgets.close_ended_in_slices()
+        yield from self._sweeps.run_in_slices()
         now = self._clock()
         if now - self._last_prune > PRUNE_INTERVAL_S:
             self._last_prune = now
             self._pipeline.prune_tombstones(int(self._wall_clock() - self.settings.remember_for))
-        self.planner.maybe_plan(self.counters.values())
+        self.planner.maybe_plan(self._registry.trackers.values())
 
     def debug_state(self) -> dict[str, dict[str, int]]:
         return {"pipeline": self._pipeline.debug_state()}
@@ -167,17 +185,23 @@ class SiteServer:
         if hello.incarnation > MAX_INCARNATION:
             raise ProtocolError("an incarnation has at most 63 bits")
         site_id = SiteId(hello.site, hello.incarnation)
+        final_counts: tuple[tuple[str, int], ...] = ()
         if site_id not in self.sessions:
             await self.flush()  # a tombstone that is not saved yet cannot be read
             final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
-            if (final_counts or self.budgets.retired(site_id)) and site_id not in self.sessions:
+            # A site that has left some windows, and is a member of none, may count in the next one.
+            retired = self.budgets.retired(site_id) or not all(self._is_watermark(name) for name, _ in final_counts)
+            if retired and site_id not in self.sessions:
                 connection.send([IncarnationRetired(final_counts)])
                 return None
             if site_id.incarnation >> INCARNATION_SECONDS_SHIFT < horizon:
                 raise ProtocolError("this incarnation is older than the tombstones that are kept: start a new one")
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
+        is_new = site_id not in self.sessions
         session = self.sessions.open(site_id, self._clock())
+        if is_new:
+            self._set_left(session, final_counts)
         if session.connection is not None:
             session.connection.close(1008, "replaced by another connection of the same incarnation")
         session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
@@ -224,14 +248,14 @@ class SiteServer:
         """Account for a frame that left."""
         self.frame_bytes["down"] += size
         for item in items:
-            if isinstance(item, DownMessage) and item.counter in self.counters:
-                self.counters[item.counter].traffic.down_bytes += size / len(items)
+            if isinstance(item, DownMessage) and item.counter in self._registry.trackers:
+                self._registry.trackers[item.counter].traffic.down_bytes += size / len(items)
 
     def _on_message(self, session: Session, connection: Connection, message: Report | Snapshot, size: float) -> None:
         name = message.counter
         if name in session.ignored:
             return
-        if name in session.left:
+        if name not in session.memberships and session.has_left(name):
             self._pipeline.send(connection, LeaveAck(name))
             return
         counter, site_id = self._membership.lookup(session, name)
@@ -243,7 +267,7 @@ class SiteServer:
 
     def _on_join(self, session: Session, connection: Connection, join: Join, size: float) -> None:
         name = join.counter
-        if name in session.left:  # the acknowledgement of its Leave was lost
+        if name not in session.memberships and session.has_left(name):  # the acknowledgement of its Leave was lost
             self._ignore_counter(session, name)
             return self._pipeline.send(connection, LeaveAck(name))
         try:
@@ -257,7 +281,7 @@ class SiteServer:
             self._ignore_counter(session, name)
             return self._pipeline.send(connection, CounterRejected(name, str(error)))
         session.ignored.discard(name)
-        session.memberships[intern(name)] = site_id  # one string for all sessions
+        session.join(intern(name), site_id)  # one string for all sessions
         counter.traffic.add_up(size)
         self._pipeline.mark_site(counter.name, site_id)
         return self._dispatcher.dispatch(counter, outbox)
@@ -266,10 +290,11 @@ class SiteServer:
         name = leave.counter
         if name in session.ignored:
             return
-        if name not in session.left:
+        if name in session.memberships or not session.has_left(name):
             counter = self._lifecycle.leave(session, Snapshot(*leave))
             counter.traffic.add_up(size)
-            session.left.add(name)
+            if counter.window is None:
+                session.left.add(name)
         self._pipeline.send(connection, LeaveAck(name))
 
     def _ignore_counter(self, session: Session, name: str) -> None:
@@ -285,17 +310,19 @@ class SiteServer:
         """By counter: how many of its labelled series were counted in the overflow series."""
         return self._registry.overflowed
 
-    def counter(self, name: str) -> Counter:
+    def counter(self, name: str) -> AnyCounter:
         return self._registry.get(name)
 
-    def create(self, name: str, config: Config) -> Counter:
+    def create(self, name: str, config: Config) -> AnyCounter:
         return self._registry.create(name, config)
 
-    def configure(self, name: str, config: Config) -> Counter:
-        """Change the config of a counter. Its sites keep their counts and get the new rules in a new round."""
+    def configure(self, name: str, config: Config) -> AnyCounter:
+        """Change the config of a counter. Its sites keep their counts and get the new rules in a new round; with
+        windows, in the next window that is opened.
+        """
         before = self._registry.get(name)
         counter = self._registry.configure(name, config)
-        if counter is before:
+        if counter is before or isinstance(counter, WindowedCounter):
             return counter
         self._dispatcher.dispatch(counter, counter.coordinator.recover())
         for session in self.sessions:
@@ -305,14 +332,17 @@ class SiteServer:
         return counter
 
     def delete(self, name: str) -> None:
-        """Delete a counter. Connected sites join it again with a count of zero."""
+        """Delete a counter. Connected sites join it again, or its present window, with a count of zero."""
         counter = self._registry.get(name)
+        trackers = list(counter.open.values()) if isinstance(counter, WindowedCounter) else [counter]
         for session in self.sessions:
-            for client_name in self._membership.names_in(session, counter):
-                del session.memberships[client_name]
+            for client_name in [each for tracker in trackers for each in self._membership.names_in(session, tracker)]:
+                session.leave(client_name)
                 if session.connection is not None:
                     session.ignored.add(client_name)
                     self._pipeline.send(session.connection, Rejoin(client_name, keep_count=False))
+            if isinstance(counter, WindowedCounter):
+                session.windows_left.pop(counter.group, None)
             session.left.discard(name)
         self._registry.remove(name)
 

@@ -5,6 +5,7 @@ the process only when the state behind it is saved. One input changes the count 
 changes, and many inputs share one save.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
 from countless.errors import CountlessError
 
 MembershipKey = tuple[str, SiteId]  # a counter, and a site id that it counts
@@ -33,14 +35,32 @@ class Config:
     scheme: str = "auto"
     adversary: str = "adaptive"
     label_cap: int = 2000
+    windows: WindowRule | None = None
 
 
 class CounterFields(NamedTuple):
-    """What is saved of a counter beside its config and the counts of its sites."""
+    """What is saved of a counter beside its config and the counts of its sites.
+
+    A counter with windows has no sites. Its `round` is the first period that is kept, `departed` the total of earlier
+    ones; its published estimate is at least `published`.
+    """
 
     round: int
     published: float
     departed: int
+
+
+class WindowKey(NamedTuple):
+    """A window of a counter. While it is open, it also has everything that a counter has, under its wire name."""
+
+    counter: str
+    period: int
+
+
+class WindowFields(NamedTuple):
+    floor: int
+    total: int | None  # None: it is open
+    lost: int  # sites that ended without saying how much they had counted
 
 
 class BudgetFields(NamedTuple):
@@ -77,7 +97,7 @@ class SavedBudget(NamedTuple):
 @dataclass(slots=True)
 class Changes:
     """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated.
-    The same is true of budgets.
+    The same is true of budgets, and of windows that are closed and opened again. Tombstones outlive a closed window.
     """
 
     counters: dict[str, CounterFields] = field(default_factory=dict)
@@ -91,9 +111,11 @@ class Changes:
     budget_sites: dict[BudgetId, dict[SiteId, SavedSite | None]] = field(default_factory=dict)  # None: no holder
     closed_periods: list[BudgetId] = field(default_factory=list)
     deleted_budgets: list[str] = field(default_factory=list)
+    windows: dict[WindowKey, WindowFields | None] = field(default_factory=dict)  # None: it is not kept any more
+    closed: list[str] = field(default_factory=list)  # wire names of windows that are not open any more
 
     def __bool__(self) -> bool:
-        rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None
+        rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None or self.windows
         budgets = self.budgets or self.periods or self.budget_sites or self.closed_periods or self.deleted_budgets
         return bool(self.counters or self.counts or rare or budgets)
 
@@ -102,6 +124,9 @@ class StateStore(Protocol):
     """The state of all counters of one site server. Methods block, and may be called from any thread."""
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]: ...
+
+    def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
+        """In the order of their keys. It reads one after another, because there may be a million."""
 
     def load_budgets(self) -> dict[str, SavedBudget]: ...
 

@@ -6,7 +6,7 @@ its own thread, the next batch collects: under load hundreds of inputs share a s
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
@@ -26,6 +26,8 @@ from countless.server.storage.base import (
     PeriodFields,
     StateStore,
     StoreError,
+    WindowFields,
+    WindowKey,
 )
 from countless.wire.frames import DownItem, SyncAck
 
@@ -49,7 +51,21 @@ class PersistentCounter(Protocol):
     @property
     def departed(self) -> int: ...
 
+    @property
+    def window(self) -> WindowKey | None: ...
+
     def publish(self, answer: Answer) -> None: ...
+
+
+class PersistentWindows(Protocol):
+    """A counter with windows. Its open windows are saved like counters."""
+
+    def fields(self) -> CounterFields: ...
+
+    def window_fields(self, period: int) -> WindowFields | None: ...
+
+    def publication(self) -> Callable[[], None]:
+        """What publishes the present state, once it is saved."""
 
 
 class PersistentBudget(Protocol):
@@ -68,6 +84,7 @@ class Batch(NamedTuple):
 
     changes: Changes
     answers: list[tuple[PersistentCounter, Answer]]
+    publications: list[Callable[[], None]]  # of counters with windows
     outgoing: Outgoing
     flushed: asyncio.Event  # set when it has been sent
 
@@ -80,6 +97,7 @@ class CommitPipeline:
         store: StateStore,
         counters: Mapping[str, PersistentCounter],
         budgets: Mapping[str, PersistentBudget] | None = None,
+        windowed: Mapping[str, PersistentWindows] | None = None,
     ) -> None:
         self.failing: str | None = None  # why nothing can be saved at present
         self._store = store
@@ -87,6 +105,8 @@ class CommitPipeline:
         self._budgets: Mapping[str, PersistentBudget] = {} if budgets is None else budgets
         self._changed_budgets: set[str] = set()  # those that are new, or have another rule
         self._changed_periods: dict[BudgetId, set[SiteId]] = {}
+        self._windowed: Mapping[str, PersistentWindows] = {} if windowed is None else windowed
+        self._changed_windows: dict[str, set[int]] = {}  # by counter with windows: periods; empty: only its own fields
         self._changes = Changes()
         self._changed: dict[str, set[SiteId]] = {}  # by counter: sites whose count may have changed
         self._outgoing: Outgoing = {}
@@ -128,11 +148,29 @@ class CommitPipeline:
         """A counter was deleted, and with it everything marked for it so far."""
         changes = self._changes
         changes.deleted.append(name)
-        changes.configs.pop(name, None)
-        changes.counts.pop(name, None)
         changes.tombstones = {key: count for key, count in changes.tombstones.items() if key[0] != name}
+        self._discard_marks(name)
+
+    def _discard_marks(self, name: str) -> None:
+        self._changes.configs.pop(name, None)
+        self._changes.counts.pop(name, None)
         self._changed.pop(name, None)
         self._work.set()
+
+    def mark_windows(self, name: str, periods: Iterable[int] = ()) -> None:
+        """The fields of a counter with windows have changed, and these windows of it."""
+        self._changed_windows.setdefault(name, set()).update(periods)
+        self._work.set()
+
+    def mark_window_closed(self, window: str) -> None:
+        """A window is not open any more, and what was marked under its wire name so far is not saved."""
+        self._changes.closed.append(window)
+        self._discard_marks(window)
+
+    def mark_windows_deleted(self, name: str) -> None:
+        """A counter with windows was deleted; its open windows are closed already."""
+        self._changed_windows.pop(name, None)
+        self.mark_deleted(name)
 
     def mark_budget(self, name: str) -> None:
         """A budget is new, or its rule or its first period has changed."""
@@ -243,6 +281,8 @@ class CommitPipeline:
         self._unsaved = None
         for counter, answer in batch.answers:
             counter.publish(answer)
+        for publish in batch.publications:
+            publish()
         self._ready.put_nowait(batch)
 
     async def _write(self, changes: Changes, max_attempts: int | None) -> None:
@@ -280,7 +320,20 @@ class CommitPipeline:
                 for site_id in sites:
                     counts[site_id] = coordinator.reported_by(site_id)
         self._add_budgets(changes)
-        return Batch(changes, answers, outgoing, flushed)
+        publications = self._add_windows(changes, {each.window.counter for each, _ in answers if each.window})
+        return Batch(changes, answers, publications, outgoing, flushed)
+
+    def _add_windows(self, changes: Changes, counters: set[str]) -> list[Callable[[], None]]:
+        """`counters` have windows whose answers have changed."""
+        changed, self._changed_windows = self._changed_windows, {}
+        found = [(name, self._windowed[name]) for name in counters | changed.keys()]
+        publications = [counter.publication() for _, counter in found]
+        for name, counter in found:
+            if name in changed:
+                changes.counters[name] = counter.fields()
+                for period in changed[name]:
+                    changes.windows[WindowKey(name, period)] = counter.window_fields(period)
+        return publications
 
     def _add_budgets(self, changes: Changes) -> None:
         for name in self._changed_budgets:

@@ -38,7 +38,7 @@ def encode_entry(changes: Changes) -> bytes:
         for name, counts in changes.counts.items()
         for site_id, count in counts.items()
     ]
-    return msgspec.msgpack.encode((counters, sites, changes.deleted))
+    return msgspec.msgpack.encode((counters, sites, [*changes.deleted, *changes.closed]))
 
 
 def decode_entry(data: bytes) -> Changes:
@@ -110,7 +110,7 @@ class Journal:
 
     def add(self, changes: Changes, size: int) -> None:
         """An entry of `size` bytes was appended."""
-        for name in changes.deleted:
+        for name in (*changes.deleted, *changes.closed):
             self._counters.pop(name, None)
             self._counts.pop(name, None)
             if self.fold is not None:

@@ -1,13 +1,21 @@
 """A state store in dictionaries: the replica that a shard keeps of its log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Lock
 from time import time
 
 from countless.core.budget.messages import BudgetId
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, Config, CounterFields, SavedBudget, SavedPeriod
+from countless.server.storage.base import (
+    Changes,
+    Config,
+    CounterFields,
+    SavedBudget,
+    SavedPeriod,
+    WindowFields,
+    WindowKey,
+)
 
 
 class MemoryStore:
@@ -22,6 +30,7 @@ class MemoryStore:
         self._tombstones: dict[SiteId, dict[str, tuple[int, int]]] = {}  # by counter: final count, second it was set
         self._horizon = 0
         self._budgets: dict[str, SavedBudget] = {}
+        self._windows: dict[str, dict[int, WindowFields]] = {}
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]:
         with self._lock:
@@ -29,6 +38,12 @@ class MemoryStore:
                 name: (config, PersistentState(*self._fields[name], tuple(self._counts.get(name, {}).items())))
                 for name, config in sorted(self._configs.items())
             }
+
+    def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
+        with self._lock:
+            rows = [(name, period) for name, windows in self._windows.items() for period in windows]
+            for name, period in sorted(rows):
+                yield WindowKey(name, period), self._windows[name][period]
 
     def load_budgets(self) -> dict[str, SavedBudget]:
         with self._lock:
@@ -45,6 +60,8 @@ class MemoryStore:
         with self._lock:
             for name in changes.deleted:
                 self._delete(name)
+            for name in changes.closed:
+                self._remove_rows(name)
             self._configs |= changes.configs
             self._fields |= changes.counters
             for name, counts in changes.counts.items():
@@ -58,7 +75,16 @@ class MemoryStore:
                 self._tombstones.setdefault(site_id, {})[name] = (count, second)
             if changes.prune_before is not None:
                 self._prune(changes.prune_before)
+            self._save_windows(changes)
             self._save_budgets(changes)
+
+    def _save_windows(self, changes: Changes) -> None:
+        for (name, period), fields in changes.windows.items():
+            windows = self._windows.setdefault(name, {})
+            if fields is None:
+                windows.pop(period, None)
+            else:
+                windows[period] = fields
 
     def _save_budgets(self, changes: Changes) -> None:
         for name in changes.deleted_budgets:
@@ -79,9 +105,13 @@ class MemoryStore:
                 else:
                     stored[site_id] = saved
 
-    def _delete(self, name: str) -> None:
+    def _remove_rows(self, name: str) -> None:
         for table in (self._configs, self._fields, self._counts):
             table.pop(name, None)
+
+    def _delete(self, name: str) -> None:
+        self._remove_rows(name)
+        self._windows.pop(name, None)
         self._drop_tombstones(lambda counter, _: counter == name)
 
     def _prune(self, before: int) -> None:
@@ -123,6 +153,11 @@ class MemoryStore:
                 for number, period in budget.periods.items():
                     snapshot[0].periods[BudgetId(name, number)] = period.fields
                     snapshot[0].budget_sites[BudgetId(name, number)] = dict(period.sites)
+            snapshot[0].windows = {
+                WindowKey(name, period): fields
+                for name, windows in self._windows.items()
+                for period, fields in windows.items()
+            }
             for site_id, rows in self._tombstones.items():
                 for name, (count, second) in rows.items():
                     snapshot.setdefault(second, Changes()).tombstones[name, site_id] = count

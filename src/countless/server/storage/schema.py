@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countless.server.storage.base import StoreError
 
-SCHEMA = 5
+SCHEMA = 6
 _APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
 
 _TABLES = """
@@ -66,6 +66,13 @@ INSERT INTO budget_sites
 DROP TABLE budgets_4;
 DROP TABLE budget_sites_4;
 """
+_WINDOWS = """
+ALTER TABLE counters ADD COLUMN windows TEXT NOT NULL DEFAULT '';
+CREATE TABLE windows (
+    counter TEXT NOT NULL, period INTEGER NOT NULL, floor TEXT NOT NULL, total TEXT NOT NULL, lost INTEGER NOT NULL,
+    PRIMARY KEY (counter, period)
+) WITHOUT ROWID;
+"""
 
 
 def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
@@ -89,7 +96,10 @@ def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
 
 def upgrade(database: sqlite3.Connection, version: int) -> None:
     """Bring a file up to date, in the caller's transaction. A new file goes through all upgrades, from version 0."""
-    steps = (_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets, _add_budget_periods)
+    steps = (
+        *(_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets, _add_budget_periods),
+        _add_windows,
+    )
     for step in steps[version:]:
         step(database)
     database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -116,6 +126,11 @@ def _add_budgets(database: sqlite3.Connection) -> None:
 def _add_budget_periods(database: sqlite3.Connection) -> None:
     """A budget without periods has period 0. Sites that left are not remembered any more."""
     _execute_all(database, _BUDGET_PERIODS)
+
+
+def _add_windows(database: sqlite3.Connection) -> None:
+    """`counters.windows` is the rule as JSON, or empty; `windows.total` is empty while the window is open."""
+    _execute_all(database, _WINDOWS)
 
 
 def _execute_all(database: sqlite3.Connection, statements: str) -> None:

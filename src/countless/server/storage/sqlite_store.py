@@ -18,6 +18,7 @@ from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
 from countless.server.storage.base import (
     BudgetFields,
     Changes,
@@ -28,6 +29,8 @@ from countless.server.storage.base import (
     SavedPeriod,
     StoreError,
     Token,
+    WindowFields,
+    WindowKey,
     parse_total,
 )
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
@@ -41,7 +44,7 @@ ENTRIES_PER_SAVE = 200  # that a fold deletes with one save, when all rows are w
 
 # The writer's thread shares the interpreter's lock with the event loop and may wait for it at every statement. So the
 # rows of a table travel as one JSON text, and SQLite takes it apart in one statement, without that lock.
-_CONFIGURE = "INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_CONFIGURE = "INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SET_COUNTERS = """
 UPDATE counters
 SET round = json_extract(value, '$[1]'), published = json_extract(value, '$[2]'), departed = json_extract(value, '$[3]')
@@ -63,6 +66,15 @@ _SET_TOMBSTONES = """
 INSERT OR REPLACE INTO gone
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
 json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?)
+"""
+_SET_WINDOWS = """
+INSERT OR REPLACE INTO windows
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?)
+"""
+_REMOVE_WINDOWS = """
+DELETE FROM windows WHERE (counter, period) IN
+(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
 """
 _PRUNE = """
 DELETE FROM gone WHERE (site, incarnation, counter) IN
@@ -144,9 +156,17 @@ class SqliteStore:
         for counter, site, incarnation, count in sites:
             counts[counter].append((SiteId(site, incarnation), int(count)))
         return {
-            name: (Config(*config), PersistentState(number, parse_total(published), int(departed), tuple(counts[name])))
-            for name, *config, number, published, departed in counters
+            name: (
+                Config(alpha, delta, scheme, adversary, label_cap, _parse_windows(name, windows)),
+                PersistentState(number, parse_total(published), int(departed), tuple(counts[name])),
+            )
+            for name, alpha, delta, scheme, adversary, label_cap, number, published, departed, windows in counters
         }
+
+    def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
+        with self._lock:
+            for counter, period, floor, total, lost in self._db.execute("SELECT * FROM windows"):  # in the key's order
+                yield WindowKey(counter, period), WindowFields(int(floor), int(total) if total else None, lost)
 
     def load_budgets(self) -> dict[str, SavedBudget]:
         with self._lock:
@@ -199,19 +219,33 @@ class SqliteStore:
             journal.fold = None
 
     def _write(self, changes: Changes, journal: Journal) -> None:
-        for table, column in (("counters", "name"), ("sites", "counter"), ("gone", "counter")):
-            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in changes.deleted])  # noqa: S608  # constants
+        for table, column in (("counters", "name"), ("sites", "counter"), ("gone", "counter"), ("windows", "counter")):
+            removed = changes.deleted if table in ("gone", "windows") else changes.deleted + changes.closed
+            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in removed])  # noqa: S608  # constants
         self._db.executemany(
             _CONFIGURE,
             [
-                (name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap, *_as_text(changes.counters[name]))
+                (
+                    *(name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap),
+                    *_as_text(changes.counters[name]),
+                    msgspec.json.encode(c.windows).decode() if c.windows else "",
+                )
                 for name, c in changes.configs.items()
             ],
         )
-        if changes.counters or changes.counts or changes.deleted:
+        if changes.counters or changes.counts or changes.deleted or changes.closed:
             entry = encode_entry(changes)
             self._db.execute("INSERT INTO journal (lines) VALUES (?)", (entry,))
             journal.add(changes, len(entry))
+        self._execute(_REMOVE_WINDOWS, [key for key, fields in changes.windows.items() if fields is None])
+        self._execute(
+            _SET_WINDOWS,
+            [
+                (*key, str(fields.floor), "" if fields.total is None else str(fields.total), fields.lost)
+                for key, fields in changes.windows.items()
+                if fields is not None
+            ],
+        )
         self._write_budgets(changes)
         now = int(self._wall_clock())
         self._execute(
@@ -299,6 +333,13 @@ class SqliteStore:
 
 def _as_text(fields: CounterFields) -> tuple[int, str, str]:
     return fields.round, repr(fields.published), str(fields.departed)
+
+
+def _parse_windows(counter: str, rule: str) -> WindowRule | None:
+    try:
+        return msgspec.json.decode(rule, type=WindowRule) if rule else None
+    except msgspec.ValidationError as error:
+        raise StoreError(f"the windows of counter {counter!r} cannot be used here: {error}") from None
 
 
 def _parse_rule(budget: str, rule: str) -> BudgetRule:

@@ -1,0 +1,360 @@
+"""A counter with windows: its open windows, each tracked like a counter, its closed ones, and the total over all.
+
+| step         | when                                                                                                 |
+|--------------|------------------------------------------------------------------------------------------------------|
+| opened       | a site joins it, by its own clock: up to the next window of our clock, or one of MAX_AHEAD later ones |
+| closed       | our clock is past its end, and no site is a member any more: only its total is kept                  |
+| opened again | another site joins it: one that was away has counted in it, too                                      |
+| dropped      | there are more closed ones than the rule keeps: the total is added to `before`                       |
+
+A site that is a member of a window may have counted in every later one. So a closed window is exact only if no earlier
+one is open: until then readers see `incomplete`. A site that is retired is *lost* to all windows from the oldest that
+it was a member of to the present one, and these stay `incomplete`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from countless.core.answer import Answer, State
+from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.estimator import RoundContext
+from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
+from countless.core.windows.window import TotalAnswer, Window, WindowState
+from countless.errors import InvalidParameter
+from countless.server.sessions.closed_windows import Closed, ClosedWindows
+from countless.server.sessions.counter import Counter, PlanKey, Traffic, Watched
+from countless.server.sessions.labels import client_key
+from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
+from countless.wire.windows import window_group, window_name
+
+MAX_AHEAD = (
+    8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open window after window
+)
+MAX_LOST_WINDOWS = 10_000  # that a retired site can have counted in, as far as nothing else is known of them
+_ROUNDING = 2.0**-50  # more than the addition of some floats can lose
+_NEW = CounterFields(0, 0, 0)
+
+
+class Published(NamedTuple):
+    """What readers see. All of it is saved."""
+
+    answer: TotalAnswer
+    open: dict[int, Answer]  # by period, oldest first
+    lost: dict[int, int]  # of these
+    closed: ClosedWindows
+    first: int  # earlier windows are not kept
+
+
+class WindowedCounter(Watched):
+    """`CounterRegistry` opens, closes and drops windows, and saves them."""
+
+    def __init__(
+        self, name: str, config: Config, wall_clock: Callable[[], float], fields: CounterFields = _NEW
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.config = config
+        self.calendar = self.rule.calendar
+        self.group = window_group(name, self.calendar)
+        self.open: dict[int, Counter] = {}  # by period
+        self.closed = ClosedWindows()
+        self.first, self._estimate, self.before = fields
+        self.traffic = Traffic(self.before, new=fields is _NEW)
+        self.sweep_at = -inf  # by our clock: when `WindowSweeps` has to look at it
+        self._lost: dict[int, int] = {}  # of open windows
+        self._wall_clock = wall_clock
+        self._idle: Counter | None = None
+        self._published = self._snapshot()
+
+    def load(
+        self,
+        windows: Iterable[tuple[int, WindowFields]],
+        saved: Mapping[str, tuple[Config, PersistentState]],
+    ) -> None:
+        """`windows` are given oldest first; open ones have their state in `saved`, under their wire names."""
+        closed: list[tuple[int, Closed]] = []
+        for period, fields in windows:
+            if fields.total is not None:
+                closed.append((period, Closed(fields.total, fields.lost)))
+                continue
+            config, state = saved[self.window_name(period)]
+            self.open[period] = self._tracker(period, config, fields.floor, state)
+            if fields.lost:
+                self._lost[period] = fields.lost
+        self.closed = ClosedWindows(closed)
+        self.traffic.counted_before = self.known_total
+        self._published = self._snapshot()
+
+    @property
+    def rule(self) -> WindowRule:
+        if self.config.windows is None:
+            raise InvalidParameter("windows", None, "the rule of a counter with windows")
+        return self.config.windows
+
+    def window_name(self, period: int) -> str:
+        return window_name(self.name, self.calendar, period)
+
+    # Reading what is saved
+
+    @property
+    def published_answer(self) -> TotalAnswer:
+        """The total over all windows."""
+        return self._published.answer
+
+    @property
+    def present(self) -> int:
+        """The period of our clock."""
+        return self.calendar.period_at(self._wall_clock())
+
+    @property
+    def kept_from(self) -> int | None:
+        """The windows of earlier moments, in seconds since 1970, are only in the total. None: all are kept."""
+        return self.calendar.bounds(self._published.first)[0] if self._published.first else None
+
+    @property
+    def complete_until(self) -> int:
+        """All sites have finished the windows before this moment; some may have been lost."""
+        return self.calendar.bounds(min(self._published.open, default=self.present))[0]
+
+    def windows(self, limit: int | None = None) -> list[Window]:
+        """The present window and all others that are kept and not empty; the youngest `limit`, oldest first."""
+        published = self._published
+        periods = {*published.closed, *published.open, self.present}
+        listed = sorted(period for period in periods if period >= published.first)
+        return list(self._windows(listed if limit is None else listed[-limit:] if limit > 0 else []))
+
+    def windows_between(self, start: float, end: float) -> list[Window]:
+        """Those of `windows` that overlap this span, in seconds since 1970."""
+        published = self._published
+        first, last = max(published.first, self.calendar.period_at(start)), self.calendar.period_at(end)
+        periods = {period for period, _ in published.closed.between(first, last)}
+        listed = sorted(period for period in (periods | {*published.open, self.present}) if first <= period <= last)
+        return [window for window in self._windows(listed) if window.start < end and window.end > start]
+
+    def window(self, period: int) -> Window | None:
+        """None: it is not kept any more. A window of which nothing is known is empty."""
+        return None if period < self._published.first else next(self._windows([period]))
+
+    def _windows(self, periods: list[int]) -> Iterator[Window]:
+        published, present = self._published, self.present
+        waiting, open_periods, sites = 0, iter(sorted(self.open)), set[SiteId]()
+        next_open = next(open_periods, None)
+        oldest_open = min(published.open, default=present)
+        for period in periods:
+            while next_open is not None and next_open <= period:
+                sites.update(self._members_of(next_open))
+                waiting, next_open = len(sites), next(open_periods, None)
+            answer, closed = published.open.get(period), published.closed.get(period) or Closed(0)
+            lost = published.lost.get(period, 0) if answer else closed.lost
+            total = closed.total
+            lower, estimate, upper = (answer.lower, answer.estimate, answer.upper) if answer else (total, total, total)
+            state = WindowState.INCOMPLETE if lost or oldest_open <= period else WindowState.CLOSED
+            state, waited_for = (WindowState.OPEN, 0) if period >= present else (state, waiting)
+            start, end = self.calendar.bounds(period)
+            yield Window(period, start, end, lower, estimate, upper, state, lost, waited_for)
+
+    def sites_waited_for(self, period: int) -> list[str]:
+        """Sites that have not finished this window, or an earlier one: for operators."""
+        ids = {site_id for each in self.open if each <= period for site_id in self._members_of(each)}
+        return sorted({str(site_id.site) for site_id in ids})
+
+    def _members_of(self, period: int) -> Iterator[SiteId]:
+        tracker = self.open[period]
+        return (client_key(tracker.name, site_id)[1] for site_id, _ in tracker.coordinator.saved_state.known)
+
+    # Reading for operators
+
+    @property
+    def recovering(self) -> bool:
+        return any(tracker.recovering for tracker in self.open.values())
+
+    @property
+    def known_total(self) -> int:
+        """The sum of all counts received: never more than the true total."""
+        return self.before + self.closed.total + sum(each.known_total for each in self.open.values())
+
+    @property
+    def departed(self) -> int:
+        """The part of `known_total` that no present member of a window has counted."""
+        return self.before + self.closed.total + sum(each.departed for each in self.open.values())
+
+    @property
+    def tracker(self) -> Counter:
+        """That of the present window, or of the latest one that is open; an unused one if there is none."""
+        present = self.present
+        period = max((each for each in self.open if each <= present), default=max(self.open, default=None))
+        if period is not None:
+            return self.open[period]
+        if self._idle is None:
+            self._idle = self._tracker(present, replace(self.config, windows=None), 0)
+        return self._idle
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.tracker.coordinator
+
+    def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
+        return self.tracker.next_plan()
+
+    # Windows
+
+    def require_near(self, period: int) -> None:
+        """Raise InvalidParameter for a window that is too far ahead of our clock."""
+        self.calendar.bounds(period)
+        next_period = self.calendar.next(self.present)
+        ahead = sum(each > next_period for each in self.open)
+        if period > next_period and period not in self.open and ahead >= MAX_AHEAD:
+            now = self.calendar.local_time(int(self._wall_clock()))
+            raise InvalidParameter(
+                "counter",
+                self.window_name(period),
+                f"a window that begins soon: check the clock of the site; the coordinator's shows {now}",
+            )
+
+    def open_window(self, period: int) -> Counter:
+        """Its tracker, for a window that is not open."""
+        last, closed = self.closed.last_before(period), self.closed.get(period)
+        floor = self.rule.floor_after(last.total if last else 0)
+        before = max((each for each in self.open if each < period), default=None)
+        expected_sites = 1 if before is None else max(1, self.open[before].coordinator.sites)
+        config = replace(self.config, windows=None)
+        if closed is None:
+            tracker = self._tracker(period, config, floor, expected_sites=expected_sites)
+        else:
+            state = PersistentState(0, closed.total, closed.total, ())
+            tracker = self._tracker(period, config, floor, state, expected_sites)
+            tracker.coordinator.recover()  # there is no site to which it could send anything
+            tracker.recovering = False
+            self.closed = self.closed.without(period)
+            if closed.lost:
+                self._lost[period] = closed.lost
+        self.open[period] = tracker
+        self.sweep_at = min(self.sweep_at, self.calendar.bounds(period)[1])
+        return tracker
+
+    def _tracker(
+        self,
+        period: int,
+        config: Config,
+        floor: int,
+        saved_state: PersistentState | None = None,
+        expected_sites: int = 1,
+    ) -> Counter:
+        return Counter(
+            self.window_name(period),
+            config,
+            saved_state,
+            window=WindowKey(self.name, period),
+            floor=floor,
+            expected_sites=expected_sites,
+            traffic=self.traffic,
+        )
+
+    def ended(self) -> list[int]:
+        """Windows that can be closed, oldest first."""
+        present = self.present
+        return sorted(each for each in self.open if each < present and not self.open[each].coordinator.sites)
+
+    def members_before_first(self) -> set[SiteId]:
+        """Sites that are members of windows that are not kept any more."""
+        return {site_id for period in self.open if period < self.first for site_id in self._members_of(period)}
+
+    def close_window(self, period: int) -> Counter:
+        """Its tracker, which is not needed any more."""
+        tracker = self.open.pop(period)
+        total, lost = tracker.known_total, self._lost.pop(period, 0)
+        if period < self.first:
+            self.before += total
+        else:
+            self.closed = self.closed.replaced(period, Closed(total, lost))
+        return tracker
+
+    def drop_windows(self) -> list[int]:
+        """Drop the oldest closed windows, if there are more than the rule keeps. Returns their periods."""
+        surplus = max(0, len(self.closed) - self.rule.windows_kept)
+        dropped = list(islice(self.closed, surplus))
+        if dropped:
+            remaining = self.closed.without_oldest(surplus)
+            self.before += self.closed.total - remaining.total
+            self.closed, self.first = remaining, dropped[-1] + 1
+        return dropped
+
+    def lose_site(self, oldest: int, newest: int) -> list[int]:
+        """A member of these windows, and of others between them, was retired. Returns the periods that have changed.
+
+        Windows that are not there get an entry, as long as they would be kept: the site may have counted in them.
+        """
+        newest = max(newest, self.present)
+        missing = max(oldest, newest - min(self.rule.windows_kept, MAX_LOST_WINDOWS) + 1)
+        known = {period for period, _ in self.closed.between(oldest, newest)} | {*self.open}
+        changed = [each for each in sorted(known | {*range(missing, newest + 1)}) if oldest <= each <= newest]
+        closed: dict[int, Closed] = {}
+        for period in changed:
+            if period in self.open:
+                self._lost[period] = self._lost.get(period, 0) + 1
+            elif period >= self.first:
+                before = self.closed.get(period) or Closed(0)
+                closed[period] = before._replace(lost=before.lost + 1)
+        self.closed = self.closed.updated(closed)
+        return changed
+
+    # Saving and publishing
+
+    def fields(self) -> CounterFields:
+        return CounterFields(self.first, self._estimate, self.before)
+
+    def window_fields(self, period: int) -> WindowFields | None:
+        tracker, closed = self.open.get(period), self.closed.get(period)
+        if tracker is not None:
+            return WindowFields(tracker.floor, None, self._lost.get(period, 0))
+        return None if closed is None else WindowFields(0, *closed)
+
+    def publication(self) -> Callable[[], None]:
+        return partial(self._publish, self._snapshot())
+
+    def _publish(self, published: Published) -> None:
+        if published != self._published:
+            self._published = published
+            self.notify()
+
+    def _snapshot(self) -> Published:
+        answers = {period: self.open[period].coordinator.answer for period in sorted(self.open)}
+        return Published(self._total(list(answers.values())), answers, dict(self._lost), self.closed, self.first)
+
+    def _total(self, answers: list[Answer]) -> TotalAnswer:
+        """The sum over all windows. When a window is closed the sum may fall: the estimate does not."""
+        settled = self.before + self.closed.total
+        estimate = settled + sum(answer.estimate for answer in answers)
+        lower = settled + sum(answer.lower for answer in answers)
+        upper = settled + sum(answer.upper for answer in answers)
+        if upper > 1 / _ROUNDING:
+            lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
+        self._estimate = max(self._estimate, estimate)
+        states = {answer.state for answer in answers}
+        if not states <= {State.EXACT} or self._estimate > estimate:
+            states.add(State.HOLDING)
+        state = next((each for each in _WORST_FIRST if each in states), State.EXACT)
+        config = self.config
+        last = answers[-1] if answers else None
+        return TotalAnswer(
+            self._estimate,
+            lower,
+            max(upper, self._estimate),
+            config.alpha,
+            config.delta,
+            state,
+            last.round if last else 0,
+            max((answer.sites for answer in answers), default=0),
+            last.scheme if last else config.scheme,
+            tuple(dict.fromkeys(site for answer in answers for site in answer.silent)),
+        )
+
+
+_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING)
+AnyCounter = Counter | WindowedCounter
+AnyAnswer = Answer | TotalAnswer

@@ -1,0 +1,304 @@
+"""Counters with windows at the coordinator: a window is opened by a Join, closed when its sites have left it."""
+
+import pytest
+
+from countless.core.messages import Report, SetTrigger
+from countless.core.windows.rule import WindowRule
+from countless.core.windows.window import Window, WindowState
+from countless.errors import InvalidParameter
+from countless.server.sessions.windows import MAX_AHEAD, WindowedCounter
+from countless.server.storage.base import Config
+from countless.server.storage.memory_store import MemoryStore
+from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
+from support.site_server import FakeConnection, SiteServerHarness, site_server
+
+HOUR = 3600.0
+FIRST = 490_000  # a window
+
+
+class Clock:
+    seconds = FIRST * HOUR + 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def show(self, window: int, second: float = 100.0) -> None:
+        self.seconds = (FIRST + window) * HOUR + second
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def name(window: int, series: str = "requests") -> str:
+    return f"{series}@hour:{FIRST + window}"
+
+
+def counter(harness: SiteServerHarness, series: str = "requests") -> WindowedCounter:
+    found = harness.server.counters[series]
+    assert isinstance(found, WindowedCounter)
+    return found
+
+
+def windows(harness: SiteServerHarness, series: str = "requests") -> list[tuple[int, float, str]]:
+    return [(each.period - FIRST, each.estimate, str(each.state)) for each in counter(harness, series).windows()]
+
+
+async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        received = await harness.send(session, connection, Join(name(0), 0, 3))
+        assert [item.counter for item in received if isinstance(item, SetTrigger)] == [name(0)]
+        assert list(harness.server.counters) == ["requests"]
+        await harness.send(session, connection, Join(name(1), 0, 0))  # prepared before the edge
+        assert windows(harness) == [(0, 3, "open"), (1, 0, "open")]
+        clock.show(1)
+        await harness.send(session, connection, Report(name(1), 0, 1, 1))
+        await harness.advance(1)
+        assert windows(harness) == [(0, 3, "incomplete"), (1, 1, "open")]
+        assert counter(harness).windows()[0].waiting == 1
+        assert counter(harness).sites_waited_for(FIRST) == ["web"]
+        assert await harness.send(session, connection, Leave(name(0), 0, 5)) == [LeaveAck(name(0))]
+        await harness.advance(1)
+        assert windows(harness) == [(0, 5, "closed"), (1, 1, "open")]
+        start = int(FIRST * HOUR)
+        assert counter(harness).windows()[0] == Window(FIRST, start, start + 3600, 5, 5, 5, WindowState.CLOSED)
+        assert counter(harness).published_answer.estimate == counter(harness).known_total == 6
+
+
+async def test_window_is_opened_again_by_a_site_that_was_away(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 3), Leave(name(0), 0, 4))
+        clock.show(2)
+        await harness.advance(1)
+        assert windows(harness) == [(0, 4, "closed"), (2, 0, "open")]
+        late, other = await harness.connect("app")
+        await harness.send(late, other, Join(name(0), 0, 7))
+        assert windows(harness) == [(0, 11, "incomplete"), (2, 0, "open")]
+        await harness.send(late, other, Leave(name(0), 0, 8))
+        await harness.advance(1)
+        assert windows(harness) == [(0, 12, "closed"), (2, 0, "open")]
+
+
+async def test_closed_window_is_incomplete_while_an_earlier_one_is_open(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        stuck = await harness.connect("stuck")
+        await harness.send(*stuck, Join(name(0), 0, 1))
+        web = await harness.connect("web")
+        await harness.send(*web, Join(name(1), 0, 5), Leave(name(1), 0, 5))
+        clock.show(3)
+        await harness.advance(1)
+        assert windows(harness) == [(0, 1, "incomplete"), (1, 5, "incomplete"), (3, 0, "open")]
+        assert len(counter(harness).open) == 1  # nothing but the total is kept of window 1
+        assert counter(harness).sites_waited_for(FIRST + 1) == ["stuck"]
+        assert counter(harness).complete_until == FIRST * HOUR
+        absent = counter(harness).window(FIRST + 2)
+        assert absent is not None
+        assert (absent.upper, absent.state, absent.waiting) == (0, "incomplete", 1)
+        await harness.send(*stuck, Leave(name(0), 0, 2), Join(name(1), 0, 3), Leave(name(1), 0, 3))
+        await harness.advance(1)
+        assert windows(harness) == [(0, 2, "closed"), (1, 8, "closed"), (3, 0, "open")]
+
+
+async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 3), Leave(name(0), 0, 3), Join(name(1), 0, 4))
+        harness.server.on_disconnect(session, connection)
+        clock.show(3)
+        await harness.advance(11)
+        assert windows(harness) == [(0, 3, "closed"), (1, 4, "incomplete"), (3, 0, "open")]
+        assert harness.server.drop_site("web") == 1
+        await harness.advance(1)
+        lost = [(each.period - FIRST, each.estimate, each.lost) for each in counter(harness).windows()]
+        assert lost == [(0, 3, 0), (1, 4, 1), (2, 0, 1), (3, 0, 1)]
+        assert [str(each.state) for each in counter(harness).windows()] == ["closed", *["incomplete"] * 2, "open"]
+        again = FakeConnection()
+        assert await harness.server.on_hello(again, Hello(1, "web", 1)) is None
+        assert again.received == [IncarnationRetired((("requests@hour", FIRST + 1), (name(1), 4)))]
+    async with site_server(store, wall_clock=clock) as harness:
+        assert [each.lost for each in counter(harness).windows()] == [0, 1, 1, 1]
+
+
+async def test_message_for_a_window_that_was_left_is_answered_with_leave_ack(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 3), Leave(name(0), 0, 3), Join(name(1), 0, 1))
+        for item in (Join(name(0), 0, 3), Leave(name(0), 0, 3), Report(name(0), 0, 4, 1)):
+            session.ignored.clear()
+            assert await harness.send(session, connection, item) == [LeaveAck(name(0))]
+    async with site_server(store, wall_clock=clock) as harness:  # also after a restart
+        session, connection = await harness.connect("web")
+        assert (await harness.send(session, connection, Join(name(0), 0, 3)))[-1] == LeaveAck(name(0))
+        assert counter(harness).known_total == 4
+
+
+async def test_site_without_windows_at_present_continues_its_incarnation(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 3), Leave(name(0), 0, 3))
+        harness.server.on_disconnect(session, connection)
+        assert len(harness.server.sessions) == 0
+        session, connection = await harness.connect("web")
+        assert (await harness.send(session, connection, Join(name(0), 0, 3)))[-1] == LeaveAck(name(0))
+        await harness.send(session, connection, Join(name(1), 0, 2))
+        assert counter(harness).known_total == 5
+
+
+async def test_windows_beyond_keep_are_dropped_and_stay_in_the_total(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        harness.server.create("requests", Config(windows=WindowRule("hour", keep=2)))
+        session, connection = await harness.connect("web")
+        for window in range(5):
+            clock.show(window)
+            await harness.send(session, connection, Join(name(window), 0, 10), Leave(name(window), 0, 10))
+            await harness.advance(1)
+        assert windows(harness) == [(2, 10, "closed"), (3, 10, "closed"), (4, 10, "open")]
+        assert (counter(harness).before, counter(harness).published_answer.estimate) == (20, 50)
+        late, other = await harness.connect("app")
+        await harness.send(late, other, Join(name(1), 0, 7))
+        assert windows(harness)[0] == (2, 10, "incomplete")  # a part of a window is not shown as the window
+        assert counter(harness).window(FIRST + 1) is None
+        assert counter(harness).kept_from == (FIRST + 2) * HOUR
+        await harness.send(late, other, Leave(name(1), 0, 7))
+        await harness.advance(1)
+        assert (counter(harness).before, counter(harness).published_answer.estimate) == (27, 57)
+    async with site_server(store, wall_clock=clock) as harness:
+        assert windows(harness) == [(2, 10, "closed"), (3, 10, "closed"), (4, 10, "open")]
+        assert (counter(harness).before, counter(harness).published_answer.estimate) == (27, 57)
+
+
+async def test_windows_far_ahead_are_few(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        received = await harness.send(
+            session, connection, *(Join(name(window), 0, 1) for window in range(MAX_AHEAD + 3)), Join(name(-99), 0, 1)
+        )
+        [rejected] = [item for item in received if isinstance(item, CounterRejected)]
+        assert rejected.counter == name(MAX_AHEAD + 2)
+        assert "check the clock of the site" in rejected.reason
+
+
+async def test_join_that_does_not_fit_the_rule_is_rejected_with_a_reason(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        harness.server.create("plain", Config())
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 1))
+        for item, reason in {
+            Join("requests", 0, 1): "counted per hour",
+            Join("requests@day:20000", 0, 1): r"Calendar('hour', 'UTC', 0), as counter 'requests' has them",
+            Join(name(0, "plain"), 0, 1): "counter 'plain' has no windows",
+            Join("requests@hour,UTC,0:490000", 0, 1): "requests@hour:490000, as this window is called",
+            Join("new@day,Europe/Nowhere,0:20000", 0, 1): "time zone",
+            Join("new@hour:3", 0, 1): "an integer",
+        }.items():
+            [answer] = await harness.send(session, connection, item)
+            assert isinstance(answer, CounterRejected)
+            assert reason in answer.reason
+        assert sorted(harness.server.counters) == ["plain", "requests"]
+        for config in (Config(), Config(windows=WindowRule("hour", anchor=30))):
+            with pytest.raises(InvalidParameter, match="delete the counter"):
+                harness.server.configure("requests", config)
+        for taken in ("requests@hour", "new@hour:5"):
+            with pytest.raises(InvalidParameter, match="a name that"):
+                harness.server.create(taken, Config())
+
+
+async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_series(clock: Clock) -> None:
+    store, overflow = MemoryStore(), 'requests{overflow="true"}'
+    series = [f'requests{{route="{number}"}}' for number in range(3)]
+    async with site_server(store, wall_clock=clock, label_cap=1) as harness:
+        session, connection = await harness.connect("web")
+        for each in series:
+            received = await harness.send(session, connection, Join(name(0, each), 0, 5))
+            assert [item.counter for item in received if isinstance(item, SetTrigger)] == [name(0, each)]
+        await harness.send(session, connection, *(Join(name(1, each), 0, 1) for each in series))
+        assert sorted(harness.server.counters) == sorted([overflow, series[0]])
+        assert harness.server.overflowed == {"requests": 2}
+        clock.show(1)
+        for each in series:
+            await harness.send(session, connection, Leave(name(0, each), 0, 6), Report(name(1, each), 0, 2, 1))
+        await harness.advance(1)
+        assert windows(harness, overflow) == [(0, 12, "closed"), (1, 4, "open")]
+    async with site_server(store, wall_clock=clock, label_cap=1) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, *(Join(name(1, each), 0, 3) for each in series))
+        assert await harness.send(session, connection, Join(name(0, series[2]), 0, 3)) == [LeaveAck(name(0, series[2]))]
+        await harness.send(session, connection, *(Leave(name(1, each), 0, 3) for each in series))
+        assert windows(harness, overflow) == [(0, 12, "closed"), (1, 6, "open")]
+
+
+async def test_deleted_counter_with_windows_leaves_nothing_behind(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 3), Join(name(1), 0, 3), Leave(name(0), 0, 3))
+        clock.show(1)
+        await harness.advance(1)
+        connection.received.clear()
+        harness.server.delete("requests")
+        await harness.server.flush()
+        assert connection.received == [Rejoin(name(1), keep_count=False)]
+        assert (store.load(), list(store.load_windows()), store.tombstones(session.site_id)) == ({}, [], ())
+        await harness.send(session, connection, Join(name(1), 0, 2))
+        assert windows(harness) == [(1, 2, "open")]
+
+
+async def test_windows_that_were_left_do_not_use_up_the_limits(clock: Clock) -> None:
+    async with site_server(wall_clock=clock, max_counters_per_site=2, max_counters=2) as harness:
+        session, connection = await harness.connect("web")
+        for window in range(20):
+            clock.show(window)
+            for each in ("requests", "errors"):
+                joins = Join(name(window, each), 0, 1), Join(name(window + 1, each), 0, 0)
+                received = await harness.send(session, connection, *joins, Leave(name(window, each), 0, 1))
+                assert not any(isinstance(item, CounterRejected) for item in received)
+            await harness.advance(1)
+        assert session.counters == 2
+        [rejected] = await harness.send(session, connection, Join("third", 0, 1))
+        assert isinstance(rejected, CounterRejected)
+        assert "max_counters_per_site" in rejected.reason
+
+
+async def test_unreachable_session_in_a_window_that_is_not_kept_is_retired(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        harness.server.create("requests", Config(windows=WindowRule("hour", keep=2)))
+        gone, connection = await harness.connect("gone")
+        await harness.send(gone, connection, Join(name(0), 0, 3))
+        harness.server.on_disconnect(gone, connection)
+        web = await harness.connect("web")
+        for window in range(5):
+            clock.show(window)
+            await harness.send(*web, Join(name(window), 0, 1), Leave(name(window), 0, 1))
+            await harness.advance(11)
+        await harness.advance(1)
+        await harness.advance(1)
+        assert [str(session.site_id.site) for session in harness.server.sessions] == ["web"]
+        assert counter(harness).open.keys() == {FIRST + 4}
+        assert counter(harness).published_answer.estimate == 8
+
+
+async def test_published_total_never_falls_also_over_restarts(clock: Clock) -> None:
+    store = MemoryStore()
+    config = Config(alpha=0.2, scheme="deterministic", windows=WindowRule("hour", floor=10_000))
+    highest = 0.0
+    for window in range(4):
+        clock.show(window)
+        async with site_server(store, wall_clock=clock) as harness:
+            if window == 0:
+                harness.server.create("requests", config)
+            web = await harness.connect(f"web-{window}")
+            await harness.send(*web, Join(name(window), 0, 1))
+            await harness.send(*web, Leave(name(window), 0, 1))
+            for _ in range(2):
+                answer = counter(harness).published_answer
+                assert answer.lower <= window + 1 <= answer.upper
+                assert highest <= answer.estimate <= answer.upper
+                highest = answer.estimate
+                clock.show(window + 1)
+                await harness.advance(1)
