@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from countless.core.answer import STATE_TABLE, Answer, State, bounds, midpoint
@@ -42,6 +42,19 @@ def test_rounded_bounds_contain_every_possible_total(total: int, mille: int, hig
     assert least <= total <= most
     assert least == pytest.approx(estimate / (1 + mille / 1000), rel=1e-14)
     assert most == pytest.approx(estimate / (1 - mille / 1000), rel=1e-14)
+
+
+@given(st.integers(0, 10**40), st.integers(1, 10**40), st.integers(1, 499), st.booleans())
+@example(0, 611_178_003, 490, True)  # alpha * floor is not a double: the difference was 6e-8 instead of 0
+def test_rounded_bounds_with_a_floor_contain_every_possible_total(
+    total: int, floor: int, mille: int, high: bool
+) -> None:
+    part = mille if high else -mille
+    edge = max(0, 1000 * total + max(total, floor) * part)
+    estimate = edge // 1000 if edge % 1000 == 0 else edge / 1000
+    least, most = bounds(estimate, mille / 1000, floor)
+    assert least <= total <= most
+    assert most - least <= 2.1 * max(floor, estimate / (1 - mille / 1000)) * mille / 1000 + 1
 
 
 def test_str_of_an_answer() -> None:

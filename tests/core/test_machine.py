@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Estimator, Scheme
+from countless.core.floor import BelowFloor
 from countless.core.messages import SiteId
 from countless.core.triggers import OffsetMultiple, OncePerBlock
 from countless.errors import ProtocolError
@@ -28,6 +29,7 @@ from support.worlds import HeldWorld
 
 ALPHA = 0.2
 MAX_SITES = 6
+FLOOR = 120  # most runs count more
 
 pick = st.integers(0, 10**6)
 
@@ -42,11 +44,12 @@ class FaultyWorld(RuleBasedStateMachine):
     """Each rule is a fault or an ordinary step of a `HeldWorld`; `recipe` is set by each test."""
 
     recipe: Callable[[], Scheme] = Exact
+    floor = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.scheme = type(self).recipe()
-        self.world = HeldWorld(self.scheme, [SiteId(name) for name in range(3)], alpha=ALPHA)
+        self.world = HeldWorld(self.scheme, [SiteId(name) for name in range(3)], alpha=ALPHA, floor=self.floor)
         self.joined = 0
         self.published: float = 0
         self.round = 0
@@ -168,7 +171,7 @@ class FaultyWorld(RuleBasedStateMachine):
         estimator, slots = state.estimator, len(state.entries)
         if isinstance(self.scheme, Exact):
             assert self.coordinator.published == total
-        elif isinstance(self.scheme, Deterministic):
+        elif isinstance(self.scheme, Deterministic) or isinstance(estimator, BelowFloor):
             assert total <= self.coordinator.answer.upper
         elif isinstance(estimator, LatticeEstimator):
             assert abs(estimator.estimate - total) <= slots * (step_of(estimator) - 1) / 2
@@ -196,11 +199,14 @@ RECIPES: dict[str, Callable[[], Scheme]] = {
     "blocks": lambda: Plain("blocks", start=20, step=5, reports=6),
     "sampled": lambda: Plain("sampled", start=20, step=3, reports=6),
     "dithered": lambda: PlainDithered(start=20, step=6),
+    "floor, deterministic": Deterministic,
+    "floor, lattice": lambda: Plain("lattice", start=20, step=7, reports=6, slots=4),
 }
 
 
 def machine_for(recipe: str) -> type[FaultyWorld]:
-    return type(f"FaultyWorld_{recipe}", (FaultyWorld,), {"recipe": staticmethod(RECIPES[recipe])})
+    members = {"recipe": staticmethod(RECIPES[recipe]), "floor": FLOOR if recipe.startswith("floor") else 0}
+    return type(f"FaultyWorld_{recipe}", (FaultyWorld,), members)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

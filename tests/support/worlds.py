@@ -63,9 +63,18 @@ class HeldWorld:
     """
 
     def __init__(
-        self, scheme: Scheme, fleet: Iterable[SiteId], *, alpha: float, delta: float = 0.1, seed: int = 1
+        self,
+        scheme: Scheme,
+        fleet: Iterable[SiteId],
+        *,
+        alpha: float,
+        delta: float = 0.1,
+        seed: int = 1,
+        floor: int = 0,
+        expected_sites: int = 1,
     ) -> None:
         self._scheme, self._alpha, self._delta = scheme, alpha, delta
+        self._floor, self._expected_sites = floor, expected_sites
         self._rng = SeededRandom(seed)
         self.wire: list[tuple[SiteId, Message]] = []
         self.sites: dict[SiteId, Site] = {}
@@ -80,7 +89,15 @@ class HeldWorld:
     ) -> Coordinator:
         rng = self._rng.spawn("coordinator")
         return Coordinator(
-            COUNTER, self._scheme, rng, alpha=self._alpha, delta=self._delta, fleet=fleet, saved_state=saved_state
+            COUNTER,
+            self._scheme,
+            rng,
+            alpha=self._alpha,
+            delta=self._delta,
+            floor=self._floor,
+            expected_sites=self._expected_sites,
+            fleet=fleet,
+            saved_state=saved_state,
         )
 
     def _create(self, site_id: SiteId, trigger: Trigger | None = None, count: int = 0) -> Site:

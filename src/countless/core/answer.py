@@ -46,9 +46,9 @@ def bounds(estimate: float, alpha: float, floor: int = 0) -> tuple[float, float]
     ((40.0, 60.0), (0.0, 10.0))
     """
     least, most = estimate / (1 + alpha), estimate / (1 - alpha)
-    if floor:
-        least, most = max(0, min(least, estimate - alpha * floor)), max(most, estimate + alpha * floor)
-    return float(min(least, ceil(least * (1 - _ROUNDING)))), float(max(most, int(most * (1 + _ROUNDING))))
+    least, most = min(least, estimate - alpha * floor), max(most, estimate + alpha * floor)
+    error = most * _ROUNDING  # of the largest number that was added or subtracted: a difference may be much smaller
+    return float(max(0, min(least, ceil(least - error)))), float(max(most, int(most + error)))
 
 
 def within(estimate: float, alpha: float, total: int, floor: int = 0) -> bool:

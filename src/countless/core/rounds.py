@@ -87,7 +87,7 @@ class Rounds:
         """What the scheme is given to open the next round; `running` is the round that it may keep."""
         present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
         # As many sites as joined during this round may join during the next: slots for them spare another round.
-        slots = max(self._expected_sites, len(present) + (2 * self.joined if self.number else 0))
+        slots = max(1, self._expected_sites, len(present) + (2 * self.joined if self.number else 0))
         if total is None:
             total = max(self._ledger.known_total, self._least_total)
         counts = [entry.reported for entry in present]

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from countless.core.calendar import Calendar, calendar_of, require_calendar, require_per
 from countless.core.parameters import require_integer
+from countless.errors import InvalidParameter
 
 DEFAULT_KEEP = {"minute": 1440, "hour": 744, "day": 400, "month": 60}  # a day, a month, a year, five years
+MAX_FLOOR = 1 << 128  # like `add`: more is not a float on some way
 FLOOR_SHARE = 10  # by default, the floor of a window is the last closed one divided by this
 
 
@@ -33,6 +35,8 @@ class WindowRule:
         require_calendar(self.per, self.tz, self.anchor, "a counter without windows (per)")
         if self.floor is not None:
             require_integer("floor", self.floor, 0)
+            if self.floor > MAX_FLOOR:
+                raise InvalidParameter("floor", self.floor, f"at most 2**128 = {MAX_FLOOR}")
         if self.keep is not None:
             require_integer("keep", self.keep, 1)
 
