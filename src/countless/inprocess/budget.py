@@ -5,140 +5,23 @@ call that caused it returns, so every request is decided within its call. Each p
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
-from threading import RLock
-from time import time
+from time import monotonic, time
 
 from countless.core.budget.amounts import require_amount
-from countless.core.budget.coordinator import BudgetCoordinator, Usage
+from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold
-from countless.core.budget.messages import Ask, BudgetId, Outbox
-from countless.core.budget.periods import Periods
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.messages import SiteId, SiteName
-from countless.errors import AboveLimit, Exhausted, InvalidParameter, InvariantBroken, UnknownName
+from countless.errors import Exhausted, InvalidParameter, InvariantBroken, UnknownName
+from countless.inprocess.budget_accounts import Accounts, Member, Period
 from countless.inprocess.network import Traffic
+from countless.inprocess.rolling_accounts import RollingAccounts
 from countless.inprocess.site_names import free_number, require_name, site_names
 
 _ALLOWED = Decision(Reason.ALLOWED)
-_EXHAUSTED = Decision(Reason.EXHAUSTED)
-
-
-class Member:
-    """A site under one of its incarnations."""
-
-    def __init__(self, site_id: SiteId) -> None:
-        self.site_id = site_id
-        self.closed: BudgetSite | None = None  # once it was removed
-
-    def site(self, period: "Period") -> BudgetSite:
-        return self.closed or period.site(self.site_id)
-
-
-class Period:
-    """One period: its coordinator, and its sites as far as they have been used in it."""
-
-    def __init__(self, coordinator: BudgetCoordinator) -> None:
-        self.coordinator = coordinator
-        self.sites: dict[SiteId, BudgetSite] = {}
-        self.handed_in = 0  # units spent by the sites that were removed
-
-    @property
-    def spent(self) -> int:
-        return self.handed_in + sum(site.spent for site in self.sites.values())
-
-    def site(self, site_id: SiteId) -> BudgetSite:
-        site = self.sites.get(site_id)
-        if site is None:  # nothing waits for a round trip here, so it does not ask early
-            site = self.sites[site_id] = BudgetSite(self.coordinator.budget, early_percent=0)
-        return site
-
-
-class Accounts:
-    """The periods of a budget. Everything is called with the lock."""
-
-    def __init__(self, name: str, rule: BudgetRule, clock: Callable[[], float], expected_holders: int) -> None:
-        self.name = name
-        self.rule = rule
-        self.lock = RLock()
-        self.up = self.down = 0  # messages
-        self._clock = clock
-        self._expected = expected_holders
-        self._holders = 1  # of the last period
-        self._earliest = 0.0  # periods that end before are dropped: making them again would forget what was spent
-        self._periods: Periods[Period] = Periods(rule.calendar, self._new_period)
-
-    def enter(self) -> None:
-        """Go to the period that the clock shows, or to the first one that is left if it has gone back further."""
-        calendar = self._periods.calendar
-        if calendar is not None:
-            for dropped in self._periods.enter(max(self._clock(), self._earliest)):
-                self._earliest = max(self._earliest, calendar.bounds(dropped.coordinator.budget.period)[1])
-
-    @property
-    def present(self) -> Period:
-        self.enter()
-        return self._periods.present
-
-    @property
-    def ends_at(self) -> float | None:
-        """Of the present period."""
-        return None if self.rule.per is None else self._periods.ends_at
-
-    def refusal(self, n: int) -> Decision:
-        if n > self.rule.limit:
-            raise AboveLimit(self.name, n, self.rule.limit)
-        return (
-            _EXHAUSTED if self.ends_at is None else Decision(Reason.EXHAUSTED, max(0.0, self.ends_at - self._clock()))
-        )
-
-    def set_limit(self, limit: int) -> None:
-        self.rule = replace(self.rule, limit=limit)
-        for period in self._periods.states.values():
-            self.deliver(period, period.coordinator.set_limit(limit))
-
-    def remove(self, member: Member) -> int:
-        """What it spent in the present period."""
-        period, site_id = self.present, member.site_id
-        member.closed = period.site(site_id)
-        handed_in = member.closed.close()
-        del period.sites[site_id]
-        period.handed_in += handed_in
-        self.up += 1
-        outbox = period.coordinator.leave(site_id, handed_in)
-        period.coordinator.forget(site_id)
-        self.deliver(period, outbox)
-        return handed_in
-
-    def send(self, period: Period, site_id: SiteId, messages: tuple[Ask, ...]) -> None:
-        outbox: Outbox = []
-        self._send_up(period, site_id, messages, outbox)
-        self.deliver(period, outbox)
-
-    def deliver(self, period: Period, outbox: Outbox) -> None:
-        for site_id, message in outbox:
-            self.down += 1
-            answers = period.sites[site_id].receive(message)
-            self._send_up(period, site_id, answers, outbox)  # the loop delivers what this appends
-
-    def _send_up(self, period: Period, site_id: SiteId, messages: tuple[Ask, ...], outbox: Outbox) -> None:
-        for message in messages:
-            self.up += 1
-            outbox += period.coordinator.receive(site_id, message)
-            self._holders = period.coordinator.holders
-
-    def _new_period(self, number: int) -> Period:
-        return Period(
-            BudgetCoordinator(
-                BudgetId(self.name, number),
-                self.rule.limit,
-                slack=self.rule.slack,
-                expected_holders=max(self._expected, self._holders),
-            )
-        )
 
 
 class Budget:
@@ -155,8 +38,10 @@ class Budget:
 
     `sites` is a number of sites, named 0, 1, 2, ..., or their names. A request is refused only if it is larger than
     what is left, or if at most `slack * limit` units are left. With `per` ("minute", "hour", "day" or "month") the
-    limit is for each period of the calendar that `tz` and `anchor` describe, by `clock`, in seconds since 1970.
-    `expected_holders` is how many of the sites will ask, if that is known: the first grants are made for so many.
+    limit is for each period of the calendar that `tz` and `anchor` describe, by `clock`, in seconds since 1970. With
+    `rolling` (seconds, or a duration such as "1m") at most `limit` units are taken in every interval of that length, by
+    `clock`, which is monotonic then. `expected_holders` is how many of the sites will ask, if that is known: the first
+    grants are made for so many.
     """
 
     def __init__(
@@ -168,7 +53,8 @@ class Budget:
         per: str | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
-        clock: Callable[[], float] = time,
+        rolling: float | str | None = None,
+        clock: Callable[[], float] | None = None,
         name: str = "budget",
         expected_holders: int = 1,
     ) -> None:
@@ -176,7 +62,12 @@ class Budget:
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
         require_amount("expected_holders", expected_holders)
-        self._accounts = Accounts(name, BudgetRule(limit, per, tz, anchor, slack), clock, expected_holders)
+        rule = BudgetRule(limit, per, tz, anchor, slack, rolling=rolling)  # type: ignore[arg-type]  # makes it seconds
+        self._accounts = (
+            Accounts(name, rule, clock or time, expected_holders)
+            if rule.rolling is None
+            else RollingAccounts(name, rule, clock or monotonic, expected_holders)
+        )
         self._lock = self._accounts.lock
         self._members: dict[SiteName, Member] = {}
         self._sites: dict[SiteName, SpendingSite] = {}
@@ -264,10 +155,9 @@ class Budget:
             self._accounts.set_limit(limit)
 
     def reset(self) -> None:
-        """Start this period again: what was spent in it so far is forgiven."""
+        """Start this period, or the rolling window, again: what was spent in it so far is forgiven."""
         with self._lock:
-            period = self._accounts.present
-            self._accounts.deliver(period, period.coordinator.reset())
+            self._accounts.reset()
 
     def _new_site(self, name: SiteName) -> "SpendingSite":
         self._members[name] = member = Member(SiteId(name, self._incarnations.get(name, 0)))
@@ -306,13 +196,12 @@ class SpendingSite:
     @property
     def _site(self) -> BudgetSite:
         with self._lock:
-            return self._member.site(self._accounts.present)
+            return self._accounts.site(self._member)[1]
 
     def take(self, n: int = 1) -> Decision:
         """Spend `n` units, if they are left."""
         with self._lock:
-            period = self._accounts.present
-            return self._decide(BudgetSite.take, n, period, self._member.site(period))
+            return self._decide(BudgetSite.take, n, *self._accounts.site(self._member))
 
     def reserve(self, n: int) -> Hold:
         """Hold `n` units until it is known how many are used. Raises `Exhausted` if they are not left.
@@ -326,8 +215,7 @@ class SpendingSite:
         (25, 0)
         """
         with self._lock:
-            period = self._accounts.present
-            site = self._member.site(period)
+            period, site = self._accounts.site(self._member)
             decision = self._decide(BudgetSite.reserve, n, period, site)
         if not decision:
             raise Exhausted(self._accounts.name, n, decision.retry_after)
@@ -342,8 +230,9 @@ class SpendingSite:
             taken = request(site, n)
         if taken.verdict is Verdict.WAITING:
             raise InvariantBroken(f"a request for {n} units was not answered: {site}")
-        return _ALLOWED if taken.verdict is Verdict.ALLOWED else self._accounts.refusal(n)
+        self._accounts.record(self._member.site_id)
+        return _ALLOWED if taken.verdict is Verdict.ALLOWED else self._accounts.refusal(self._member, n)
 
     def _settle(self, period: Period, site: BudgetSite, units: int, used: int) -> None:
         with self._lock:
-            self._accounts.send(period, self._member.site_id, site.settle(units, used))
+            self._accounts.settle(period, self._member.site_id, site, units, used)

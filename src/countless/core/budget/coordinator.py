@@ -301,6 +301,12 @@ class BudgetCoordinator:
         self._forget(site_id)
         return self._proceed()
 
+    def return_units(self, units: int) -> Outbox:
+        """Units of sites that left count no longer: the window of a rolling budget has passed them."""
+        require_amount("units", units, 0, self._gone)
+        self._gone -= units
+        return self._proceed()
+
     def forget(self, site_id: SiteId) -> None:
         """Remember a site no longer that left, or was given up: then its whole limit counts as spent, for good.
 

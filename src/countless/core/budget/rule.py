@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from countless.core.budget.amounts import require_amount, require_slack
 from countless.core.calendar import Calendar, calendar_of, require_calendar
+from countless.core.durations import require_duration
 from countless.errors import InvalidParameter
 
 SPENDING, IN_FLIGHT = KINDS = ("spending", "in_flight")
@@ -11,6 +12,8 @@ CHARGE, FREE = ON_LOSS = ("charge", "free")
 DEFAULT_MAX_NAMES = 10_000
 MAX_NAMES = 100_000  # each takes about 3 kB at the coordinator
 REFUSE, WAIT, OVERDRAFT = ON_UNREACHABLE = ("refuse", "wait", "overdraft")
+MIN_ROLLING, MAX_ROLLING = "1s", "366d"
+MIN_LEASE_S = 60.0  # a short restart of the coordinator stops no site
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,8 @@ class BudgetRule:
 
     `per` is minute, hour, day or month; None: the limit is for ever. `tz` and `anchor` say when a period begins: at
     that second of a minute, minute of an hour, hour of a day or day of a month, by the clocks of the time zone. None is
-    the first. `slack` is the share of the limit that may be left when a request is refused.
+    the first. `slack` is the share of the limit that may be left when a request is refused. With `rolling`, a duration
+    such as "1m" or a number of seconds, at most `limit` units are taken in every interval of that length.
 
     | field            | value       | effect                                                                          |
     |------------------|-------------|---------------------------------------------------------------------------------|
@@ -48,6 +52,7 @@ class BudgetRule:
     on_unreachable: str = "refuse"
     max_names: int | None = None
     template: str | None = None
+    rolling: float | None = None  # in seconds
 
     def __post_init__(self) -> None:
         require_amount("limit", self.limit)
@@ -57,10 +62,20 @@ class BudgetRule:
             require_amount("max_names", self.max_names, maximum=MAX_NAMES)
         if self.kind == IN_FLIGHT and self.per is not None:
             raise InvalidParameter("per", self.per, "left out for a limit on what runs at the same time (in_flight)")
+        if self.rolling is not None:
+            if self.per is not None or self.kind == IN_FLIGHT:
+                raise InvalidParameter("rolling", self.rolling, "left out with periods (per), and with kind in_flight")
+            length = require_duration("rolling", self.rolling, MIN_ROLLING, MAX_ROLLING)
+            object.__setattr__(self, "rolling", length)
         for name, allowed in (("kind", KINDS), ("on_loss", ON_LOSS), ("on_unreachable", ON_UNREACHABLE)):
             value = getattr(self, name)
             if value not in allowed:
                 raise InvalidParameter(name, value, f"one of: {', '.join(allowed)}")
+
+    @property
+    def lease(self) -> float:
+        """Of a rolling budget: for how long a site without an answer of the coordinator admits requests."""
+        return max(MIN_LEASE_S, self.rolling or 0.0)
 
     @property
     def calendar(self) -> Calendar | None:

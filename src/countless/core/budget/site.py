@@ -66,6 +66,8 @@ class BudgetSite:
         "held",
         "limit",
         "overdraft",
+        "refused",
+        "rolling",
         "round",
         "seq",
         "spent",
@@ -84,6 +86,8 @@ class BudgetSite:
         self.seq = 0
         self.want = 0  # the largest request that was asked for and waits
         self.closed = False
+        self.rolling = False  # units that were spent come back (`rolling.py`), so they count as held
+        self.refused = False  # whether a request was refused; for the owner, who clears it
         self.exhausted_from: int | None = None  # the smallest request known to be unavailable
         self._reported = 0  # spent + held in the last Ask
         self._early_below = 0  # the room below which it asks early; 0 once it has
@@ -134,15 +138,18 @@ class BudgetSite:
         require_amount("used", used, 0, units)
         self.held -= units
         self.spent += used
-        repaid = min(self.overdraft, units - used)
-        self.overdraft -= repaid
-        self.limit -= repaid
-        if self.want <= self.room:
-            self.want = 0
-        # The coordinator has refused requests because of this hold: it must know that units are back.
-        if self.exhausted_from is not None and self.used < self._reported:
-            return (self._ask(self.want),)
-        return ()
+        self._repay(units - used)
+        return (self._ask(self.want),) if self.may_report else ()
+
+    def expire(self, units: int) -> None:
+        """Units that were spent come back. No message: they stay in the room of this site until it is recalled."""
+        self.spent -= units
+        self._repay(units)
+
+    @property
+    def may_report(self) -> bool:
+        """Whether the coordinator has refused requests because of units that came back since."""
+        return self.exhausted_from is not None and self.used < self._reported
 
     def overdraw(self, n: int) -> None:
         """Make room for `n` units that were not granted. The next `Ask` reports it."""
@@ -211,6 +218,13 @@ class BudgetSite:
         """All that the coordinator may have missed: for a new connection."""
         return self._ask(self.want)
 
+    def _repay(self, units: int) -> None:
+        repaid = min(self.overdraft, units)
+        self.overdraft -= repaid
+        self.limit -= repaid
+        if self.want <= self.room:
+            self.want = 0
+
     def _ask_early(self, room: int) -> Taken:
         if room == 0 or self.want or self.exhausted_from is not None:
             return ALLOWED
@@ -219,6 +233,7 @@ class BudgetSite:
 
     def _ask_for(self, n: int) -> Taken:
         if self.exhausted_from is not None and n >= self.exhausted_from:
+            self.refused = True
             return _EXHAUSTED
         if n <= self.want:  # asked for already
             return _WAITING
@@ -228,4 +243,5 @@ class BudgetSite:
     def _ask(self, want: int) -> Ask:
         self.seq += 1
         self._reported = self.used
-        return Ask(self.budget, self.round, self.seq, self.spent, self.held, self.limit, want)
+        spent = 0 if self.rolling else self.spent
+        return Ask(self.budget, self.round, self.seq, spent, self.used - spent, self.limit, want)
