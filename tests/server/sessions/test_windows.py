@@ -11,6 +11,7 @@ from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.stores import PausedStore
 
 HOUR = 3600.0
 FIRST = 490_000  # a window
@@ -302,3 +303,119 @@ async def test_published_total_never_falls_also_over_restarts(clock: Clock) -> N
                 highest = answer.estimate
                 clock.show(window + 1)
                 await harness.advance(1)
+
+
+async def test_readers_see_windows_only_once_they_are_saved(clock: Clock) -> None:
+    store = PausedStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 3))
+        clock.show(1)
+        before = windows(harness)
+        store.pause()
+        items = Leave(name(0), 0, 5), Join(name(1), 0, 1)
+        harness.server.on_frame(session, connection, list(items), 10)
+        await store.save_waits()
+        harness.server.tick()
+        assert before == windows(harness) == [(0, 3, "incomplete"), (1, 0, "open")]
+        assert counter(harness).published_answer.estimate == 3
+        changed = counter(harness).changed
+        store.resume()
+        await harness.server.flush()
+        assert windows(harness) == [(0, 5, "closed"), (1, 1, "open")]
+        assert changed.is_set()
+
+
+async def test_floor_is_that_of_the_last_closed_window_and_survives_a_restart(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(0), 0, 1000), Leave(name(0), 0, 1000))
+        clock.show(1)
+        await harness.advance(1)
+        await harness.send(session, connection, Join(name(1), 0, 1))
+        harness.server.configure("requests", Config(windows=WindowRule("hour", floor=7)))
+        await harness.send(session, connection, Join(name(2), 0, 1))
+    async with site_server(store, wall_clock=clock) as harness:
+        trackers = counter(harness).open
+        floors = {period - FIRST: tracker.coordinator.answer.floor for period, tracker in trackers.items()}
+        assert floors == {1: 100, 2: 7}
+
+
+async def test_sites_of_the_window_before_are_expected(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        for number in range(5):
+            web = await harness.connect(f"web-{number}")
+            await harness.send(*web, Join(name(0), 0, 1))
+        await harness.send(*web, Join(name(1), 0, 0))
+        assert counter(harness).open[FIRST + 1].coordinator.next_context.sites == 5
+
+
+async def test_loss_of_a_window_that_is_dropped_stays_with_the_later_ones(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        harness.server.create("requests", Config(windows=WindowRule("hour", keep=2)))
+        gone, connection = await harness.connect("gone")
+        await harness.send(gone, connection, Join(name(0), 0, 3))
+        web = await harness.connect("web")
+        await harness.send(*web, Join(name(2), 0, 1))
+        harness.server.on_disconnect(gone, connection)
+        clock.show(2)
+        await harness.advance(11)
+        harness.server.drop_site("gone")
+        for window in range(2, 5):
+            clock.show(window)
+            await harness.send(*web, Join(name(window), 0, 1), Leave(name(window), 0, 1))
+            await harness.advance(1)
+    async with site_server(store, wall_clock=clock) as harness:
+        await harness.advance(1)
+        lost = [(each.period - FIRST, each.lost, str(each.state)) for each in counter(harness).windows()]
+        assert lost == [(2, 1, "incomplete"), (3, 0, "closed"), (4, 0, "open")]
+
+
+async def test_wrong_clock_of_the_coordinator_makes_few_windows_incomplete(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        harness.server.create("requests", Config(windows=WindowRule("hour", keep=3)))
+        gone, connection = await harness.connect("gone")
+        await harness.send(gone, connection, Join(name(0), 0, 3))
+        harness.server.on_disconnect(gone, connection)
+        clock.show(99_999)
+        await harness.advance(11)
+        harness.server.drop_site("gone")
+        clock.show(10)
+        await harness.advance(1)
+        assert [each.period - FIRST for each in counter(harness).windows() if each.lost] == [0, 1, 2, 3]
+
+
+async def test_windows_of_a_span_are_listed(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        for window in (0, 1, 4):
+            clock.show(window)
+            await harness.send(session, connection, Join(name(window), 0, 1), Leave(name(window), 0, 1))
+        clock.show(6)
+        await harness.advance(1)
+
+        def between(start: float, end: float) -> list[int]:
+            span = counter(harness).windows_between((FIRST + start) * HOUR, (FIRST + end) * HOUR)
+            return [window.period - FIRST for window in span]
+
+        assert between(0, 7) == [0, 1, 4, 6]
+        assert between(0.5, 4) == [0, 1]
+        assert between(1, 4.5) == [1, 4]
+        assert between(2, 3) == []
+        assert [window.period - FIRST for window in counter(harness).windows(2)] == [4, 6]
+        assert counter(harness).windows(0) == []
+
+
+async def test_unreachable_sites_are_waited_for_in_the_open_window(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        gone, connection = await harness.connect("gone")
+        await harness.send(gone, connection, Join(name(0), 0, 3))
+        clock.show(1)
+        assert counter(harness).windows()[-1].waiting == 0
+        harness.server.on_disconnect(gone, connection)
+        await harness.advance(11)
+        [old, present] = counter(harness).windows()
+        assert (old.state, old.waiting, present.state, present.waiting) == ("incomplete", 1, "open", 1)
+        assert str(counter(harness).published_answer.state) == "degraded"

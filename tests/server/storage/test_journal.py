@@ -44,6 +44,12 @@ def test_deletion_undoes_the_entries_before_it_only() -> None:
     ) == Slice([("x", 0, "0", "0")], [("x", "b", 2**62, "7")], [])
 
 
+def test_window_that_is_closed_is_deleted_from_the_journal() -> None:
+    closed = Changes(counts={"x": {B: 7}}, closed=["x"])
+    assert folded(Changes(counts={"x": {A: 1, B: 1}}), closed) == Slice([], [("x", "b", 2**62, "7")], [])
+    assert decode_entry(encode_entry(closed)) == Changes(counts={"x": {B: 7}}, deleted=["x"])
+
+
 def test_rows_of_a_counter_that_is_deleted_during_a_fold_are_not_written() -> None:
     journal = Journal()
     journal.add(Changes(counts={"x": {A: 1, B: 2}, "y": {A: 3}}), 0)

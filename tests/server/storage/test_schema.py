@@ -11,11 +11,14 @@ from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
+from countless.errors import InvalidParameter
 from countless.server.settings import STATE_FILE
 from countless.server.storage.base import (
     BudgetFields,
     Changes,
     Config,
+    CounterFields,
     PeriodFields,
     SavedBudget,
     SavedPeriod,
@@ -23,9 +26,11 @@ from countless.server.storage.base import (
 )
 from countless.server.storage.schema import SCHEMA
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.frames import Join, LeaveAck
 from support.site_server import site_server
 
-FIXTURE = Path(__file__).parent / "fixtures" / "schema2_killed"
+FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURE = FIXTURES / "schema2_killed"
 FIRST_SCHEMA = f"""
 PRAGMA user_version = 1;
 PRAGMA application_id = {0x436F756E};
@@ -160,6 +165,48 @@ async def test_coordinator_goes_on_from_the_state_of_schema_2(killed: SqliteStor
             "app-0",
         }
     killed.close()
+
+
+async def test_state_of_schema_5_is_loaded_completely_and_goes_on(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "schema5_killed", tmp_path, dirs_exist_ok=True)
+    expected = json.loads((FIXTURES / "schema5_killed" / "expected.json").read_text())
+    store = SqliteStore(tmp_path / STATE_FILE)
+    assert store.debug_state()["journal_entries"] > 0
+    for name, (config, state) in store.load().items():
+        fields = [config.alpha, config.delta, config.scheme, config.adversary, config.label_cap]
+        sites = sorted([*site_id, count] for site_id, count in state.known)
+        assert [fields, *state[:3], sites] == expected["counters"].pop(name)
+        assert config.windows is None
+    assert not expected["counters"]
+    assert list(store.load_windows()) == []
+    assert list(store.load_budgets()) == ["tokens"]
+    async with site_server(store, label_cap=1) as harness:
+        app, connection = await harness.connect("app", 9)
+        [*_, acknowledged] = await harness.send(app, connection, Join("odd@hour", 0, 4))
+        assert acknowledged == LeaveAck("odd@hour")  # its tombstone is no watermark
+        await harness.send(app, connection, Join("new@hour:490000", 0, 4))
+        with pytest.raises(InvalidParameter, match="a name that no windows of another counter have"):
+            harness.server.create("odd", Config(windows=WindowRule("hour")))
+    store.close()
+    store = SqliteStore(tmp_path / STATE_FILE)
+    assert store.load()["new"][0].windows == WindowRule("hour")
+    assert list(store.load_windows()) == [(("new", 490_000), (0, None, 0, 0))]
+    store.close()
+
+
+def test_windows_that_this_machine_cannot_use_are_refused_by_name(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "file")
+    config = Config(windows=WindowRule("day", "Europe/Berlin"))
+    store.save(Changes({"hits": CounterFields(0, 0, 0)}, configs={"hits": config}))
+    store.close()
+    database = sqlite3.connect(tmp_path / "file")
+    database.execute("UPDATE counters SET windows = replace(windows, 'Europe/Berlin', 'Europe/Nowhere')")
+    database.commit()
+    database.close()
+    store = SqliteStore(tmp_path / "file")
+    with pytest.raises(StoreError, match="the windows of counter 'hits' cannot be used here: tz = 'Europe/Nowhere'"):
+        store.load()
+    store.close()
 
 
 def test_newer_schema_is_refused_with_both_versions(tmp_path: Path) -> None:

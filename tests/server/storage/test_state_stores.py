@@ -12,6 +12,8 @@ from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
+from countless.server.cluster.records import Body, decode_body, from_saved, split, to_saved
 from countless.server.storage.base import (
     BudgetFields,
     Changes,
@@ -21,6 +23,8 @@ from countless.server.storage.base import (
     SavedBudget,
     SavedPeriod,
     StateStore,
+    WindowFields,
+    WindowKey,
 )
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
@@ -104,6 +108,10 @@ def test_pruning_drops_old_tombstones_and_moves_the_horizon(create: Create) -> N
 
 
 names, sites = st.sampled_from(["a", "b", "c"]), st.builds(SiteId, st.sampled_from(["x", "y"]), st.integers(1, 2))
+window_keys = st.builds(WindowKey, names, st.integers(-3, 3))
+window_fields = st.builds(
+    WindowFields, st.integers(0, 2**70), st.none() | st.integers(0, 2**70), st.integers(0, 3), st.integers(0, 9)
+)
 fields = st.builds(CounterFields, st.integers(0, 9), st.integers(0, 2**70) | st.floats(0, 9), st.integers(0, 2**70))
 
 
@@ -113,10 +121,15 @@ def changes(draw: st.DrawFn) -> Changes:
     return Changes(
         {name: draw(fields) for name in new},
         draw(st.fixed_dictionaries({name: st.dictionaries(sites, st.none() | st.integers(0, 2**70)) for name in new})),
-        {name: Config(alpha=draw(st.sampled_from([0.1, 0.2]))) for name in new},
+        {
+            name: Config(windows=draw(st.sampled_from([None, WindowRule("day", "Europe/Berlin", 6, 2**70)])))
+            for name in new
+        },
         draw(st.dictionaries(st.tuples(names, sites), st.integers(0, 2**70), max_size=2)),
         draw(st.lists(names, max_size=1)),
         draw(st.none() | st.integers(995, 1010)),
+        windows=draw(st.dictionaries(window_keys, st.none() | window_fields, max_size=3)),
+        closed=draw(st.lists(names, max_size=1)),
     )
 
 
@@ -132,7 +145,8 @@ def test_memory_and_sqlite_stores_agree(saves: list[Changes]) -> None:
     def state(store: StateStore) -> Any:
         counters = {name: (c, *s[:3], sorted(s.known)) for name, (c, s) in store.load().items()}
         ids = [SiteId(site, incarnation) for site in ("x", "y") for incarnation in (1, 2)]
-        return counters, [sorted(store.tombstones(site_id)) for site_id in ids], store.tombstone_horizon()
+        tombstones = [sorted(store.tombstones(site_id)) for site_id in ids]
+        return counters, list(store.load_windows()), tombstones, store.tombstone_horizon()
 
     assert state(stores[0]) == state(stores[1])
 
@@ -147,6 +161,39 @@ def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:
     for second, part in store.snapshot().items():
         copy.save_at(part, second)
     assert (copy.load(), copy.snapshot()) == (store.load(), store.snapshot())
+    assert list(copy.load_windows()) == list(store.load_windows())
+
+
+@given(changes())
+def test_changes_are_read_from_the_log_as_written(each: Changes) -> None:
+    each.counts = {name: counts for name, counts in each.counts.items() if counts}
+    body = Body([to_saved(each, 7)])
+    [saved] = decode_body(b"".join(record.body for record in split("owner", 1, body, 100))).saves
+    assert (from_saved(saved), saved.saved_at) == (each, 7)
+
+
+@every_store
+def test_closed_window_keeps_its_total_and_the_tombstones(create: Create) -> None:
+    store, name, rule = create(Clock()), "hits@hour:5", WindowRule("hour", "UTC", 30, 2**70, 3)
+    window = Changes(created(name).counters, {name: {WEB: 2**70}}, {name: Config()}, {(name, OLD): 3})
+    window.windows = {WindowKey("hits", 5): WindowFields(2**70, None, 2, 7)}
+    store.save(created("hits", Config(windows=rule), 4, 2.5, 2**70))
+    store.save(window)
+    assert store.load()["hits"] == (Config(windows=rule), PersistentState(4, 2.5, 2**70, ()))
+    assert list(store.load_windows()) == [*window.windows.items()]
+    store.save(Changes(windows={WindowKey("hits", 5): WindowFields(0, 2**80)}, closed=[name]))
+    for _ in range(2):
+        assert list(store.load()) == ["hits"]
+        assert list(store.load_windows()) == [(WindowKey("hits", 5), WindowFields(0, 2**80))]
+        assert store.tombstones(OLD) == ((name, 3),)
+    window.closed = [name]  # opened again in the same save
+    store.save(window)
+    assert store.load()[name][1].known == ((WEB, 2**70),)
+    store.save(Changes(windows={WindowKey("hits", 5): None}, closed=[name]))
+    store.save(Changes(windows={WindowKey("hits", 6): WindowFields(0, 1)}))
+    assert list(store.load_windows()) == [(WindowKey("hits", 6), WindowFields(0, 1))]
+    store.save(Changes(deleted=["hits"]))
+    assert (store.load(), list(store.load_windows())) == ({}, [])
 
 
 @every_store

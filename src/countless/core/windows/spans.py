@@ -36,7 +36,7 @@ class SpanCount(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        return self.lower == self.upper and not self.lost
+        return self.lower == self.upper and not self.lost and not self.waiting
 
     @property
     def complete(self) -> bool:

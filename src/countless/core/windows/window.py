@@ -26,11 +26,12 @@ class Window(NamedTuple):
     upper: float
     state: WindowState
     lost: int = 0  # sites that ended without saying how much they had counted
-    waiting: int = 0  # sites that have not finished it yet, or an earlier one; 0 while it has not ended
+    # Sites that have not finished it yet, or an earlier one; while it has not ended, those that cannot be reached.
+    waiting: int = 0
 
     @property
     def exact(self) -> bool:
-        return self.lower == self.upper
+        return self.lower == self.upper and not self.lost and not self.waiting
 
 
 class TotalAnswer(NamedTuple):

@@ -1,10 +1,14 @@
 """The format of a shard's log: records of saved changes, split into parts if they are large."""
 
+from dataclasses import replace
+from typing import TypeVar
+
 import msgspec
 
 from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
 from countless.server.storage.base import (
     BudgetFields,
     Changes,
@@ -17,6 +21,8 @@ from countless.server.storage.base import (
     WindowKey,
     parse_total,
 )
+
+T = TypeVar("T")
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -40,8 +46,9 @@ class SavedChanges(msgspec.Struct, array_like=True):
     deleted: list[str]
     prune_before: int | None
     budgets: bytes = b""  # `SavedBudgets` as JSON, where integers have no upper limit; empty: none has changed
-    windows: list[tuple[str, int, tuple[str, str, int] | None]] = []  # counter, period; floor, total, lost
+    windows: list[tuple[str, int, tuple[str, str, int, int] | None]] = []  # by counter and period
     closed: list[str] = []
+    rules: dict[str, bytes] = {}  # `Config.windows` as JSON; a floor has no upper limit
 
 
 class SavedBudgets(msgspec.Struct, array_like=True):
@@ -66,7 +73,7 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
             for name, counts in changes.counts.items()
             for (site, incarnation), count in counts.items()
         ],
-        changes.configs,
+        {name: replace(config, windows=None) for name, config in changes.configs.items()},
         [
             (name, str(site), incarnation, str(count))
             for (name, (site, incarnation)), count in changes.tombstones.items()
@@ -76,16 +83,18 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
         _encode_budgets(changes),
         [(*key, None if fields is None else _encode_window(fields)) for key, fields in changes.windows.items()],
         changes.closed,
+        {name: msgspec.json.encode(config.windows) for name, config in changes.configs.items() if config.windows},
     )
 
 
-def _encode_window(fields: WindowFields) -> tuple[str, str, int]:
+def _encode_window(fields: WindowFields) -> tuple[str, str, int, int]:
     """The total is empty while the window is open."""
-    return str(fields.floor), "" if fields.total is None else str(fields.total), fields.lost
+    total = "" if fields.total is None else str(fields.total)
+    return str(fields.floor), total, fields.lost, fields.lost_until
 
 
-def _decode_window(floor: str, total: str, lost: int) -> WindowFields:
-    return WindowFields(int(floor), int(total) if total else None, lost)
+def _decode_window(floor: str, total: str, lost: int, lost_until: int) -> WindowFields:
+    return WindowFields(int(floor), int(total) if total else None, lost, lost_until)
 
 
 def _encode_budgets(changes: Changes) -> bytes:
@@ -110,7 +119,12 @@ def from_saved(saved: SavedChanges) -> Changes:
             for name, number, total, departed in saved.counters
         },
         counts,
-        saved.configs,
+        {
+            name: replace(config, windows=_decode_json(saved.rules[name], WindowRule))
+            if name in saved.rules
+            else config
+            for name, config in saved.configs.items()
+        },
         {(name, SiteId(site, incarnation)): int(count) for name, site, incarnation, count in saved.tombstones},
         saved.deleted,
         saved.prune_before,
@@ -121,7 +135,7 @@ def from_saved(saved: SavedChanges) -> Changes:
         closed=saved.closed,
     )
     if saved.budgets:
-        budgets = _decode_budgets(saved.budgets)
+        budgets = _decode_json(saved.budgets, SavedBudgets)
         changes.budgets, changes.periods = budgets.budgets, dict(budgets.periods)
         changes.closed_periods, changes.deleted_budgets = budgets.closed, budgets.deleted
         for budget, site, incarnation, saved_site in budgets.sites:
@@ -153,9 +167,9 @@ def decode_record(data: bytes | None) -> Record:
         raise _corrupt(error) from None
 
 
-def _decode_budgets(data: bytes) -> SavedBudgets:
+def _decode_json(data: bytes, type_: type[T]) -> T:
     try:
-        return msgspec.json.decode(data, type=SavedBudgets)
+        return msgspec.json.decode(data, type=type_)
     except msgspec.DecodeError as error:
         raise _corrupt(error) from None
 

@@ -192,16 +192,17 @@ class CounterRegistry:
         tracker = counter.close_window(period)
         del self.trackers[tracker.name]
         self._pipeline.mark_window_closed(tracker.name)
-        self._pipeline.mark_windows(counter.name, [period])
+        self._pipeline.mark_windows(counter.name, {period} | counter.move_losses([period]))
 
     def drop_windows(self, counter: WindowedCounter) -> None:
         dropped = counter.drop_windows()
         if dropped:
-            self._pipeline.mark_windows(counter.name, dropped)
+            self._pipeline.mark_windows(counter.name, {*dropped} | counter.move_losses(dropped))
 
     def lose_site(self, name: str, oldest: int, newest: int) -> None:
         """A member of these windows of a counter was retired."""
-        self._pipeline.mark_windows(name, self.windowed[name].lose_site(oldest, newest))
+        self.windowed[name].lose_site(oldest, newest)
+        self._pipeline.mark_windows(name, [oldest])
 
     def _config_for(self, series: str, window: WindowName | None) -> Config:
         """Of a counter that a site uses for the first time."""

@@ -9,7 +9,7 @@
 
 A site that is a member of a window may have counted in every later one. So a closed window is exact only if no earlier
 one is open: until then readers see `incomplete`. A site that is retired is *lost* to all windows from the oldest that
-it was a member of to the present one, and these stay `incomplete`.
+it was a member of to the present one (`losses.py`), and these stay `incomplete`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,16 +26,16 @@ from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import TotalAnswer, Window, WindowState
 from countless.errors import InvalidParameter
-from countless.server.sessions.closed_windows import Closed, ClosedWindows
+from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.counter import Counter, PlanKey, Traffic, Watched
-from countless.server.sessions.labels import client_key
+from countless.server.sessions.labels import client_key, site_of
+from countless.server.sessions.losses import Loss, Losses
 from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
 from countless.wire.windows import window_group, window_name
 
 MAX_AHEAD = (
     8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open window after window
 )
-MAX_LOST_WINDOWS = 10_000  # that a retired site can have counted in, as far as nothing else is known of them
 _ROUNDING = 2.0**-50  # more than the addition of some floats can lose
 _NEW = CounterFields(0, 0, 0)
 
@@ -45,9 +45,10 @@ class Published(NamedTuple):
 
     answer: TotalAnswer
     open: dict[int, Answer]  # by period, oldest first
-    lost: dict[int, int]  # of these
     closed: ClosedWindows
+    losses: Losses
     first: int  # earlier windows are not kept
+    dropped: int  # their total
 
 
 class WindowedCounter(Watched):
@@ -63,10 +64,10 @@ class WindowedCounter(Watched):
         self.group = window_group(name, self.calendar)
         self.open: dict[int, Counter] = {}  # by period
         self.closed = ClosedWindows()
+        self.losses = Losses()
         self.first, self._estimate, self.before = fields
         self.traffic = Traffic(self.before, new=fields is _NEW)
         self.sweep_at = -inf  # by our clock: when `WindowSweeps` has to look at it
-        self._lost: dict[int, int] = {}  # of open windows
         self._wall_clock = wall_clock
         self._idle: Counter | None = None
         self._published = self._snapshot()
@@ -77,16 +78,17 @@ class WindowedCounter(Watched):
         saved: Mapping[str, tuple[Config, PersistentState]],
     ) -> None:
         """`windows` are given oldest first; open ones have their state in `saved`, under their wire names."""
-        closed: list[tuple[int, Closed]] = []
+        closed: list[tuple[int, int]] = []
+        losses: dict[int, Loss] = {}
         for period, fields in windows:
-            if fields.total is not None:
-                closed.append((period, Closed(fields.total, fields.lost)))
-                continue
-            config, state = saved[self.window_name(period)]
-            self.open[period] = self._tracker(period, config, fields.floor, state)
             if fields.lost:
-                self._lost[period] = fields.lost
-        self.closed = ClosedWindows(closed)
+                losses[period] = Loss(fields.lost, fields.lost_until)
+            if fields.total is None:
+                config, state = saved[self.window_name(period)]
+                self.open[period] = self._tracker(period, config, fields.floor, state)
+            else:
+                closed.append((period, fields.total))
+        self.closed, self.losses = ClosedWindows(closed), Losses(losses)
         self.traffic.counted_before = self.known_total
         self._published = self._snapshot()
 
@@ -117,24 +119,32 @@ class WindowedCounter(Watched):
         return self.calendar.bounds(self._published.first)[0] if self._published.first else None
 
     @property
+    def dropped(self) -> int:
+        """The total of the windows before `kept_from`."""
+        return self._published.dropped
+
+    @property
     def complete_until(self) -> int:
         """All sites have finished the windows before this moment; some may have been lost."""
         return self.calendar.bounds(min(self._published.open, default=self.present))[0]
 
     def windows(self, limit: int | None = None) -> list[Window]:
-        """The present window and all others that are kept and not empty; the youngest `limit`, oldest first."""
+        """The present window, and all others that are kept and may have a count; the youngest `limit`, oldest first."""
         published = self._published
-        periods = {*published.closed, *published.open, self.present}
-        listed = sorted(period for period in periods if period >= published.first)
-        return list(self._windows(listed if limit is None else listed[-limit:] if limit > 0 else []))
+        periods = self._listed(published.first, max(self.present, *published.closed, *published.open, 0))
+        return list(self._windows(periods if limit is None else periods[-limit:] if limit > 0 else []))
 
     def windows_between(self, start: float, end: float) -> list[Window]:
         """Those of `windows` that overlap this span, in seconds since 1970."""
-        published = self._published
-        first, last = max(published.first, self.calendar.period_at(start)), self.calendar.period_at(end)
-        periods = {period for period, _ in published.closed.between(first, last)}
-        listed = sorted(period for period in (periods | {*published.open, self.present}) if first <= period <= last)
-        return [window for window in self._windows(listed) if window.start < end and window.end > start]
+        first, last = self.calendar.period_at(start), self.calendar.period_at(end)
+        listed = self._windows(self._listed(max(first, self._published.first), last))
+        return [window for window in listed if window.start < end and window.end > start]
+
+    def _listed(self, first: int, last: int) -> list[int]:
+        published, present = self._published, self.present
+        lost = published.losses.periods(first, min(last, present))
+        periods = {*published.closed.between(first, last), *lost, *published.open, present}
+        return sorted(period for period in periods if first <= period <= last)
 
     def window(self, period: int) -> Window | None:
         """None: it is not kept any more. A window of which nothing is known is empty."""
@@ -142,21 +152,25 @@ class WindowedCounter(Watched):
 
     def _windows(self, periods: list[int]) -> Iterator[Window]:
         published, present = self._published, self.present
-        waiting, open_periods, sites = 0, iter(sorted(self.open)), set[SiteId]()
+        members, silent, open_periods = set[SiteId](), set[str](), iter(sorted(self.open))
         next_open = next(open_periods, None)
-        oldest_open = min(published.open, default=present)
-        for period in periods:
+        for period, lost in zip(periods, published.losses.at(periods), strict=True):
             while next_open is not None and next_open <= period:
-                sites.update(self._members_of(next_open))
-                waiting, next_open = len(sites), next(open_periods, None)
-            answer, closed = published.open.get(period), published.closed.get(period) or Closed(0)
-            lost = published.lost.get(period, 0) if answer else closed.lost
-            total = closed.total
+                members.update(self._members_of(next_open))
+                silent.update(map(site_of, published.open[next_open].silent if next_open in published.open else ()))
+                next_open = next(open_periods, None)
+            answer, total = published.open.get(period), published.closed.get(period) or 0
             lower, estimate, upper = (answer.lower, answer.estimate, answer.upper) if answer else (total, total, total)
-            state = WindowState.INCOMPLETE if lost or oldest_open <= period else WindowState.CLOSED
-            state, waited_for = (WindowState.OPEN, 0) if period >= present else (state, waiting)
+            ended = period < present
+            state = self._state(period, lost) if ended else WindowState.OPEN
             start, end = self.calendar.bounds(period)
-            yield Window(period, start, end, lower, estimate, upper, state, lost, waited_for)
+            waiting = len(members if ended else silent)
+            yield Window(period, start, end, lower, estimate, upper, state, lost, waiting)
+
+    def _state(self, period: int, lost: int) -> WindowState:
+        """Of a window that has ended."""
+        closed = not lost and all(each > period for each in self._published.open)
+        return WindowState.CLOSED if closed else WindowState.INCOMPLETE
 
     def sites_waited_for(self, period: int) -> list[str]:
         """Sites that have not finished this window, or an earlier one: for operators."""
@@ -218,21 +232,18 @@ class WindowedCounter(Watched):
 
     def open_window(self, period: int) -> Counter:
         """Its tracker, for a window that is not open."""
-        last, closed = self.closed.last_before(period), self.closed.get(period)
-        floor = self.rule.floor_after(last.total if last else 0)
+        total = self.closed.get(period)
+        floor = self.rule.floor_after(self.closed.last_before(period) or 0)
         before = max((each for each in self.open if each < period), default=None)
         expected_sites = 1 if before is None else max(1, self.open[before].coordinator.sites)
         config = replace(self.config, windows=None)
-        if closed is None:
+        if total is None:
             tracker = self._tracker(period, config, floor, expected_sites=expected_sites)
         else:
-            state = PersistentState(0, closed.total, closed.total, ())
-            tracker = self._tracker(period, config, floor, state, expected_sites)
+            tracker = self._tracker(period, config, floor, PersistentState(0, total, total, ()), expected_sites)
             tracker.coordinator.recover()  # there is no site to which it could send anything
             tracker.recovering = False
             self.closed = self.closed.without(period)
-            if closed.lost:
-                self._lost[period] = closed.lost
         self.open[period] = tracker
         self.sweep_at = min(self.sweep_at, self.calendar.bounds(period)[1])
         return tracker
@@ -267,11 +278,10 @@ class WindowedCounter(Watched):
     def close_window(self, period: int) -> Counter:
         """Its tracker, which is not needed any more."""
         tracker = self.open.pop(period)
-        total, lost = tracker.known_total, self._lost.pop(period, 0)
         if period < self.first:
-            self.before += total
+            self.before += tracker.known_total
         else:
-            self.closed = self.closed.replaced(period, Closed(total, lost))
+            self.closed = self.closed.added(period, tracker.known_total)
         return tracker
 
     def drop_windows(self) -> list[int]:
@@ -284,24 +294,24 @@ class WindowedCounter(Watched):
             self.closed, self.first = remaining, dropped[-1] + 1
         return dropped
 
-    def lose_site(self, oldest: int, newest: int) -> list[int]:
-        """A member of these windows, and of others between them, was retired. Returns the periods that have changed.
-
-        Windows that are not there get an entry, as long as they would be kept: the site may have counted in them.
-        """
-        newest = max(newest, self.present)
-        missing = max(oldest, newest - min(self.rule.windows_kept, MAX_LOST_WINDOWS) + 1)
-        known = {period for period, _ in self.closed.between(oldest, newest)} | {*self.open}
-        changed = [each for each in sorted(known | {*range(missing, newest + 1)}) if oldest <= each <= newest]
-        closed: dict[int, Closed] = {}
-        for period in changed:
-            if period in self.open:
-                self._lost[period] = self._lost.get(period, 0) + 1
-            elif period >= self.first:
-                before = self.closed.get(period) or Closed(0)
-                closed[period] = before._replace(lost=before.lost + 1)
-        self.closed = self.closed.updated(closed)
+    def move_losses(self, periods: list[int]) -> set[int]:
+        """These windows have been dropped or closed. Returns the periods whose fields have changed."""
+        changed = set[int]()
+        for period in periods:
+            if self.losses.get(period) is not None and self.window_fields(period) is None:
+                later = min((each for each in (*self.closed, *self.open) if each > period), default=None)
+                self.losses = self.losses.moved(period, later)
+                changed.update(() if later is None else [later])
         return changed
+
+    def lose_site(self, oldest: int, newest: int) -> None:
+        """A session that was a member of these windows, and of none before them, was retired.
+
+        A wrong clock must not make all windows of the next years incomplete: the site is lost to as many windows after
+        the last known one as are kept.
+        """
+        last = max((*self.closed, *self.open)) + self.rule.windows_kept
+        self.losses = self.losses.added(oldest, Loss(1, min(max(newest, self.present), last)))
 
     # Saving and publishing
 
@@ -309,10 +319,10 @@ class WindowedCounter(Watched):
         return CounterFields(self.first, self._estimate, self.before)
 
     def window_fields(self, period: int) -> WindowFields | None:
-        tracker, closed = self.open.get(period), self.closed.get(period)
-        if tracker is not None:
-            return WindowFields(tracker.floor, None, self._lost.get(period, 0))
-        return None if closed is None else WindowFields(0, *closed)
+        tracker, total = self.open.get(period), self.closed.get(period)
+        if tracker is None and total is None:
+            return None
+        return WindowFields(tracker.floor if tracker else 0, total, *self.losses.get(period) or (0, 0))
 
     def publication(self) -> Callable[[], None]:
         return partial(self._publish, self._snapshot())
@@ -324,7 +334,8 @@ class WindowedCounter(Watched):
 
     def _snapshot(self) -> Published:
         answers = {period: self.open[period].coordinator.answer for period in sorted(self.open)}
-        return Published(self._total(list(answers.values())), answers, dict(self._lost), self.closed, self.first)
+        total = self._total(list(answers.values()))
+        return Published(total, answers, self.closed, self.losses, self.first, self.before)
 
     def _total(self, answers: list[Answer]) -> TotalAnswer:
         """The sum over all windows. When a window is closed the sum may fall: the estimate does not."""

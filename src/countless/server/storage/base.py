@@ -60,7 +60,8 @@ class WindowKey(NamedTuple):
 class WindowFields(NamedTuple):
     floor: int
     total: int | None  # None: it is open
-    lost: int  # sites that ended without saying how much they had counted
+    lost: int = 0  # sites that ended without saying how much they had counted, in this window ...
+    lost_until: int = 0  # ... and the later ones up to this
 
 
 class BudgetFields(NamedTuple):

@@ -70,7 +70,7 @@ _WINDOWS = """
 ALTER TABLE counters ADD COLUMN windows TEXT NOT NULL DEFAULT '';
 CREATE TABLE windows (
     counter TEXT NOT NULL, period INTEGER NOT NULL, floor TEXT NOT NULL, total TEXT NOT NULL, lost INTEGER NOT NULL,
-    PRIMARY KEY (counter, period)
+    lost_until INTEGER NOT NULL, PRIMARY KEY (counter, period)
 ) WITHOUT ROWID;
 """
 

@@ -70,7 +70,7 @@ json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?)
 _SET_WINDOWS = """
 INSERT OR REPLACE INTO windows
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?)
+json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]') FROM json_each(?)
 """
 _REMOVE_WINDOWS = """
 DELETE FROM windows WHERE (counter, period) IN
@@ -165,8 +165,8 @@ class SqliteStore:
 
     def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
         with self._lock:
-            for counter, period, floor, total, lost in self._db.execute("SELECT * FROM windows"):  # in the key's order
-                yield WindowKey(counter, period), WindowFields(int(floor), int(total) if total else None, lost)
+            for counter, period, floor, total, *lost in self._db.execute("SELECT * FROM windows"):  # in the key's order
+                yield WindowKey(counter, period), WindowFields(int(floor), int(total) if total else None, *lost)
 
     def load_budgets(self) -> dict[str, SavedBudget]:
         with self._lock:
@@ -241,7 +241,7 @@ class SqliteStore:
         self._execute(
             _SET_WINDOWS,
             [
-                (*key, str(fields.floor), "" if fields.total is None else str(fields.total), fields.lost)
+                (*key, str(fields.floor), "" if fields.total is None else str(fields.total), *fields[2:])
                 for key, fields in changes.windows.items()
                 if fields is not None
             ],

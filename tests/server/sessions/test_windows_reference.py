@@ -1,0 +1,113 @@
+"""Windows at the coordinator against an exact count for each site's clock and window, with faults of every kind.
+
+`World` (tests/support/window_world.py) lists what happens and what is checked. The mutants are mistakes that are easily
+made with windows: the random runs must find each of them.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from countless.core.windows.window import WindowState
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.windows import WindowedCounter
+from countless.server.storage import commit
+from countless.server.storage.base import CounterFields, MembershipKey
+from countless.server.storage.commit import CommitPipeline
+from support.window_world import play
+
+
+@pytest.fixture(autouse=True)
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pauses between saves."""
+    monkeypatch.setattr(commit, "COMMIT_INTERVAL_S", 0.0)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+async def test_closed_windows_are_exact_and_no_event_is_lost_or_in_two_windows(labels: bool) -> None:
+    for seed in range(25):
+        broken = await play(seed, labels=labels)
+        assert broken is None, broken
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("labels", [False, True])
+async def test_closed_windows_are_exact_in_many_long_runs(labels: bool) -> None:
+    for seed in range(1000, 2000):
+        broken = await play(seed, steps=600, sites=5, labels=labels)
+        assert broken is None, broken
+
+
+def closes_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """A window is closed when its own sites have left it."""
+
+    def state(self: WindowedCounter, period: int, lost: int) -> WindowState:
+        return WindowState.INCOMPLETE if lost or period in self.open else WindowState.CLOSED
+
+    patch.setattr(WindowedCounter, "_state", state)
+
+
+def forgets_the_watermark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Session, "has_left", lambda self, name: name in self.left)
+
+
+def does_not_save_the_watermark(patch: pytest.MonkeyPatch) -> None:
+    original = CommitPipeline.mark_departed
+
+    def mark_departed(self: CommitPipeline, member: MembershipKey, client_key: MembershipKey, count: int) -> None:
+        original(self, member, client_key, count)
+        if client_key[0].endswith("@hour"):
+            del self._changes.tombstones[client_key]
+
+    patch.setattr(CommitPipeline, "mark_departed", mark_departed)
+
+
+def forgets_lost_sites(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WindowedCounter, "lose_site", lambda *_: None)
+
+
+def drops_without_adding_to_before(patch: pytest.MonkeyPatch) -> None:
+    original = WindowedCounter.drop_windows
+
+    def drop_windows(self: WindowedCounter) -> list[int]:
+        before = self.before
+        dropped = original(self)
+        self.before = before
+        return dropped
+
+    patch.setattr(WindowedCounter, "drop_windows", drop_windows)
+
+
+def opens_again_from_zero(patch: pytest.MonkeyPatch) -> None:
+    original = WindowedCounter.open_window
+
+    def open_window(self: WindowedCounter, period: int) -> object:
+        if self.closed.get(period) is not None:
+            self.closed = self.closed.without(period)
+        return original(self, period)
+
+    patch.setattr(WindowedCounter, "open_window", open_window)
+
+
+def does_not_save_what_was_published(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WindowedCounter, "fields", lambda self: CounterFields(self.first, 0, self.before))
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        closes_out_of_order,
+        forgets_the_watermark,
+        does_not_save_the_watermark,
+        forgets_lost_sites,
+        drops_without_adding_to_before,
+        opens_again_from_zero,
+        does_not_save_what_was_published,
+    ],
+)
+async def test_mutant_is_found(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    for seed in range(100):
+        if await play(seed):
+            return
+    pytest.fail("no run has found it")
