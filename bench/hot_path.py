@@ -18,8 +18,10 @@ from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import DurableCounter
 from countless.client.local_counter import LocalCounter
+from countless.client.local_windows import LocalWindows
 from countless.core.budget.messages import BudgetId, Grant
 from countless.core.budget.rule import BudgetRule
+from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import EveryNth, OffsetMultiple
@@ -55,14 +57,22 @@ def increments() -> None:
         written = DurableCounter(site, RLock(), print, file.allocate("bench"))
         calls: dict[str, tuple[Callable[[], object], int]] = {
             "ours": (quiet.add, 200_000),
+            "windows": (windows_of(lambda name: quiet).add, 200_000),
             "kept": (written.add, 200_000),
+            "kept windows": (windows_of(lambda name: written).add, 200_000),
             "theirs": (rival.inc, 200_000),
         }
-        ours, kept, theirs = side_by_side(calls).values()
+        ours, windows, kept, kept_windows, theirs = side_by_side(calls).values()
         file.delete()
     print(f"site.add()                      {ours:8.0f} ns   {ours / theirs:.2f} of prometheus_client (bar 0.25)")
+    print(f"the same with windows           {windows:8.0f} ns   {windows / ours:.2f} of add() (bar 2)")
     print(f"the same with a state_dir       {kept:8.0f} ns   {kept / theirs:.2f}")
+    print(f"with both                       {kept_windows:8.0f} ns   {kept_windows / theirs:.2f}")
     print(f"prometheus_client Counter.inc() {theirs:8.0f} ns   1")
+
+
+def windows_of(new: Callable[[str], LocalCounter]) -> LocalWindows:
+    return LocalWindows("bench", Calendar("hour"), 0.5, RLock(), now, new, print)
 
 
 def requests() -> None:

@@ -3,6 +3,7 @@
     client = countless.connect("http://127.0.0.1:2686")
     client.counter("requests").add(5)
     client.counter("requests").labels(route="/a").inc()
+    client.counter("orders", per="day", tz="Europe/Berlin").inc()
 
 Counting is local: `add` increments a number and sometimes queues a message. One background thread exchanges frames with
 the coordinator and reconnects when the connection is lost. What was counted meanwhile is delivered later, exactly once,
@@ -25,12 +26,14 @@ from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.local_counter import LocalCounter
+from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import new_incarnation
 from countless.client.transport.base import Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketTransport
 from countless.core.budget.messages import Ask
+from countless.core.calendar import Calendar, calendar_of, require_calendar
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -40,6 +43,7 @@ from countless.wire.frames import BudgetLeave
 from countless.wire.names import validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
+from countless.wire.windows import parse_window, window_name
 
 if TYPE_CHECKING:
     from countless.client.budgets.group import BudgetGroup
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("countless")
 
+CalendarFields = tuple[str | None, str, int | None]  # per, tz, anchor
 _DISABLED_TRIGGER = EveryNth(1 << 62)  # a client that is switched off never reports
 
 
@@ -100,10 +105,11 @@ class Client:
         self.last_error: str | None = None  # why there is no connection; None while there is one
         self._token = token
         self._disabled = disabled
-        self._wall_clock = wall_clock  # decides to which period of a budget a request belongs
+        self._wall_clock = wall_clock  # decides to which window an event belongs, and a request to which period
         self._lock = RLock()
         self._local_counters: dict[str, LocalCounter] = {}
-        self._counters: dict[str, Counter] = {}
+        self._windows: dict[str, LocalWindows] = {}  # by series; their windows are among the local counters
+        self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
         self._budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()  # sessions keep the active ones
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
@@ -122,6 +128,7 @@ class Client:
             self._on_status,
             self._renew_incarnation,
             self._budgets,
+            self._windows,
         )
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
@@ -161,14 +168,35 @@ class Client:
         """Whether a coordinator has answered on the present connection. There is none before something is counted."""
         return self._loop.connected
 
-    def counter(self, name: str, *, label_cap: int = LABEL_CAP) -> Counter:
-        """The counter of this name, the same object every time."""
-        counter = self._counters.get(name)
-        if counter is None:
-            validate_name(name)
-            with self._lock:
-                counter = self._counters.setdefault(name, Counter(name, self._local_counter, label_cap))
+    def counter(
+        self,
+        name: str,
+        *,
+        per: str | None = None,
+        tz: str = "UTC",
+        anchor: int | None = None,
+        label_cap: int = LABEL_CAP,
+    ) -> Counter:
+        """The counter of this name, the same object every time.
+
+        With `per`, which is minute, hour, day or month, it has windows: every event belongs to the one that the clock
+        of this process shows when it is counted. `tz` and `anchor` say when a window begins: at that second of a
+        minute, minute of an hour, hour of a day or day of a month, by the clocks of the time zone.
+        """
+        fields = per, tz, anchor
+        counter, first_fields = self._counters.get(name) or self._new_counter(name, fields, label_cap)
+        if fields != first_fields:
+            _require_same_windows(name, fields, first_fields)
         return counter
+
+    def _new_counter(self, name: str, fields: CalendarFields, label_cap: int) -> tuple[Counter, CalendarFields]:
+        validate_name(name)
+        if parse_window(name) or parse_window(f"{name}:0"):
+            raise InvalidParameter("counter", name, "a name that does not end like that of a window; use `per` instead")
+        calendar = _calendar(*fields)
+        new = self._local_counter if calendar is None or self._disabled else partial(self._local_windows, calendar)
+        with self._lock:
+            return self._counters.setdefault(name, (Counter(name, new, label_cap), fields))
 
     def budget(self, name: str) -> ClientBudget:
         """The budget of this name, the same object every time. An operator creates it at the coordinator.
@@ -257,6 +285,8 @@ class Client:
         deadline = monotonic() + timeout
         with self._lock:
             thread, self._closing = self._thread, True
+            for windows in self._windows.values():
+                windows.close()
             for counter in self._local_counters.values():
                 if counter.open:
                     counter.close()
@@ -287,9 +317,31 @@ class Client:
             if name not in self._local_counters:
                 site = Site(name, self.site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
                 make = LocalCounter if self._durable is None else self._durable.counter
-                self._local_counters[name] = make(site, self._lock, self._deliver)
+                self._local_counters.setdefault(name, make(site, self._lock, self._deliver))  # a handler may have come
                 self._loop.add_counter(name)
             return self._local_counters[name]
+
+    def _local_windows(self, calendar: Calendar, series: str) -> LocalWindows:
+        validate_name(window_name(series, calendar, calendar.period_at(self._wall_clock())))
+        with self._lock:
+            if series not in self._windows:
+                self._windows[series] = LocalWindows(
+                    series,
+                    calendar,
+                    spread_of(self.site_id, series),
+                    self._lock,
+                    self._wall_clock,
+                    self._local_counter,
+                    self._remove_counter,
+                )
+                self._loop.add_windows(series)
+            return self._windows[series]
+
+    def _remove_counter(self, name: str) -> None:
+        """A window is finished, and its count delivered."""
+        del self._local_counters[name]
+        if self._durable is not None:
+            self._durable.remove_counter(name)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         if self._thread is None and not self._closing:
@@ -335,10 +387,16 @@ class Client:
         self._new_incarnation()
         self._closing = closing
         if not closing:
+            for name in [name for name in self._local_counters if parse_window(name)]:
+                window = self._local_counters.pop(name)
+                if window.open:
+                    window.close()
             if self._durable is not None:
                 self._durable.after_fork(self.site_id, self._local_counters)
             for counter in self._local_counters.values():
                 counter.reset(self.site_id, None)
+            for windows in self._windows.values():
+                windows.reset()
             for budget in self._budgets.values():
                 budget.after_fork(self.site_id)
         self._lock.release()
@@ -364,3 +422,16 @@ class Client:
         with self._durable.new_incarnation(site_id.incarnation) if self._durable else nullcontext():
             yield
         self.site_id = site_id
+
+
+def _calendar(per: str | None, tz: str, anchor: int | None) -> Calendar | None:
+    require_calendar(per, tz, anchor, "a counter without windows (per)")
+    return None if per is None else calendar_of(per, tz, anchor)
+
+
+def _require_same_windows(name: str, fields: CalendarFields, first_fields: CalendarFields) -> None:
+    calendar, first = _calendar(*fields), _calendar(*first_fields)
+    for field, default in {"per": None, "tz": "UTC", "anchor": None}.items():
+        value, allowed = getattr(calendar, field, default), getattr(first, field, default)
+        if value != allowed:
+            raise InvalidParameter(field, value, f"{allowed!r}, as when this program first used the counter {name!r}")

@@ -6,19 +6,31 @@ stays right.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
-from countless.client.local_counter import LocalCounter
 from countless.wire.names import overflow_name, series_name, validate_name
 
 LABEL_CAP = 2000
 
 
+class Countable(Protocol):
+    """A `LocalCounter`, or `LocalWindows`."""
+
+    def add(self, n: int = 1) -> None: ...
+
+    @property
+    def count(self) -> int: ...
+
+
 class Counter:
-    """A counter. `add` and `inc` never block on the network and never raise because of it."""
+    """A counter. `add` and `inc` never block on the network and never raise because of it.
+
+    With windows, an event belongs to the window that the clock of this process shows.
+    """
 
     __slots__ = ("_cap", "_local", "_local_counter", "_series", "add", "inc", "name", "overflow_count")
 
-    def __init__(self, name: str, local_counter: Callable[[str], LocalCounter], cap: int = LABEL_CAP) -> None:
+    def __init__(self, name: str, local_counter: Callable[[str], Countable], cap: int = LABEL_CAP) -> None:
         self.name = name
         self.overflow_count = 0  # how often `labels` returned the overflow series
         self._local_counter = local_counter
@@ -33,7 +45,7 @@ class Counter:
 
     @property
     def count(self) -> int:
-        """What this process has counted."""
+        """What this process has counted; with windows, in the present one."""
         return self._local.count
 
     def labels(self, /, **labels: str) -> "Counter":

@@ -5,12 +5,12 @@ free-threaded builds because CPython makes it so since 3.13 (gh-117657). No numb
 Everything else (adding many events, reading the count, applying a message of the coordinator) runs under the owner's
 lock. Reading the count takes a number too, which stands for no event and is subtracted again:
 
-1. `_threshold` is set below every number, so that every event from now on comes to the lock and waits;
+1. `threshold` is set below every number, so that every event from now on comes to the lock and waits;
 2. the reader takes a number: all events before it are in the count, and all events after it will compare their number
-   with a `_threshold` that was written in step 1 or later;
-3. the count is used, and `_threshold` is set to the number at which the trigger wants the next report. If that number
+   with a `threshold` that was written in step 1 or later;
+3. the count is used, and `threshold` is set to the number at which the trigger wants the next report. If that number
    has been taken already, the thread that took it has not come to the lock yet and may not have compared it either:
-   `_threshold` then stays below every number, so that this thread comes to the lock.
+   `threshold` then stays below every number, so that this thread comes to the lock.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,15 +31,16 @@ _IDLE, _UPDATING, _INTERRUPTED = range(3)  # whether the site's state is being c
 class LocalCounter:
     """The thread-safe side of one site of one counter: a program calls `add`."""
 
-    __slots__ = ("_deliver", "_lock", "_offset", "_sequence", "_site", "_state", "_threshold")
+    __slots__ = ("_deliver", "_lock", "_offset", "_site", "_state", "announced", "sequence", "threshold")
 
     def __init__(self, site: Site, lock: RLock, deliver: Deliver) -> None:
         self._site = site
         self._lock = lock
         self._deliver: Deliver | None = deliver  # called under the lock with the messages that are due
-        self._sequence: Iterator[int] = count(1)
         self._offset = site.count  # events that took no number, less the numbers that were no event
-        self._threshold = ALWAYS
+        self.announced = False  # the coordinator may know this counter although it has counted nothing
+        self.sequence: Iterator[int] = count(1)
+        self.threshold = ALWAYS
         self._state = _IDLE
         self._set_threshold(site.count)
 
@@ -48,21 +49,33 @@ class LocalCounter:
 
     def add(self, n: int = 1) -> None:
         if n == 1 and type(n) is int:
-            if next(self._sequence) < self._threshold:
+            number = next(self.sequence)
+            if number < self.threshold:
                 return
-            n = 0  # the event is counted: see what is due
-        elif type(n) is not int or not 0 <= n <= MAX_INCREMENT:  # inline: calling it always makes add(5) 27 % slower
-            require_increment(n)
+        else:
+            number = 0
+            if type(n) is not int or not 0 <= n <= MAX_INCREMENT:  # inline: calling it always makes add(5) 27 % slower
+                require_increment(n)
+        if not self.add_with_lock(n, number):
+            raise InvalidParameter("site", self._site.site_id.site, "a site that has not been removed")
+
+    def add_with_lock(self, n: int, number: int) -> bool:
+        """Count `n` events, or the one that has taken this number of `sequence`; 0: none has.
+
+        False: the counter was closed, and these events are not in its final count.
+        """
         with self._lock:
-            if self._deliver is None:
-                raise InvalidParameter("site", self._site.site_id.site, "a site that has not been removed")
-            now, site = self._read_after(n), self._site
+            deliver = self._deliver
+            if deliver is None:
+                return 0 < number <= self._site.count - self._offset
+            now, site = self._read_after(0 if number else n), self._site
             if self._state != _IDLE:  # we are a signal handler or a finaliser: the call that we interrupted reports
                 self._state = _INTERRUPTED
             elif now < site.next_at:
-                self._threshold = site.next_at - self._offset
+                self.threshold = site.next_at - self._offset
             elif messages := self._advance(now):
-                self._deliver(site, messages)
+                deliver(site, messages)
+            return True
 
     inc = add
 
@@ -75,6 +88,10 @@ class LocalCounter:
             now = self._read_after(0)
             self._set_threshold(now)
         return now
+
+    @property
+    def name(self) -> str:
+        return self._site.counter
 
     @property
     def open(self) -> bool:
@@ -110,10 +127,12 @@ class LocalCounter:
         rest = 0 if delivered is None else max(0, now - delivered)
         self._offset -= now - rest
         self._site = Site(self._site.counter, site_id, SystemRandom(), count=rest)
-        self._set_threshold(rest)
+        self.announced = False
+        if self._deliver is not None:
+            self._set_threshold(rest)
 
     def close(self) -> Snapshot:
-        """Return the final count; every later `add` raises."""
+        """Return the final count. An event is in it, or its `add` raises."""
         self._update_site()
         self._deliver = None
         return self._site.snapshot()
@@ -127,7 +146,7 @@ class LocalCounter:
             while self._state == _INTERRUPTED:
                 self._state = _UPDATING
                 messages += site.advance(self._read_after(0))
-            self._threshold = site.next_at - self._offset
+            self.threshold = site.next_at - self._offset
         finally:
             self._state = _IDLE
         return messages
@@ -139,13 +158,13 @@ class LocalCounter:
 
     def _read_after(self, n: int) -> int:
         """Add `n` events and return the count. Every event from now on comes to the lock, until `_set_threshold`."""
-        self._threshold = ALWAYS
+        self.threshold = ALWAYS
         offset = self._offset = self._offset + n - 1
-        number = next(self._sequence)
+        number = next(self.sequence)
         if offset == self._offset:
             return number + offset
         return self._read_after(0)  # a signal handler read the count, or added, while we took our number
 
     def _set_threshold(self, now: int) -> None:
         if now < self._site.next_at:
-            self._threshold = self._site.next_at - self._offset
+            self.threshold = self._site.next_at - self._offset

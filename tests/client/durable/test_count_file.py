@@ -1,6 +1,7 @@
 """The file of counts: what is found in it after its process has ended, at any store."""
 
 import errno
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
+from support.interrupts import run_until
 
 SITE_ID = SiteId("here", 77)
 
@@ -221,7 +223,7 @@ def test_file_that_was_deleted_before_it_was_locked_is_created_again(
     ("word", "value", "message"),
     [
         (0, 7, "not a file of counts, or is damaged"),
-        (1, 3, "newer Countless"),
+        (1, 4, "newer Countless"),
         (3, MAX_COUNT, "the incarnation is invalid"),
         (5, 1 << 32 | 4, "the site's name is invalid"),
         (5, (1 << 32) - 1, "the site's name is invalid"),
@@ -350,3 +352,83 @@ def test_record_resends_what_its_site_would_resend(tmp_path: Path) -> None:
     record.add(25)
     record.save_state(site)
     assert (record.snapshot("hits"), record.resend("hits")) == (site.snapshot(), site.resend())
+
+
+# Records that are used again
+
+
+def test_record_of_a_counter_that_was_removed_is_used_for_a_name_of_as_many_words(tmp_path: Path) -> None:
+    file = CountFile.create(tmp_path, SITE_ID)
+    file.allocate("hits").add(5)
+    for number in range(10_000):
+        name = f"window:{number:06}"
+        record = file.allocate(name)
+        record.add(number)
+        assert next(record.sequence(RLock())) > 0
+        assert record.count == number + 1
+        if number < 9_999:
+            file.free(name)
+    path = orphaned(file)
+    assert path.stat().st_size == CHUNK_BYTES
+    assert counts(open_orphan(path)) == {"hits": 5, "window:009999": 10_000}
+
+
+def test_file_with_a_free_record_is_of_a_format_that_an_earlier_countless_refuses(tmp_path: Path) -> None:
+    file = CountFile.create(tmp_path, SITE_ID)
+    file.allocate("hits").add(5)
+    assert file.path is not None
+    assert file.path.read_bytes()[8] == 1
+    file.free("hits")
+    assert file.path.read_bytes()[8] == 3
+
+
+@pytest.mark.usefixtures("killable")
+@pytest.mark.parametrize("renewed", ["never", "before the record is free", "while the record is free"])
+def test_window_that_was_delivered_is_not_found_again_whenever_the_process_is_killed(
+    tmp_path: Path, renewed: str
+) -> None:
+    """Counts of another window are in the same words, and a new incarnation may come in between."""
+    found: list[dict[str, int]] = []
+    for stores in range(100):
+        file = CountFile.create(tmp_path, SiteId("here", stores))
+        file.allocate("hits").add(7)
+        file.allocate("window:1").add(5)
+        killed = True
+        try:
+            with killed_after(stores):
+                if renewed == "before the record is free":
+                    renew(file, 1000, {"window:1": 5})
+                file.free("window:1")
+                if renewed == "while the record is free":
+                    renew(file, 1000, {})
+                file.allocate("window:2").add(3)
+                killed = False
+        except KeyboardInterrupt:
+            pass
+        found.append(counts(open_orphan(orphaned(file))))
+        if not killed:
+            break
+    delivered = [{"hits": 7, "window:1": 0}] if renewed == "before the record is free" else []
+    expected = [{"hits": 7, "window:1": 5}, *delivered, {"hits": 7}, {"hits": 7, "window:2": 0}]
+    expected.append({"hits": 7, "window:2": 3})
+    assert [each for number, each in enumerate(found) if number == 0 or each != found[number - 1]] == expected
+
+
+@pytest.mark.parametrize("first", ["window:1", "much longer window:1"])
+def test_record_that_a_signal_handler_allocated_in_between_is_found(tmp_path: Path, first: str) -> None:
+    for point in itertools.count():
+        file = CountFile.create(tmp_path, SiteId("here", point))
+        file.allocate(first)
+        file.free(first)
+
+        def handler(file: CountFile = file) -> None:
+            file.allocate("window:2").add(5)
+            file.allocate("window:3").add(6)
+
+        interrupted = run_until(lambda file=file: file.allocate("window:2").add(1), point, handler)  # type: ignore[misc]
+        file.allocate("window:4").add(7)
+        expected = {"window:2": 6, "window:3": 6, "window:4": 7} if interrupted else {"window:2": 1, "window:4": 7}
+        assert counts(open_orphan(orphaned(file))) == expected
+        if not interrupted:
+            break
+    assert point > 5

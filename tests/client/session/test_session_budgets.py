@@ -9,7 +9,8 @@ from weakref import ref
 import pytest
 
 from countless.client.budgets.budget import BudgetLink, ClientBudget
-from countless.client.session.budgets import TICKS_AT_ONCE, SessionBudgets
+from countless.client.session.budgets import SessionBudgets
+from countless.client.session.ticks import TICKS_AT_ONCE
 from countless.core.budget.messages import Ask, BudgetId, Grant
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule

@@ -8,9 +8,11 @@ The file is an array of 8-byte words in the byte order of the machine, in chunks
     header     magic, version, generation, incarnation 0, incarnation 1, name word, name of the site
     records    one per counter (`record.py`) or budget (`budget_record.py`): a name word, numbers, the name
 
-A name word is the length of the name and its CRC-32, and a bit that says whether it is a budget. It is written last:
-from then on the record exists. No record crosses the end of a chunk, and a name word of zero ends the records of a
-chunk. The version is 2 from the first budget on, so that an earlier Countless does not take the file for damaged.
+A name word is the length of the name and its CRC-32, a bit that says whether it is a budget, and one that says whether
+the record of a counter is free: it can be used again, for a name that takes as many words. It is written last: from
+then on the record exists. No record crosses the end of a chunk, and a name word of zero ends the records of a chunk.
+The version is 2 from the first budget on and 3 from the first free record on, so that an earlier Countless does not
+take the file for damaged.
 
 A new incarnation of the same counters is prepared in the slots that are not active, 0 or 1, of the incarnation and of
 every record; then `generation`, whose last bit is the active slot, is incremented: one store.
@@ -40,13 +42,13 @@ from countless.wire.names import require_name
 log = logging.getLogger("countless")
 
 SUFFIX = ".counts"
-VERSION = 2
+VERSION = 3
 CHUNK_BYTES = 1 << 16  # a multiple of every page size in use
 _CHUNK_WORDS = CHUNK_BYTES // 8
 _MAGIC = int.from_bytes(b"countles", "little")
 _VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
-_WITHOUT_BUDGETS, _WITH_BUDGETS = 1, 2  # versions
-_IS_BUDGET = 1 << 31  # in a name word
+_WITHOUT_BUDGETS, _WITH_BUDGETS, _WITH_FREE_RECORDS = 1, 2, 3  # versions
+_IS_BUDGET, _IS_FREE = 1 << 31, 1 << 30  # in a name word
 
 
 class StateError(CountlessError):
@@ -61,7 +63,8 @@ class CountFile:
         self.slot = 0
         self.records: dict[str, CounterRecord] = {}
         self.budgets: list[BudgetRecord] = []
-        self._free_budgets: dict[int, list[BudgetRecord]] = {}  # by the words of their names
+        self._free_records: dict[int, list[CounterRecord]] = {}  # by the words of their names
+        self._free_budgets: dict[int, list[BudgetRecord]] = {}  # likewise
         self._lock = lock
         self._chunks: list[memoryview] = []
         self._free = 0  # the first unused word of the last chunk
@@ -120,10 +123,34 @@ class CountFile:
 
     def allocate(self, name: str) -> CounterRecord:
         """A record for a new counter: in memory only, with a warning, if there is no room on the disk."""
-        words, at = self._reserve("counter", name, NAME_OFFSET)
-        _write_name(words, at, at + NAME_OFFSET, name.encode())
-        self.records[name] = record = CounterRecord(self, words, at)
-        return record
+        raw = name.encode()
+        free = self._free_records.get(_words_for(raw))
+        if free:
+            used = free.pop()
+            record = CounterRecord(self, used.words, used.at)
+            record.begin()
+        else:
+            record = CounterRecord(self, *self._reserve("counter", name, NAME_OFFSET))
+        name_word = _write_name(record.words, record.at + NAME_OFFSET, raw)
+        if name not in self.records:
+            record.words[record.at] = name_word
+            self.records[name] = record
+        else:  # a signal handler has allocated it in between
+            self._free_record(record, name_word)
+        return self.records[name]
+
+    def free(self, name: str) -> None:
+        """The counter is closed, and its count delivered."""
+        record = self.records.pop(name)
+        self._free_record(record, record.words[record.at])
+
+    def _free_record(self, record: CounterRecord, name_word: int) -> None:
+        self._raise_version(_WITH_FREE_RECORDS)
+        record.words[record.at] = name_word | _IS_FREE
+        self._free_records.setdefault(_words_of_name(name_word), []).append(record)
+
+    def _raise_version(self, version: int) -> None:
+        self._chunks[0][_VERSION] = max(version, self._chunks[0][_VERSION])
 
     def allocate_budget(self, budget: BudgetId, incarnation: int) -> BudgetRecord:
         """As `allocate`, for one period of a budget. A record that is free is used again."""
@@ -133,10 +160,10 @@ class CountFile:
             record = free.pop()
             record.name = budget.name
         else:
-            self._chunks[0][_VERSION] = _WITH_BUDGETS
+            self._raise_version(_WITH_BUDGETS)
             record = BudgetRecord(budget.name, *self._reserve("budget", budget.name, BUDGET_NAME_OFFSET))
             self.budgets.append(record)
-        _write_name(record.words, record.at, record.at + BUDGET_NAME_OFFSET, raw, _IS_BUDGET)
+        record.words[record.at] = _write_name(record.words, record.at + BUDGET_NAME_OFFSET, raw) | _IS_BUDGET
         record.begin(budget.period, incarnation, present_boot())
         return record
 
@@ -214,7 +241,7 @@ class CountFile:
     def _write_header(self, site_id: SiteId) -> None:
         head, raw = self._chunks[0], str(site_id.site).encode()
         head[_VERSION], head[_INCARNATION] = _WITHOUT_BUDGETS, site_id.incarnation
-        _write_name(head, _SITE, _SITE + 1, raw)
+        head[_SITE] = _write_name(head, _SITE + 1, raw)
         head[0] = _MAGIC
         self._free = _SITE + 1 + _words_for(raw)
 
@@ -251,11 +278,13 @@ class CountFile:
         what = f"record {len(self.records) + len(self.budgets) + 1}"
         if name_at > _CHUNK_WORDS:
             self._require(None, what)
+        if words[at] & _IS_FREE:
+            return name_at + _words_of_name(words[at])
         name = _read_name(words, at, name_at)
         if is_budget and (name is not None or not BudgetRecord("", words, at).incarnation):
             # Without a name it is free, and was getting another name of as many words.
             self.budgets.append(BudgetRecord(name or "", words, at))
-            return name_at + -(-_name_length(words[at]) // 8)
+            return name_at + _words_of_name(words[at])
         name = self._require(name, what)
         self.records[name] = record = CounterRecord(self, words, at)
         if record.count < 0:
@@ -286,16 +315,21 @@ def _create_and_lock(path: Path) -> int:
 
 
 def _name_length(name_word: int) -> int:
-    return name_word & (_IS_BUDGET - 1)
+    return name_word & (_IS_FREE - 1)
+
+
+def _words_of_name(name_word: int) -> int:
+    return -(-_name_length(name_word) // 8)
 
 
 def _words_for(raw: bytes) -> int:
     return -(-len(raw) // 8)
 
 
-def _write_name(words: memoryview, name_word: int, at: int, raw: bytes, flag: int = 0) -> None:
+def _write_name(words: memoryview, at: int, raw: bytes) -> int:
+    """The name word for it."""
     words.cast("B")[8 * at : 8 * at + len(raw)] = raw
-    words[name_word] = crc32(raw) << 32 | flag | len(raw)
+    return crc32(raw) << 32 | len(raw)
 
 
 def _read_name(words: memoryview, name_word: int, at: int) -> str | None:

@@ -37,12 +37,22 @@ class ActiveSlot(Protocol):
 class CounterRecord:
     """The numbers of one counter. Any thread may take numbers of `sequence`; the rest is under the owner's lock."""
 
-    __slots__ = ("_at", "_file", "_words")
+    __slots__ = ("_closed", "_file", "at", "words")
 
     def __init__(self, file: ActiveSlot, words: memoryview, at: int) -> None:
         self._file = file
-        self._words = words
-        self._at = at
+        self.words = words
+        self.at = at  # the index of its first word
+        self._closed = False
+
+    def begin(self) -> None:
+        """Count from 0, in a record that was used before: totals only grow, so that begins at what they are."""
+        for slot in _SLOTS:
+            self._rebase(self.at + slot, self.lifetime_total)
+
+    def close(self) -> None:
+        """Nothing is counted any more; the words may be those of another record soon."""
+        self._closed = True
 
     def sequence(self, lock: RLock) -> Iterator[int]:
         """Numbers of events that are counted one by one. Each is in the file before `next` returns it.
@@ -53,29 +63,31 @@ class CounterRecord:
         """
         if not GIL:
             return LockedSequence(self, lock)
-        cell = self._at + _UNIT_TOTAL
-        return filterfalse(partial(setitem, self._words, cell), count(self._words[cell] + 1))
+        cell = self.at + _UNIT_TOTAL
+        return filterfalse(partial(setitem, self.words, cell), count(self.words[cell] + 1))
 
     def increment(self) -> int:
-        cell = self._at + _UNIT_TOTAL
-        self._words[cell] += 1
-        return self._words[cell]
+        if self._closed:
+            return MAX_COUNT
+        cell = self.at + _UNIT_TOTAL
+        self.words[cell] += 1
+        return self.words[cell]
 
     def add(self, n: int) -> None:
         total = self.batch_total + n
         if total >= MAX_COUNT:
             raise InvalidParameter("n", n, "less: a count that is kept in a state_dir ends at 2^63")
-        self._words[self._at + _BATCH_TOTAL] = total
+        self.words[self.at + _BATCH_TOTAL] = total
 
     @property
     def unit_total(self) -> int:
         """Events that were counted one by one, in all incarnations: the last number of `sequence`."""
-        return self._words[self._at + _UNIT_TOTAL]
+        return self.words[self.at + _UNIT_TOTAL]
 
     @property
     def batch_total(self) -> int:
         """Events that were counted by `add`, in all incarnations."""
-        return self._words[self._at + _BATCH_TOTAL]
+        return self.words[self.at + _BATCH_TOTAL]
 
     @property
     def lifetime_total(self) -> int:
@@ -83,15 +95,15 @@ class CounterRecord:
 
     @property
     def count(self) -> int:
-        return self.lifetime_total - self._words[self._active + _BASE]
+        return self.lifetime_total - self.words[self._active + _BASE]
 
     def snapshot(self, counter: str) -> Snapshot:
         """As `Site.snapshot`, from the file."""
-        return Snapshot(counter, self._words[self._active + _ROUND], self.count)
+        return Snapshot(counter, self.words[self._active + _ROUND], self.count)
 
     def resend(self, counter: str) -> tuple[UpMessage, ...]:
         """As `Site.resend`, from the file."""
-        _, number, adopted, last, crossings = self._words[self._active : self._active + 5]
+        _, number, adopted, last, crossings = self.words[self._active : self._active + 5]
         return Snapshot(counter, number, adopted), Report(counter, number, last, crossings)
 
     def save_state(self, site: Site) -> None:
@@ -101,7 +113,7 @@ class CounterRecord:
         they were reached.
         """
         adopted, last = site.resend()
-        words, at = self._words, self._active
+        words, at = self.words, self._active
         if words[at + _ROUND] != site.round:
             words[at + _CROSSINGS] = 0
         words[at + _ADOPTED], words[at + _LAST] = adopted.count, last.count
@@ -110,14 +122,17 @@ class CounterRecord:
 
     def rebase(self, base: int) -> None:
         """Begin an incarnation that has sent nothing yet and does not count the first `base` events."""
-        words, at = self._words, self._active
+        self._rebase(self._active, base)
+
+    def _rebase(self, at: int, base: int) -> None:
+        words = self.words
         words[at + _CROSSINGS] = words[at + _LAST] = words[at + _ADOPTED] = 0
         words[at + _BASE] = base
         words[at + _ROUND] = 0
 
     @property
     def _active(self) -> int:
-        return self._at + _SLOTS[self._file.slot]
+        return self.at + _SLOTS[self._file.slot]
 
 
 class LockedSequence:

@@ -23,6 +23,7 @@ from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
+from countless.wire.windows import parse_window
 
 log = logging.getLogger("countless")
 
@@ -34,6 +35,7 @@ class OrphanedCounter:
 
     def __init__(self, name: str, record: CounterRecord) -> None:
         self.count = record.count
+        self.announced = parse_window(name) is not None  # a window without events was announced, or it were not there
         self._name = name
         self._record = record
 
@@ -45,6 +47,7 @@ class OrphanedCounter:
 
     def reset(self, site_id: SiteId, delivered: int | None) -> None:
         self.count = 0 if delivered is None else max(0, self.count - delivered)
+        self.announced = False
         self._record.rebase(self._record.lifetime_total - self.count)
 
 
@@ -126,7 +129,7 @@ class OrphanRecovery:
     def _deliver(self, file: CountFile) -> None:
         counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
         budgets = orphaned_budgets(file.budgets)
-        if budgets or any(counter.count for counter in counters.values()):
+        if budgets or any(counter.count or counter.announced for counter in counters.values()):
             self._send_all(file, counters, budgets)
         file.delete()
 

@@ -10,7 +10,7 @@ from threading import RLock
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile, StateError
-from countless.client.durable.record import CounterRecord
+from countless.client.durable.record import MAX_COUNT, CounterRecord
 from countless.client.durable.recovery import OrphanRecovery
 from countless.client.local_counter import ALWAYS, Deliver, LocalCounter
 from countless.client.transport.base import Transport
@@ -36,10 +36,10 @@ class DurableCounter(LocalCounter):
         self._send(site, messages)
 
     def bind(self, record: CounterRecord) -> None:
-        """Count in this record, which is empty, from now on."""
+        """Count in this record, whose count is 0, from now on."""
         self._record = record
-        self._sequence = record.sequence(self._lock)
-        self._offset = 0
+        self.sequence = record.sequence(self._lock)
+        self._offset = -record.unit_total
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         messages = super().receive(message)
@@ -54,11 +54,12 @@ class DurableCounter(LocalCounter):
         try:
             return super().close()
         finally:
-            self._sequence = count(1)  # a late `add` raises, and must not change the file
+            self._record.close()
+            self.sequence = count(MAX_COUNT)  # a late `add` must not change the file: the record may be used again
 
     def _read_after(self, n: int) -> int:
         """As in `LocalCounter`; but the last number is in the file, so that reading takes none."""
-        self._threshold = ALWAYS
+        self.threshold = ALWAYS
         if n:
             self._record.add(n)
             self._offset += n
@@ -84,6 +85,10 @@ class DurableState:
 
     def counter(self, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
         return DurableCounter(site, lock, deliver, self._file.allocate(site.counter))
+
+    def remove_counter(self, name: str) -> None:
+        """It is closed, and its count delivered."""
+        self._file.free(name)
 
     def budget(self, budget: BudgetId, site_id: SiteId) -> LocalBudget:
         return DurableBudget(budget, site_id.incarnation, self._file)

@@ -6,18 +6,14 @@ program alone; when it has dropped such a budget, nothing is left of it.
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush
-from math import inf
 from threading import RLock
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from countless.client.session.ticks import TICKS_AT_ONCE, Ticks
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetDownItem, BudgetLeave
-
-MIN_TICK_S, MAX_TICK_S = 0.1, 60.0  # between two looks at the periods of a budget; clocks may jump
-TICKS_AT_ONCE = 500  # then the session looks for frames: some milliseconds
 
 
 class BudgetState(Protocol):
@@ -58,8 +54,7 @@ class SessionBudgets:
         self._active: dict[str, BudgetState] = {}
         self._unsent: dict[BudgetId, Ask | BudgetLeave] = {}
         self._returned: list[BudgetLeave] = []  # to send before those
-        self._ticks: list[tuple[float, str]] = []  # a heap of times and names; an entry counts if `_tick_at` has it
-        self._tick_at: dict[str, float] = {}  # by name; 0: as soon as possible
+        self._ticks = Ticks()
 
     def add(self, name: str, budget: BudgetState) -> None:
         self._all[name] = budget
@@ -97,7 +92,7 @@ class SessionBudgets:
         if budget is None:
             return False
         budget.receive(item)
-        self._schedule(name, 0.0)  # its rule, or what it has granted, may be new
+        self._ticks.schedule(name, 0.0)  # its rule, or what it has granted, may be new
         return True
 
     def give_back(self, budget: BudgetId, incarnation: int) -> None:
@@ -114,36 +109,28 @@ class SessionBudgets:
     def _activate(self, name: str) -> None:
         if name not in self._active:
             self._active[name] = self._all[name]
-            self._schedule(name, 0.0)
+            self._ticks.schedule(name, 0.0)
 
     # Periods
 
     @property
     def next_tick(self) -> float:
         """When to call `tick`."""
-        return self._ticks[0][0] if self._ticks else inf
+        return self._ticks.next_tick
 
     def tick(self, now: float) -> None:
         """Look after the budgets whose time has come. The lock is released after each, for threads that spend."""
         for _ in range(TICKS_AT_ONCE):
             with self._lock:
-                if not self._ticks or self._ticks[0][0] > now:
+                name = self._ticks.pop(now)
+                if name is None:
                     return
-                time, name = heappop(self._ticks)
-                if self._tick_at.get(name) == time:
-                    del self._tick_at[name]
-                    self._look_after(name, self._active[name], now)
+                self._look_after(name, self._active[name], now)
 
     def _look_after(self, name: str, budget: BudgetState, now: float) -> None:
         if budget.seconds_to_tick() <= 0:
             budget.tick()
         if not budget.active:
             del self._active[name]
-        elif (pause := budget.seconds_to_tick()) < inf:
-            self._schedule(name, now + min(max(pause, MIN_TICK_S), MAX_TICK_S))
-
-    def _schedule(self, name: str, time: float) -> None:
-        """Of several times, the earliest counts."""
-        if time < self._tick_at.get(name, inf):
-            self._tick_at[name] = time
-            heappush(self._ticks, (time, name))
+        else:
+            self._ticks.schedule_after(name, now, budget.seconds_to_tick())

@@ -7,9 +7,11 @@ from time import monotonic
 
 from countless.client.session.backoff import Backoff
 from countless.client.session.budgets import BudgetState
-from countless.client.session.protocol import CounterState, NewIncarnation, SiteSession
+from countless.client.session.counters import CounterState
+from countless.client.session.protocol import NewIncarnation, SiteSession
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
+from countless.client.session.windows import WindowsState
 from countless.client.transport.base import EMPTY, ConnectionLost, Transport
 from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId, UpMessage
@@ -29,8 +31,10 @@ class ClientLoop:
         on_status: OnStatus,
         new_incarnation: NewIncarnation,
         budgets: Mapping[str, BudgetState] | None = None,
+        windows: Mapping[str, WindowsState] | None = None,
     ) -> None:
         self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
+        self._windows: Mapping[str, WindowsState] = {} if windows is None else windows
         self.waiters = 0  # threads that wait for an acknowledgement
         self._site_id = site_id
         self._counters = counters
@@ -77,6 +81,10 @@ class ClientLoop:
     def add_counter(self, name: str) -> None:
         if self._sessions:
             self._session_of(name).add_counter(name, self._counters[name])
+
+    def add_windows(self, series: str) -> None:
+        if self._sessions:
+            self._session_of(series).add_windows(series, self._windows[series])
 
     def site_id_for(self, budget: str) -> SiteId:
         """The id under which the shard of this budget knows us: each shard may have retired earlier incarnations."""
@@ -184,7 +192,9 @@ class ClientLoop:
             for name, counter in self._counters.items():
                 session = self._session_of(name)
                 session.add_counter(name, counter)
-                session.has_work = session.has_work or counter.count > 0
+                session.has_work = session.has_work or counter.count > 0 or counter.announced
+            for series, windows in self._windows.items():
+                self._session_of(series).add_windows(series, windows)
             for name, budget in self._budgets.items():
                 self._session_of_budget(name).add_budget(name, budget)
             for session in self._sessions:

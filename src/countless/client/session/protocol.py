@@ -10,12 +10,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from threading import RLock
 from time import monotonic, time
-from typing import Protocol
 
 from countless.client.session.budgets import BudgetState, SessionBudgets
+from countless.client.session.counters import CounterState, SessionCounters
+from countless.client.session.windows import WindowsState
 from countless.client.transport.base import ConnectionLost, Send
 from countless.core.budget.messages import Ask, Exhausted, Grant, Recall
-from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
+from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage
 from countless.randomness import SystemRandom
 from countless.wire.frames import (
     VERSION,
@@ -29,8 +30,6 @@ from countless.wire.frames import (
     Hello,
     HelloAck,
     IncarnationRetired,
-    Join,
-    Leave,
     LeaveAck,
     Rejoin,
     SetBudgetRule,
@@ -66,25 +65,6 @@ def new_incarnation() -> int:
     return (int(time()) << 30) | SystemRandom().randbelow(1 << 30)
 
 
-class CounterState(Protocol):
-    """A counter of this incarnation: a `LocalCounter`, or what a process that ended has left of one."""
-
-    @property
-    def open(self) -> bool: ...
-
-    @property
-    def count(self) -> int: ...
-
-    def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
-        """The exact count, and every message that may have been lost with the last connection."""
-
-    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
-        """Apply a message of the coordinator and return the site's reply."""
-
-    def reset(self, site_id: SiteId, delivered: int | None) -> None:
-        """Continue as a new incarnation with the events beyond the first `delivered`; None: with none of them."""
-
-
 class SiteSession:
     """The messages that are due to one shard, what it has acknowledged, and the protocol with it."""
 
@@ -101,23 +81,22 @@ class SiteSession:
         self.done = False  # there is nothing more to send
         self.delivered = False  # ... because all counters have left, and the coordinator has acknowledged that
         self.connected = False  # the coordinator has answered on the present stream
-        self._counters: dict[str, CounterState] = {}
+        self._counters = SessionCounters(lock, self._has_work_now, clock)
         self._budgets = SessionBudgets(lock)
         self._lock = lock
         self._notify = notify
         self._clock = clock
         self._ack_requested = self._ack_sent = 0
         self._leaving = False
-        self._unsent: dict[str, dict[type[UpMessage], UpMessage]] = {}  # by counter
-        self._joined: set[str] = set()  # on the present stream
-        self._left: set[str] = set()
-        self._rejected: set[str] = set()  # on the present stream
         self._wakeup_pending = False
 
     # For the program's threads, which hold the lock
 
     def add_counter(self, name: str, counter: CounterState) -> None:
-        self._counters[name] = counter
+        self._counters.add(name, counter)
+
+    def add_windows(self, series: str, windows: WindowsState) -> None:
+        self._counters.add_windows(series, windows)
 
     def add_budget(self, name: str, budget: BudgetState) -> None:
         self._budgets.add(name, budget)
@@ -125,11 +104,7 @@ class SiteSession:
 
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
         """Send these soon. Messages are cumulative: a later report replaces an earlier one that was not sent yet."""
-        unsent = self._unsent.setdefault(counter, {})
-        for message in messages:
-            unsent.pop(type(message), None)
-            unsent[type(message)] = message
-        self._has_work_now()
+        self._counters.queue(counter, messages)
 
     def queue_budget(self, items: Sequence[Ask | BudgetLeave]) -> None:
         """Send these soon."""
@@ -145,6 +120,8 @@ class SiteSession:
     def leave(self) -> None:
         """Send the final counts, unless nothing was ever sent."""
         self._leaving = True
+        if self.has_work:
+            self._counters.leave()
         self.done = self.delivered = not self.has_work
         self._notify_once()
 
@@ -165,14 +142,11 @@ class SiteSession:
         site_id = SiteId(self.site_id.site, new_incarnation())
         with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
-            for name, counter in self._counters.items():
-                counter.reset(site_id, known_counts.get(name, 0))
+            self._counters.renew(site_id, known_counts)
             self._budgets.renew(site_id)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
-        self._joined.clear()
-        self._rejected.clear()
         send(next(encode_frames([Hello(VERSION, str(self.site_id.site), self.site_id.incarnation)])))
         heartbeat = yield from self._handshake()
         self.connected = True
@@ -183,13 +157,15 @@ class SiteSession:
             # The coordinator times us out when it receives nothing for long, and sends nothing unless it has to. So a
             # Sync is due a heartbeat after our last frame, and a heartbeat after its last frame or our last Sync.
             sync_due = min(last_sent, max(last_received, last_sync)) + heartbeat
-            due = last_sent + LINGER_S if self._wakeup_pending else min(sync_due, self._budgets.next_tick)
+            next_tick = min(self._budgets.next_tick, self._counters.windows.next_tick)
+            due = last_sent + LINGER_S if self._wakeup_pending else min(sync_due, next_tick)
             frames = yield max(0.0, due - self._clock())
             now = self._clock()
             if frames:
                 last_received = now
                 self._on_items([item for frame in frames for item in decode_down(frame)], on_ack)
             self._budgets.tick(now)
+            self._counters.windows.tick(now)
             if now - last_received > _TIMEOUT_HEARTBEATS * heartbeat:
                 raise ConnectionLost(f"connection timed out: nothing received for {now - last_received:.1f} s")
             items = self._drain() if self._wakeup_pending and now - last_sent >= LINGER_S else []
@@ -215,105 +191,58 @@ class SiteSession:
                 raise ConnectionLost(f"connection timed out: no answer to the hello for {HELLO_TIMEOUT_S:.0f} s")
 
     def _initial_items(self) -> list[UpItem]:
-        """What a new stream begins with: all counters that have counted anything."""
-        with self._lock:
-            names = list(self._counters)
-            self._unsent.clear()
-        items: list[UpItem] = []
-        for name in names:  # the lock is released after each, so that a thread that counts does not wait for all
-            with self._lock:
-                items += self._join_items(name)
+        items = self._counters.initial_items()
         with self._lock:
             items += self._budgets.resend()
         return items
-
-    def _join_items(self, name: str) -> list[UpItem]:
-        snapshot, resent = self._counters[name].rejoin_messages()
-        if not snapshot.count or name in self._left:
-            return []
-        self._joined.add(name)
-        return [Join(*snapshot), *resent]
 
     def _drain(self, force_sync: bool = False) -> list[UpItem]:
         """Take all that is due, with a Sync if an acknowledgement was requested since the last one."""
         with self._lock:
             self._wakeup_pending = False
-            unsent, self._unsent = self._unsent, {}
-            items: list[UpItem] = []
-            for name, messages in unsent.items():
-                items += messages.values() if name in self._joined else self._join_items(name)
-            items += self._budgets.drain()
+            items: list[UpItem] = [*self._counters.drain(), *self._budgets.drain()]
             if self._leaving:
-                items += self._leave_items()
+                items += [*self._counters.leave_items(), *self._budgets.hand_ins()]
+                self._check_all_left()
             if force_sync or self._ack_requested > self._ack_sent:
                 self._ack_sent = self._ack_requested
                 items.append(Sync(self._ack_sent))
         return items
 
-    def _leave_items(self) -> list[UpItem]:
-        items: list[UpItem] = []
-        for name, counter in self._counters.items():
-            if name in self._left:
-                continue
-            final = counter.rejoin_messages()[0]
-            if not final.count:  # the coordinator knows nothing of it
-                self._left.add(name)
-                continue
-            if name not in self._joined:
-                items += self._join_items(name)
-            items.append(Leave(*final))
-        items += self._budgets.hand_ins()
-        self._check_all_left()
-        return items
-
     def _check_all_left(self) -> None:
-        left = self._leaving and self._left | self._rejected >= self._counters.keys()
-        if left and self._budgets.settled:
-            self.delivered, self.done = self._left >= self._counters.keys(), True
+        if self._leaving and self._counters.all_left and self._budgets.settled:
+            self.delivered, self.done = self._counters.delivered, True
 
     def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
         for item in items:
-            if isinstance(item, StartRound | SetTrigger):
-                self._on_trigger(item)
-            elif isinstance(item, SyncAck):
+            if isinstance(item, SyncAck):
                 self.acked = max(self.acked, item.number)
                 on_ack()
-            elif isinstance(item, LeaveAck):
-                self._left.add(item.counter)
-                self._check_all_left()
-            elif isinstance(item, Rejoin):
-                self._on_rejoin(item)
-            elif isinstance(item, CounterRejected):
-                log.warning("counter %r rejected by the coordinator: %s", item.counter, item.reason)
-                self._rejected.add(item.counter)
-                self._check_all_left()
-            elif isinstance(
-                item, Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
-            ):
-                self._on_budget(item)
+            else:
+                with self._lock:
+                    self._on_item(item)
+
+    def _on_item(self, item: DownItem) -> None:
+        if isinstance(item, StartRound | SetTrigger):
+            self._counters.on_trigger(item)
+        elif isinstance(item, Rejoin):
+            self._counters.on_rejoin(item, self.site_id)
+        elif isinstance(item, LeaveAck):
+            self._counters.on_leave_ack(item.counter)
+            self._check_all_left()
+        elif isinstance(item, CounterRejected):
+            self._counters.on_rejected(item)
+            self._check_all_left()
+        elif isinstance(
+            item, Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
+        ):
+            self._on_budget(item)
 
     def _on_budget(self, item: BudgetDownItem) -> None:
-        with self._lock:
-            if not self._budgets.receive(item) and isinstance(item, Grant | Recall):
-                self._budgets.give_back(item.budget, self.site_id.incarnation)
-                self._has_work_now()
-            self._check_all_left()
-
-    def _on_trigger(self, message: StartRound | SetTrigger) -> None:
-        with self._lock:
-            counter = self._counters.get(message.counter)
-            if counter is not None and counter.open and (replies := counter.receive(message)):
-                self.queue(message.counter, replies)
-
-    def _on_rejoin(self, rejoin: Rejoin) -> None:
-        with self._lock:
-            counter = self._counters.get(rejoin.counter)
-            if counter is None:
-                return
-            counter.reset(self.site_id, 0 if rejoin.keep_count else None)
-            self._joined.discard(rejoin.counter)
-            if rejoin.keep_count:
-                self.queue(rejoin.counter, ())  # nothing but the join
+        if not self._budgets.receive(item) and isinstance(item, Grant | Recall):
+            self._budgets.give_back(item.budget, self.site_id.incarnation)
+            self._has_work_now()
+        self._check_all_left()
 
 
 def _send_items(send: Send, items: list[UpItem]) -> None:

@@ -64,7 +64,7 @@ class SiteWindows(Generic[State]):
         """The state of the window of this moment, which is made if it is not there."""
         if not self.starts_at <= now < self.ends_at:
             period = self.present_at(now)
-            starts_at, ends_at = self.calendar.bounds(period)
+            starts_at, ends_at = map(float, self.calendar.bounds(period))  # comparing floats with a clock is faster
             self._state(period)
             self.starts_at = inf  # if an exception comes in between, the next call does it again
             self.period, self.ends_at = period, ends_at
