@@ -65,6 +65,7 @@ def test_limit_on_what_runs_is_created_and_cannot_be_spent(server: Server) -> No
     command = "budget create exports --limit 3 --kind in_flight --on-loss free --on-unreachable wait --json"
     status = json.loads(run(*command.split(), url=server.url).stdout)
     assert (status["kind"], status["on_loss"], status["on_unreachable"]) == ("in_flight", "free", "wait")
+    assert run("budget", "get", "exports", url=server.url).stdout == "exports: 0 to 0 of 3 in use (0 leaked; open)\n"
     taken = run("take", "exports", url=server.url)
     assert (taken.returncode, "used with acquire" in taken.stderr) == (2, True)
     wrong = run("budget", "set", "exports", "--on-unreachable", "guess", url=server.url)

@@ -124,8 +124,9 @@ def _text(status: dict[str, Any]) -> str:
     if status["max_names"] is not None:
         names = f"{status['names']:,} of at most {status['max_names']:,} names in use"
         return f"{status['name']}: {status['limit']:,}{period} for each name ({names})"
+    used = "in use" if status["kind"] == "in_flight" else "spent"
     resets = f"; resets at {status['resets_at']}" if status["resets_at"] else ""
     return (
-        f"{status['name']}: {status['used_lower']:,} to {status['used_upper']:,} of {status['limit']:,}{period} spent "
+        f"{status['name']}: {status['used_lower']:,} to {status['used_upper']:,} of {status['limit']:,}{period} {used} "
         f"({status['leaked']:,} leaked; {status['state']}{resets})"
     )

@@ -164,7 +164,7 @@ def budget_name(item: RateLimitItem, *identifiers: str) -> str:
     'limits/100-per-minute/127.0.0.1:%2Fusers'
     """
     parts = identifiers if item.namespace == DEFAULT_NAMESPACE else (item.namespace, *identifiers)
-    key = ":".join(quote(str(part), safe="") for part in parts)
+    key = ":".join(quote(str(part), safe="", errors="surrogatepass") for part in parts)
     if len(key) > MAX_KEY_CHARS:
         key = sha256(key.encode()).hexdigest()
     return f"{_rule_name(item)}/{key}"
