@@ -10,10 +10,12 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "Budget", "Client", "CountlessError", "InvalidParameter", "Tracker", "__version__", "connect"]
+__all__ = ["Answer", "Budget", "Client", "CountlessError", "InvalidParameter", "Reader", "Tracker"]
+__all__ += ["__version__", "connect"]
 
 if TYPE_CHECKING:
     from countless.client.client import Client, connect
+    from countless.client.reader import Reader
     from countless.core.answer import Answer
     from countless.errors import CountlessError, InvalidParameter
     from countless.inprocess.budget import Budget
@@ -25,6 +27,7 @@ _HOMES = {
     "Client": "countless.client.client",
     "CountlessError": "countless.errors",
     "InvalidParameter": "countless.errors",
+    "Reader": "countless.client.reader",
     "Tracker": "countless.inprocess.tracker",
     "connect": "countless.client.client",
 }

@@ -5,6 +5,7 @@ CountlessError
 │   ├── UnknownName (LookupError)   ... a scheme, site or adversary that does not exist
 │   └── AboveLimit                  ... a request for more units than the limit of the budget
 ├── ProtocolError                   the peer violated the protocol; its message was ignored
+├── NoWindows                       a counter without windows was asked for one
 ├── PlanError                       no plan with a proof exists for the request, or its check failed
 ├── BudgetRefused                   a budget did not admit a reservation
 │   ├── Exhausted                   ... because not enough of it is left
@@ -51,6 +52,16 @@ class AboveLimit(InvalidParameter):
 
 class ProtocolError(CountlessError):
     """The peer violated the protocol. Its message changed nothing."""
+
+
+class NoWindows(CountlessError):
+    """A counter without windows was asked for one."""
+
+    def __init__(self, counter: str) -> None:
+        super().__init__(
+            f"counter {counter!r} has no windows: count with per='hour', or create it with --per hour "
+            "(the last minutes are known without windows: rolling 15m)"
+        )
 
 
 class PlanError(CountlessError):

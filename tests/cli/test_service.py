@@ -45,7 +45,7 @@ def test_add_then_get_from_two_processes(server: Server) -> None:
     assert run("add", "shell", url=server.url).returncode == 0
     assert run("get", "shell", url=server.url).stdout == "shell: 6 (from 6 to 6; exact)\n"
     answer = json.loads(run("get", "shell", "--json", url=server.url).stdout)
-    assert set(answer) == {"counter", "estimate", "lower", "upper", "state", "as_of"}
+    assert set(answer) == {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}
     listed = json.loads(run("counters", "--json", url=server.url).stdout)
     assert [each["counter"] for each in listed] == ["shell"]
     assert run("get", "nothing", url=server.url).stderr == "countless: there is no counter 'nothing'\n"
@@ -86,7 +86,7 @@ def test_watch_receives_changed_answers_only(server: Server) -> None:
     for items in frames:
         link.send(next(encode_frames(items)))
     seen = next(watch)
-    assert (seen["estimate"], set(seen)) == (3, {"counter", "estimate", "lower", "upper", "state", "as_of"})
+    assert (seen["estimate"], set(seen)) == (3, {"counter", "estimate", "lower", "upper", "state", "as_of", "per"})
     watch.close()
     link.close()
 

@@ -2,8 +2,9 @@
 
 import json
 
-from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe
+from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
+from countless.client.reader import TotalCount
 
 EXAMPLE = "Example:  countless counters --json"
 
@@ -15,4 +16,4 @@ def counters(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False)
         print(json.dumps(answers))
         return
     for answer in answers:
-        print(describe(answer))
+        print(TotalCount.parse(answer))

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 # In the order of `--help`. Each is a file with the verb as a function and an EXAMPLE.
 VERBS = [
     *("demo", "plan", "simulate", "attack", "report", "audit"),
-    *("serve", "agent", "add", "get", "watch", "counters", "budget", "take", "sites", "token", "validate", "doctor"),
+    *("serve", "agent", "add", "get", "rate", "watch", "counters", "counter", "budget", "take"),
+    *("sites", "token", "validate", "doctor"),
 ]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_URL = "http://127.0.0.1:2686"
+from countless.client.environment import DEFAULT_URL as DEFAULT_URL
 
 Url = Annotated[str, typer.Option("--url", envvar="COUNTLESS_URL", help="URL of the coordinator.")]
 Token = Annotated[
@@ -14,8 +14,3 @@ Token = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def describe(answer: dict[str, float | str]) -> str:
-    estimate, lower, upper = (float(answer[name]) for name in ("estimate", "lower", "upper"))
-    return f"{answer['counter']}: {estimate:,.0f} (from {lower:,.0f} to {upper:,.0f}; {answer['state']})"

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from countless.cli.options import DEFAULT_URL, Json, Token, Url, describe
+from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
+from countless.client.reader import TotalCount
 from countless.core.threshold import Threshold, Verdict
 
 EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
@@ -23,7 +24,7 @@ def watch(
     threshold = None if over is None else Threshold(over)
     last: Verdict | None = None
     for answer in ApiClient(url, token).watch(name):
-        print(json.dumps(answer) if as_json else describe(answer), flush=True)
+        print(json.dumps(answer) if as_json else TotalCount.parse(answer), flush=True)
         for verdict in threshold.new_verdicts(last, answer["lower"], answer["upper"]) if threshold else ():
             typer.echo(f"{verdict} over {over:,}", err=True)
             last = verdict

@@ -6,7 +6,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from socket import SHUT_RDWR
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from countless.client.transport.endpoint import Endpoint
 from countless.errors import CountlessError
@@ -75,8 +75,10 @@ class ApiClient:
             yield from page[items]
             after = page["next"]
 
-    def answer(self, counter: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self.request("GET", f"/api/v1/counters/{quote(counter)}")
+    def answer(self, counter: str, **query: str) -> dict[str, Any]:
+        """The total; with `rolling` the count of the last so many minutes; with `window` that of a span with a name."""
+        path = f"/api/v1/counters/{quote(counter)}"
+        answer: dict[str, Any] = self.request("GET", f"{path}?{urlencode(query)}" if query else path)
         return answer
 
     def watch(self, counter: str, read_timeout: float | None = None) -> AnswerStream:

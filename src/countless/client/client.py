@@ -25,6 +25,7 @@ from weakref import WeakSet, WeakValueDictionary
 from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
 from countless.client.counter import LABEL_CAP, Counter
+from countless.client.environment import token_or_default, url_or_default
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
@@ -73,14 +74,11 @@ def connect(
     share a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
     """
     environment = os.environ
-    file = environment.get("COUNTLESS_TOKEN_FILE")
-    if token is None:
-        token = environment.get("COUNTLESS_TOKEN") or (Path(file).read_text(encoding="utf-8").strip() if file else None)
-    url = url or environment.get("COUNTLESS_URL") or "http://127.0.0.1:2686"
+    url = url_or_default(url)
     directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
     return Client(
         Broker.parse(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url),
-        token,
+        token_or_default(token),
         validate_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
         Path(directory) if directory else None,
         disabled=environment.get("COUNTLESS_DISABLE") == "1",

@@ -20,6 +20,10 @@ READS = [
     ("GET", "/api/v1/counters/hits"),
     ("HEAD", "/api/v1/counters/hits"),
     ("GET", "/api/v1/counters/hits?rolling=1h"),
+    ("GET", "/api/v1/counters/hits?window=now"),
+    ("GET", "/api/v1/counters/visits?window=now"),
+    ("GET", "/api/v1/counters/visits?rolling=1h"),
+    ("GET", "/api/v1/windows/visits"),
     ("GET", "/api/v1/counters/nothing"),
     ("GET", "/api/v1/watch/nothing"),
     ("GET", "/api/v1/watch/hits?over=many"),
@@ -36,6 +40,7 @@ READS = [
     ("GET", "/api/v1/openapi.json"),
     ("GET", "/api/v1/elsewhere"),
 ]
+YEARS_LATER = "visits@month:6000"  # a window that is open whatever the clock shows
 WEB = "ws://127.0.0.1:2686/api/v1/site"
 
 
@@ -67,7 +72,7 @@ def seen_by_readers(directory: Path, traffic: Callable[[Callable[..., None]], No
 
 
 def one_join(send: Callable[..., None]) -> None:
-    send(Hello(1, "web", 1), Join("hits", 0, 40), Join("misses", 0, 2))
+    send(Hello(1, "web", 1), Join("hits", 0, 40), Join("misses", 0, 2), Join(YEARS_LATER, 0, 7))
 
 
 def many_reports(send: Callable[..., None]) -> None:
@@ -77,6 +82,7 @@ def many_reports(send: Callable[..., None]) -> None:
     for number in range(41, 60):
         send(Report("hits", 0, 40, number))
     send(Report("misses", 0, 1, 1), Report("misses", 0, 2, 2), Leave("misses", 0, 2))
+    send(Join(YEARS_LATER, 0, 0), *(Report(YEARS_LATER, 0, number, number) for number in range(1, 8)))
 
 
 def test_responses_to_readers_do_not_depend_on_who_reports_when_or_how_often(tmp_path: Path) -> None:

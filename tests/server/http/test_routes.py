@@ -15,7 +15,7 @@ from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
 
-PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of"}
+PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}
 OPERATOR_ONLY = [
     ("GET", "/api/v1/operator/hits"),
     ("GET", "/api/v1/sites"),
@@ -32,6 +32,7 @@ READ = [
     ("GET", "/api/v1/counters"),
     ("GET", "/api/v1/counters/hits"),
     ("GET", "/api/v1/watch/hits"),
+    ("GET", "/api/v1/windows/hits"),
     ("GET", "/api/v1/budgets"),
     ("GET", "/api/v1/budgets/tokens"),
 ]

@@ -1,4 +1,4 @@
-"""Rolling counts in the API: what was counted in the last so many seconds, at least and at most."""
+"""Windows and rolling counts in the API: what was counted in a span of time, at least and at most."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +7,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from countless.core.answer import State
+from countless.core.calendar import Calendar
 from countless.core.messages import Report
+from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
 from countless.server.http.history import Recorder
-from countless.server.http.window_answers import rolling_answer
+from countless.server.http.operator_view import operator_answer
+from countless.server.http.window_answers import rolling_answer, window_answer, window_list
 from countless.server.settings import Settings
+from countless.server.storage.base import Config
 from countless.wire.frames import Join, Leave
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
@@ -142,3 +146,192 @@ async def test_rolling_is_refused_before_a_history_is_started() -> None:
         with pytest.raises(InvalidParameter):
             rolling_answer(harness.server.counter("hits"), recorder, "x")
         assert recorder.debug_state() == []
+
+
+# Windows
+
+
+class Clock:
+    def __init__(self, text: str) -> None:
+        self.seconds = Calendar("hour").moment(text)
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def hour(clock: Clock) -> str:
+    return f"hits@hour:{int(clock.seconds // 3600)}"
+
+
+async def count_hour(harness: SiteServerHarness, clock: Clock, text: str, count: int, site: str = "web") -> None:
+    """A site counts in the hour of this time, and leaves it."""
+    clock.seconds = Calendar("hour").moment(text)
+    session, connection = await harness.connect(site)
+    await harness.send(session, connection, Join(hour(clock), 0, count))
+    await harness.send(session, connection, Leave(hour(clock), 0, count))
+    clock.seconds += 3600
+    await harness.advance(1)
+
+
+async def test_windows_by_name() -> None:
+    clock = Clock("2026-11-15T22:30Z")
+    async with site_server(wall_clock=clock, scheme="exact") as harness:
+        await count_hour(harness, clock, "2026-11-15T22:30Z", 7)
+        await count_hour(harness, clock, "2026-11-16T08:30Z", 20)
+        session, connection = await harness.connect("web", 2)
+        await harness.send(session, connection, Join(hour(clock), 0, 3))
+        counter = harness.server.counter("hits")
+        now = window_answer(counter, "now")
+        assert (now.window, now.start, now.end) == ("now", "2026-11-16T09:00:00+00:00", "2026-11-16T10:00:00+00:00")
+        assert (now.lower, now.estimate, now.upper, now.state, now.complete) == (3, 3, 3, State.EXACT, False)
+        assert (now.as_of, now.known_since) == ("2026-11-16T09:30:00.000+00:00", None)
+        last = window_answer(counter, "last")
+        assert (last.estimate, last.state, last.complete) == (20, State.EXACT, True)
+        today, yesterday = window_answer(counter, "today"), window_answer(counter, "yesterday")
+        assert (today.estimate, today.complete) == (23, False)
+        assert (yesterday.estimate, yesterday.complete, yesterday.state) == (7, True, State.EXACT)
+        assert window_answer(counter, "this-month").estimate == 30
+        assert window_answer(counter, "2026-11-15T23:10").estimate == 0
+        assert window_answer(counter, "2026-11-16T09:10 01:00").estimate == 20  # a plus that was not encoded
+
+
+async def test_incomplete_window_names_its_sites_to_operators_only() -> None:
+    clock = Clock("2026-11-16T08:30Z")
+    async with site_server(wall_clock=clock, scheme="exact", silent_after=1) as harness:
+        session, connection = await harness.connect("stuck")
+        await harness.send(session, connection, Join(hour(clock), 0, 5))
+        harness.server.on_disconnect(session, connection)
+        clock.seconds += 7200
+        await harness.advance(10)
+        counter = harness.server.counter("hits")
+        window = window_answer(counter, "2026-11-16T08:30")
+        assert (window.estimate, window.complete, window.state) == (5, False, State.DEGRADED)
+        without = window_answer(counter, "last")  # nothing is known of it, but the site may have counted in it
+        assert (without.upper, without.complete, without.state) == (0, False, State.DEGRADED)
+        assert "stuck" not in str(window) + str(window_list(counter, 48))
+        status = operator_answer(counter).windows
+        assert status is not None
+        assert [(each.start, each.waiting_for, each.lost) for each in status.incomplete] == [
+            ("2026-11-16T08:00:00+00:00", ["stuck"], 0)
+        ]
+        assert harness.server.drop_site("stuck") == 1
+        await harness.advance(1)
+        window = window_answer(harness.server.counter("hits"), "2026-11-16T08:30")
+        assert (window.estimate, window.complete, window.state) == (5, False, State.DEGRADED)
+        status = operator_answer(counter).windows
+        assert status is not None
+        assert [(each.waiting_for, each.lost) for each in status.incomplete] == [([], 1), ([], 1)]
+
+
+async def test_list_of_windows() -> None:
+    clock = Clock("2026-11-16T08:30Z")
+    async with site_server(wall_clock=clock, scheme="exact") as harness:
+        for text, count in (("2026-11-16T08:30Z", 5), ("2026-11-16T09:30Z", 6), ("2026-11-16T11:30Z", 7)):
+            await count_hour(harness, clock, text, count)
+        counter = harness.server.counter("hits")
+        listed = window_list(counter, 3)
+        assert (listed.per, listed.tz, listed.anchor) == ("hour", "UTC", 0)
+        assert [(row.start[11:16], row.estimate, row.complete) for row in listed.windows] == [
+            *(("09:00", 6, True), ("11:00", 7, True), ("12:00", 0, False))
+        ]
+        assert len(window_list(counter, 48).windows) == 4
+
+
+async def test_windows_that_are_not_kept_any_more_are_allowed_for() -> None:
+    clock = Clock("2026-11-16T08:30Z")
+    async with site_server(wall_clock=clock, scheme="exact") as harness:
+        harness.server.create("hits", Config(scheme="exact", windows=WindowRule("hour", keep=2)))
+        for number in range(4):
+            await count_hour(harness, clock, f"2026-11-16T0{5 + number}:30Z", 10)
+        today = window_answer(harness.server.counter("hits"), "today")
+        assert (today.lower, today.upper, today.known_since) == (20, 40, "2026-11-16T07:00:00+00:00")
+
+
+async def test_rolling_count_uses_windows_after_a_restart() -> None:
+    clock = Clock("2026-11-16T08:30Z")
+    async with site_server(wall_clock=clock, scheme="exact") as harness:
+        for number in range(4):
+            await count_hour(harness, clock, f"2026-11-16T0{5 + number}:30Z", 10)
+        async with site_server(harness.store, wall_clock=clock, scheme="exact") as after:
+            recorder = Recorder(after.server, clock=clock)
+            answer = rolling_answer(after.server.counter("hits"), recorder, "150m")  # from seven o'clock on
+            assert (answer.lower, answer.estimate, answer.upper, answer.known_since) == (20, 20, 20, None)
+            answer = rolling_answer(after.server.counter("hits"), recorder, "3h")
+            assert (answer.lower, answer.estimate, answer.upper, answer.known_since) == (20, 25, 30, None)
+
+
+def test_counter_with_windows_is_created_configured_and_read_over_http(local: TestClient) -> None:
+    body = {"name": "a/b", "per": "day", "tz": "Europe/Berlin", "anchor": 6, "floor": 500, "keep": 30}
+    made = local.post("/api/v1/counters", json=body)
+    assert made.status_code == 201, made.text
+    assert made.json()["windows"] == {
+        "per": "day",
+        "tz": "Europe/Berlin",
+        "anchor": 6,
+        "floor": 500,
+        "keep": 30,
+        "incomplete": [],
+    }
+    assert local.get("/api/v1/counters/a/b").json()["per"] == "day"
+    window = local.get("/api/v1/counters/a/b?window=today").json()
+    assert set(window) == {
+        *("counter", "window", "start", "end", "estimate", "lower", "upper", "state", "complete", "known_since"),
+        "as_of",
+    }
+    assert "T06:00:00+0" in window["start"]
+    listed = local.get("/api/v1/windows/a/b?limit=2").json()
+    assert (listed["per"], len(listed["windows"])) == ("day", 1)
+    changed = local.patch("/api/v1/counters/a/b", json={"floor": None, "keep": 7, "alpha": 0.02}).json()
+    assert (changed["windows"]["floor"], changed["windows"]["keep"], changed["alpha"]) == (None, 7, 0.02)
+    changed = local.patch("/api/v1/counters/a/b", json={"per": "day", "delta": 0.1}).json()
+    assert (changed["windows"]["keep"], changed["delta"]) == (7, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"name": "x", "per": "week"}, "per must be one of: minute, hour, day, month"),
+        ({"name": "x", "per": 5}, "per must be one of"),
+        ({"name": "x", "tz": "Europe/Berlin"}, "create it with per, such as 'hour'"),
+        ({"name": "x", "keep": 5}, "create it with per, such as 'hour'"),
+        ({"name": "x", "per": "day", "tz": "Mars/Olympus"}, "tz must be the name of a time zone"),
+        ({"name": "x", "per": "day", "anchor": 24}, "anchor must be an integer from 0 to 23"),
+        ({"name": "x", "per": "day", "floor": -1}, "floor must be an integer of at least 0"),
+        ({"name": "x", "per": "day", "floor": 10**60}, "floor must be at most"),
+        ({"name": "x", "per": "day", "keep": 0}, "keep must be an integer of at least 1"),
+        ({"name": "x", "per": "day", "keep": "all"}, "keep must be an integer of at least 1"),
+    ],
+)
+def test_bad_rule_of_windows_is_a_400(local: TestClient, body: dict[str, object], problem: str) -> None:
+    response = local.post("/api/v1/counters", json=body)
+    assert (response.status_code, problem in response.json()["error"]) == (400, True), response.text
+    assert local.get("/api/v1/counters").json()["counters"] == []
+
+
+def test_windows_of_a_counter_cannot_be_changed(local: TestClient) -> None:
+    local.post("/api/v1/counters", json={"name": "hourly", "per": "hour"})
+    local.post("/api/v1/counters", json={"name": "plain"})
+    for name, body in (("hourly", {"per": "day"}), ("hourly", {"tz": "Asia/Tokyo"}), ("plain", {"per": "hour"})):
+        response = local.patch(f"/api/v1/counters/{name}", json=body)
+        assert (response.status_code, "delete the counter" in response.json()["error"]) == (400, True), response.text
+    response = local.patch("/api/v1/counters/plain", json={"keep": 3})
+    assert "create it with per" in response.json()["error"]
+
+
+def test_questions_about_windows_that_have_no_answer(local: TestClient) -> None:
+    local.post("/api/v1/counters", json={"name": "hourly", "per": "hour"})
+    local.post("/api/v1/counters", json={"name": "plain"})
+    problems = {
+        "/counters/plain?window=today": "counter 'plain' has no windows: count with per='hour', or create it with",
+        "/windows/plain": "counter 'plain' has no windows",
+        "/counters/hourly?window=this-minute": "the windows of this counter are hours",
+        "/counters/hourly?window=tomorrow": "one of: now, last, this-hour, last-hour, this-day",
+        "/counters/hourly?window=now&rolling=5m": "left out with rolling",
+        "/windows/hourly?limit=0": "limit must be an integer from 1 to 1000",
+        "/windows/hourly?limit=x": "limit must be an integer from 1 to 1000",
+    }
+    for path, problem in problems.items():
+        response = local.get(f"/api/v1{path}")
+        assert (response.status_code, problem in response.json()["error"]) == (400, True), response.text
+    assert local.get("/api/v1/counters/nothing?window=now").status_code == 404
+    assert local.get("/api/v1/windows/nothing").status_code == 404

@@ -197,7 +197,7 @@ async def _poll_counter(request: Request) -> Response:
     """At the owner: the answer as soon as it differs from `seen`, or the same answer after a while."""
     server: SiteServer = request.app.state.server
     counter = server.counter(request.path_params["name"])
-    answer = public_view(counter.name, counter.published_answer)
+    answer = public_view(counter)
     with suppress(TimeoutError):
         async with asyncio.timeout(_POLL_S):
             async for answer in answer_changes(server, counter.name):

@@ -10,14 +10,16 @@ from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
 from countless.server.http.schemas import PublicAnswer
 from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows import AnyAnswer
+from countless.server.sessions.windows import AnyCounter
 from countless.wire.frames import MAX_NUMBER
 
 
-def public_view(name: str, answer: AnyAnswer) -> PublicAnswer:
+def public_view(counter: AnyCounter) -> PublicAnswer:
     """`as_of` is the time of reading, never that of a report."""
+    answer, rule = counter.published_answer, counter.config.windows
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return PublicAnswer(name, answer.estimate, answer.lower, answer.upper, answer.state, now)
+    per = None if rule is None else rule.per
+    return PublicAnswer(counter.name, answer.estimate, answer.lower, answer.upper, answer.state, now, per)
 
 
 async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
@@ -27,7 +29,7 @@ async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicA
         changed, answer = counter.changed, counter.published_answer
         if (answer.estimate, answer.alpha, answer.state) != last:
             last = (answer.estimate, answer.alpha, answer.state)
-            yield public_view(name, answer)
+            yield public_view(counter)
         await changed.wait()
 
 

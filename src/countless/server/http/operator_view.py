@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from countless.core.messages import Snapshot
+from countless.core.windows.window import WindowState
 from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
 from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto
@@ -14,10 +15,12 @@ from countless.server.http.answers import public_view
 from countless.server.http.history import History
 from countless.server.http.schemas import OperatorAnswer, UpDown
 from countless.server.http.server_view import ServerView
+from countless.server.http.window_schemas import IncompleteWindow, WindowsStatus
 from countless.server.sessions.labels import site_of
-from countless.server.sessions.windows import AnyCounter
+from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.wire.frames import encode_frames
 
+MAX_INCOMPLETE = 48
 ADVERSARY_TEXT = {
     "oblivious": "traffic that does not react",
     "adaptive": "traffic that sees the answers",
@@ -29,7 +32,7 @@ def operator_answer(counter: AnyCounter) -> OperatorAnswer:
     """For the API: everything except the random state."""
     answer, config, traffic = counter.published_answer, counter.config, counter.traffic
     return OperatorAnswer(
-        **msgspec.structs.asdict(public_view(counter.name, answer)),
+        **msgspec.structs.asdict(public_view(counter)),
         alpha=answer.alpha,
         delta=answer.delta,
         adversary=config.adversary,
@@ -43,7 +46,25 @@ def operator_answer(counter: AnyCounter) -> OperatorAnswer:
         messages=UpDown(traffic.up, traffic.down),
         bytes=UpDown(round(traffic.up_bytes), round(traffic.down_bytes)),
         messages_to_double=_messages_to_double(counter),
+        windows=_windows_status(counter),
     )
+
+
+def _windows_status(counter: AnyCounter) -> WindowsStatus | None:
+    if not isinstance(counter, WindowedCounter):
+        return None
+    calendar, rule = counter.calendar, counter.rule
+    incomplete = [
+        IncompleteWindow(
+            start=calendar.local_time(window.start),
+            end=calendar.local_time(window.end),
+            waiting_for=counter.sites_waited_for(window.period),
+            lost=window.lost,
+        )
+        for window in counter.windows(MAX_INCOMPLETE)
+        if window.state is WindowState.INCOMPLETE
+    ]
+    return WindowsStatus(calendar.per, calendar.tz, calendar.anchor, rule.floor, rule.windows_kept, incomplete)
 
 
 def details(counter: AnyCounter, history: History) -> dict[str, Any]:

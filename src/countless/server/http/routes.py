@@ -4,7 +4,6 @@ The read scope gets estimate, lower, upper, state and the time of reading, and n
 or how often sites report could steer the error (docs/explanation/threat-model.md).
 """
 
-from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
@@ -21,12 +20,12 @@ from countless.server.http.schemas import (
     NewCounter,
     OperatorAnswer,
     PublicAnswer,
-    RollingAnswer,
     Rules,
     SiteList,
     SiteStatus,
 )
-from countless.server.http.window_answers import rolling_answer
+from countless.server.http.window_answers import rolling_answer, window_answer, window_list
+from countless.server.http.window_schemas import RollingAnswer, WindowAnswer, WindowList
 from countless.server.sessions.site_server import SiteServer
 
 MAX_BODY_BYTES = 1 << 16
@@ -55,7 +54,7 @@ async def list_counters(request: Request) -> Response:
     """All counters in the order of their names, 1,000 at a time."""
     after = request.query_params.get("after", "")
     names = sorted(name for name in _server(request).counters if name > after)
-    page = [public_view(name, _server(request).counters[name].published_answer) for name in names[:MAX_LISTED]]
+    page = [public_view(_server(request).counters[name]) for name in names[:MAX_LISTED]]
     return json(AnswerPage(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
 
 
@@ -64,21 +63,37 @@ async def create_counter(request: Request) -> Response:
     rules, server = await read_body(request, NewCounter), _server(request)
     if rules.name in server.counters:
         return error(f"there is a counter {rules.name!r} already", 409)
-    server.create(rules.name, replace(server.settings.defaults, **rules.given()))
+    server.create(rules.name, rules.applied_to(server.settings.defaults))
     await server.flush()
     return json(operator_answer(server.counter(rules.name)), 201)
 
 
 async def read_counter(request: Request) -> Response:
-    """The answer of one counter: its total, or with `rolling` the count and the rate of the last 15m, 1h, 7d ...
+    """The answer of one counter: its total, the count of a window, or the count and rate of the last so many minutes.
 
-    Bounds of a rolling count always hold. They are narrow if answers were recorded at its beginning: once a second, for
-    the last minutes; less often for longer spans. Nothing is recorded across restarts: `known_since` says from when on.
+    `window` is for counters with windows: now, last, this-hour, last-day ..., today, yesterday, a date, or a time for
+    the window that contains it; by the clock of the coordinator, in the time zone of the counter.
+
+    `rolling` is for every counter: 15m, 1h, 7d ... Its bounds are narrow if answers were recorded when the span began:
+    every second, for the last minutes; less often before. Records do not outlive a restart; closed windows do.
     """
-    counter, rolling = _server(request).counter(request.path_params["name"]), request.query_params.get("rolling")
+    counter, query = _server(request).counter(request.path_params["name"]), request.query_params
+    window, rolling = query.get("window"), query.get("rolling")
+    if window is not None and rolling is not None:
+        raise InvalidParameter("window", window[:100], "left out with rolling")
+    if window is not None:
+        return json(window_answer(counter, window))
     if rolling is not None:
         return json(rolling_answer(counter, request.app.state.recorder, rolling))
-    return json(public_view(counter.name, counter.published_answer))
+    return json(public_view(counter))
+
+
+async def list_windows(request: Request) -> Response:
+    """The youngest windows of a counter with windows, oldest first: 48, or `limit`."""
+    counter, limit = _server(request).counter(request.path_params["name"]), request.query_params.get("limit", "48")
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 6 and 1 <= int(limit) <= MAX_LISTED):
+        raise InvalidParameter("limit", limit[:100], f"an integer from 1 to {MAX_LISTED}")
+    return json(window_list(counter, int(limit)))
 
 
 async def inspect_counter(request: Request) -> Response:
@@ -89,7 +104,7 @@ async def inspect_counter(request: Request) -> Response:
 async def configure_counter(request: Request) -> Response:
     """Change the configuration of a counter."""
     server, name, rules = _server(request), request.path_params["name"], await read_body(request, Rules)
-    server.configure(name, replace(server.counter(name).config, **rules.given()))
+    server.configure(name, rules.applied_to(server.counter(name).config))
     await server.flush()
     return json(operator_answer(server.counter(name)))
 
@@ -141,8 +156,16 @@ OPERATIONS = (
         "POST", _COUNTERS, "operator", create_counter, OperatorAnswer, 201, body=NewCounter, error_statuses=(400, 409)
     ),
     Operation(
-        *("GET", _COUNTER, "read", read_counter, (PublicAnswer, RollingAnswer)),
-        query={"rolling": {"type": "string", "examples": ["15m"]}},
+        *("GET", _COUNTER, "read", read_counter, (PublicAnswer, WindowAnswer, RollingAnswer)),
+        query={
+            "window": {"type": "string", "examples": ["today"]},
+            "rolling": {"type": "string", "examples": ["15m"]},
+        },
+        error_statuses=(400, 404),
+    ),
+    Operation(
+        *("GET", "/api/v1/windows/{name}", "read", list_windows, WindowList),
+        query={"limit": {"type": "integer", "minimum": 1, "maximum": MAX_LISTED}},
         error_statuses=(400, 404),
     ),
     Operation("PATCH", _COUNTER, "operator", configure_counter, OperatorAnswer, body=Rules, error_statuses=(400, 404)),

@@ -108,6 +108,10 @@ class WindowedCounter(Watched):
         """The total over all windows."""
         return self._published.answer
 
+    def now(self) -> float:
+        """What our clock shows."""
+        return self._wall_clock()
+
     @property
     def present(self) -> int:
         """The period of our clock."""
@@ -122,6 +126,12 @@ class WindowedCounter(Watched):
     def dropped(self) -> int:
         """The total of the windows before `kept_from`."""
         return self._published.dropped
+
+    @property
+    def most_not_kept(self) -> int:
+        """How many events the windows before `kept_from` have, at most: a site that was away may open one again."""
+        again = (answer for period, answer in self._published.open.items() if period < self._published.first)
+        return self.dropped + sum(int(answer.upper) for answer in again)
 
     @property
     def complete_until(self) -> int:

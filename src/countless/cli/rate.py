@@ -1,0 +1,24 @@
+"""`countless rate`: events per second, with bounds."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.api import ApiClient
+from countless.client.reader import RollingCount
+
+EXAMPLE = "Example:  countless rate requests --over 5m"
+
+
+def rate(
+    name: Annotated[str, typer.Argument(help="The counter.")],
+    over: Annotated[str, typer.Option(help="The average of the last so many minutes: 30s, 5m, 1h, 7d ...")] = "5m",
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Read how many events per second there are now. For every counter, with or without windows."""
+    answer = ApiClient(url, token).answer(name, rolling=over)
+    print(json.dumps(answer) if as_json else RollingCount.parse(answer).rate)

@@ -1,0 +1,174 @@
+"""Reading answers in a program, with types and in plain text.
+
+reader = countless.Reader("http://127.0.0.1:2686")
+print(reader.window("requests", "today"))     # requests today: 1,204,332 (from 1,203,900 to 1,204,800; open ...)
+reader.rolling("requests", "15m").lower       # at least so many in the last 15 minutes
+reader.rate("requests", over="5m").estimate   # events per second
+"""
+
+from datetime import datetime
+from math import ceil, floor, log10
+from typing import Any, NamedTuple
+
+from countless.client.api import ApiClient
+from countless.client.environment import token_or_default, url_or_default
+
+_TIMES = ("start", "end", "known_since", "as_of")
+
+
+class TotalCount(NamedTuple):
+    """All that was ever counted: lower <= truth <= upper, unless the state is degraded or learning."""
+
+    counter: str
+    estimate: float
+    lower: float
+    upper: float
+    state: str  # exact, holding, learning, degraded
+    as_of: datetime
+    per: str | None = None  # the windows of this counter are minutes, hours, days or months
+
+    @classmethod
+    def parse(cls, answer: dict[str, Any]) -> "TotalCount":
+        """From the JSON of the API."""
+        return cls(**_known(answer, cls._fields))
+
+    def __str__(self) -> str:
+        per = f"; per {self.per}" if self.per else ""
+        return f"{self.counter}: {self.estimate:,.0f} (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state}{per})"
+
+
+class WindowCount(NamedTuple):
+    """The count of a window, or of several together: this hour, yesterday ..."""
+
+    counter: str
+    window: str  # as it was asked for
+    start: datetime
+    end: datetime  # the first moment after it
+    estimate: float
+    lower: float
+    upper: float
+    state: str  # exact, holding, learning, degraded
+    complete: bool  # it is over, and every site has delivered its last count: this is final
+    known_since: datetime | None  # earlier windows are not kept any more: `upper` allows for all of them
+    as_of: datetime
+
+    @classmethod
+    def parse(cls, answer: dict[str, Any]) -> "WindowCount":
+        """From the JSON of the API."""
+        return cls(**_known(answer, cls._fields))
+
+    @property
+    def exact(self) -> bool:
+        return self.state == "exact"
+
+    @property
+    def open(self) -> bool:
+        """It is not over yet."""
+        return self.as_of < self.end
+
+    def __str__(self) -> str:
+        bounds = "exact" if self.exact else f"from {self.lower:,.0f} to {self.upper:,.0f}"
+        if self.open:
+            bounds += f"; open, resets at {self.end.isoformat()}"
+        elif not self.complete:
+            bounds += "; incomplete: a site has not delivered its last count"
+        return f"{self.counter} {self.window}: {self.estimate:,.0f} ({bounds}{_doubts(self)})"
+
+
+class Rate(NamedTuple):
+    """Events per second, over a span that ends now."""
+
+    counter: str
+    over: str  # the length of the span, as it was asked for
+    estimate: float
+    lower: float
+    upper: float
+    state: str
+    known_since: datetime | None
+
+    def __str__(self) -> str:
+        estimate, lower, upper = _shown(self.estimate, round), _shown(self.lower, floor), _shown(self.upper, ceil)
+        return f"{self.counter}, last {self.over}: {estimate}/s (from {lower} to {upper}{_doubts(self)})"
+
+
+class RollingCount(NamedTuple):
+    """The count of a span that ends now, such as the last 15 minutes."""
+
+    counter: str
+    over: str  # the length of the span, as it was asked for
+    start: datetime
+    end: datetime
+    estimate: float
+    lower: float
+    upper: float
+    state: str  # exact, holding, learning, degraded
+    known_since: datetime | None  # the record of the past begins here: `upper` allows for all that was ever counted
+    rate: Rate
+
+    @classmethod
+    def parse(cls, answer: dict[str, Any]) -> "RollingCount":
+        """From the JSON of the API."""
+        answer = answer | {"over": answer["rolling"]}
+        rate = Rate(**_known(answer | answer["rate"], Rate._fields))
+        return cls(**_known(answer | {"rate": rate}, cls._fields))
+
+    @property
+    def exact(self) -> bool:
+        return self.state == "exact"
+
+    def __str__(self) -> str:
+        exact = f"{self.estimate:,.0f}, exact"
+        count = exact if self.exact else f"between {self.lower:,.0f} and {self.upper:,.0f}"
+        return f"{self.counter}, last {self.over}: {count}, {_shown(self.rate.estimate, round)}/s{_doubts(self)}"
+
+
+class Reader:
+    """Reads answers of a coordinator; of a cluster, any of its coordinators answers for all counters.
+
+    What is not given comes from the environment, as for `connect`: `COUNTLESS_URL`, and `COUNTLESS_TOKEN` or
+    `COUNTLESS_TOKEN_FILE`, a token of scope read. Every call is one request; a failure is a `CountlessError`.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None, timeout: float = 10.0) -> None:
+        self._api = ApiClient(url_or_default(url), token_or_default(token), timeout)
+
+    def answer(self, counter: str) -> TotalCount:
+        """All that was ever counted."""
+        return TotalCount.parse(self._api.answer(counter))
+
+    def window(self, counter: str, which: str = "now") -> WindowCount:
+        """The count of `now`, `last`, `this-hour`, `last-hour` (also minute, day, month), `today`, `yesterday`, a date
+        such as `2026-11-16`, or of the window that contains a time such as `2026-11-16T10:30`.
+
+        For counters with windows, by the clock of the coordinator and in the time zone of the counter.
+        """
+        return WindowCount.parse(self._api.answer(counter, window=which))
+
+    def rolling(self, counter: str, over: str) -> RollingCount:
+        """The count of the last `15m`, `1h`, `7d`. For every counter."""
+        return RollingCount.parse(self._api.answer(counter, rolling=over))
+
+    def rate(self, counter: str, over: str = "5m") -> Rate:
+        """Events per second, on average over the last so many minutes. For every counter."""
+        return self.rolling(counter, over).rate
+
+
+def _known(answer: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of these names; a later coordinator may send others."""
+    times = {name: datetime.fromisoformat(answer[name]) for name in _TIMES if answer.get(name) is not None}
+    return {name: value for name, value in (answer | times).items() if name in names}
+
+
+def _doubts(count: WindowCount | RollingCount | Rate) -> str:
+    doubts = f"; {count.state}" if count.state in ("learning", "degraded") else ""
+    return doubts + (f"; known since {count.known_since.isoformat(timespec='seconds')}" if count.known_since else "")
+
+
+def _shown(rate: float, rounding: Any) -> str:
+    """Three digits; bounds are rounded to the outside.
+
+    >>> _shown(11.7777, round), _shown(11.7777, floor), _shown(0.0123456, ceil), _shown(123456.7, floor)
+    ('11.8', '11.7', '0.0124', '123,456')
+    """
+    digits = max(0, 2 - floor(log10(rate))) if rate > 0 else 0
+    return f"{rounding(rate * 10**digits) / 10**digits:,.{digits}f}"
