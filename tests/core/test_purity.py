@@ -24,6 +24,7 @@ FORBIDDEN = [
 # What the core may use. These are loaded first, because some of them use forbidden modules for themselves.
 ALLOWED = [
     "abc",
+    "bisect",
     "collections",
     "collections.abc",
     "copy",
@@ -31,6 +32,7 @@ ALLOWED = [
     "enum",
     "fractions",
     "functools",
+    "itertools",
     "math",
     "types",
     "typing",
