@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
 FLEET = 10_000
 COUNTERS = 200
 PAPER: dict[Literal["light", "dark"], str] = {"dark": "rgb(18, 20, 23)", "light": "rgb(251, 250, 248)"}
+TOTAL = "[data-figure=total] .value"
 HOSTILE = [
     "<img src=x onerror=window.hacked=1>",
     "</script><script>window.hacked=1</script>",
@@ -83,21 +84,26 @@ def test_counter_is_found_updated_live_and_linkable(tab: Window, server: Server)
         page.get_by_label("Find").fill("quest")
         page.get_by_role("link", name="requests").click()
         expect(page).to_have_url(f"{server.url}/#/counter/requests")
-        expect(page.locator(".hero")).to_have_text("30")
+        expect(page.locator(TOTAL)).to_have_text("30")
         expect(page.locator(".badge")).to_have_text("●Exact")
         expect(page.locator(".plot .main-svg").first).to_be_visible()
         client.counter("requests").add(10_000)
         assert client.flush()
         answer = server.answer("requests")
-        expect(page.locator(".hero")).to_have_text(f"{answer['estimate']:,.0f}")
-        expect(page.locator(".range")).to_contain_text(
-            f"between {ceil(answer['lower']):,} and {int(answer['upper']):,}"
-        )
+        expect(page.locator(TOTAL)).to_have_text(f"{answer['estimate']:,.0f}")
+        bounds = f"{ceil(answer['lower']):,} to {int(answer['upper']):,}"
+        expect(page.locator("[data-figure=total]")).to_contain_text(bounds)
+        for figure in ("this-hour", "today"):  # which may have begun a moment ago
+            expect(page.locator(f"[data-figure={figure}]")).to_contain_text(re.compile(r"[\d,]+( to [\d,]+|exact)$"))
+        expect(page.locator(".hero")).to_have_text(re.compile(r"^[\d,.]+ per second$"))
+        expect(page.locator(".range").first).to_contain_text("over the last")
+        bars = page.get_by_role("slider", name="Increase")
+        expect(bars).to_have_attribute("aria-valuetext", re.compile(r"so far, ends at \d\d:\d\d, in \d+ s$"))
         expect(page.locator(".badge")).to_have_text("◐Holding")
         expect(page.get_by_role("row", name="web-1")).to_contain_text("100%")
         expect(page.get_by_role("row", name="One message per event")).to_contain_text("10,030")
         expect(page.get_by_role("region", name="Why this plan")).to_contain_text("deterministic")
-        assert page.title() == f"{answer['estimate']:,.0f} requests – Countless"
+        expect(page).to_have_title(re.compile(r"^[\d,.]+ per second requests – Countless$"))
         page.get_by_role("button", name="All", exact=True).click()
         tab.screenshot("counter")
 
@@ -106,7 +112,7 @@ def test_counter_created_later_appears_by_itself(tab: Window, server: Server) ->
     tab.page.goto(f"{server.url}/#/counter/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
     server.reader.request("POST", "/api/v1/counters", {"name": "tomorrow"})
-    expect(tab.page.locator(".hero")).to_have_text("0")
+    expect(tab.page.locator(TOTAL)).to_have_text("0")
     expect(tab.page.get_by_role("heading", name="What it has cost")).to_be_visible()
     server.reader.request("DELETE", "/api/v1/counters/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()
@@ -116,7 +122,7 @@ def test_page_without_plotly_shows_everything_but_charts(tab: Window, server: Se
     tab.page.route("**/page/charts", lambda route: route.fulfill(body="null"))
     tab.page.goto(f"{server.url}/#/counter/fleet")
     expect(tab.page.get_by_text("pip install plotly")).to_be_visible()
-    expect(tab.page.locator(".hero")).to_have_text(re.compile("50,..."))
+    expect(tab.page.locator(TOTAL)).to_have_text(re.compile("50,..."))
 
 
 def test_counters_are_searched_sorted_and_paged(tab: Window, server: Server) -> None:
@@ -178,16 +184,16 @@ def test_page_shows_a_restart_and_reconnects(tab: Window, server: Server) -> Non
         client.counter("steady").add(7)
         assert client.flush()
         page.goto(f"{server.url}/#/counter/steady")
-        expect(page.locator(".hero")).to_have_text("7")
+        expect(page.locator(TOTAL)).to_have_text("7")
         server.kill()
         expect(page.locator("#stale")).to_contain_text(re.compile(r"Not connected since \d\d:\d\d:\d\d"))
         expect(page.locator("#connection")).to_have_text("Not connected")
-        expect(page.locator(".hero")).to_have_text("7")  # the last answer stays visible
+        expect(page.locator(TOTAL)).to_have_text("7")  # the last answer stays visible
         tab.screenshot("stale")
         server.start()
         client.counter("steady").add(1)
         assert client.flush(20)
-        expect(page.locator(".hero")).to_have_text("8")
+        expect(page.locator(TOTAL)).to_have_text("8")
         expect(page.locator("#stale")).to_be_hidden()
         expect(page.locator("#connection")).to_have_text("Live")
     tab.expect_errors("net::ERR_")
@@ -219,7 +225,7 @@ def test_name_is_shown_as_text(tab: Window, server: Server, name: str) -> None:
     tab.screenshot(f"hostile-{HOSTILE.index(name)}")
     link.click()
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
-    expect(page.locator(".hero")).to_have_text("0")
+    expect(page.locator(TOTAL)).to_have_text("0")
     page.set_viewport_size({"width": 390, "height": 844})
     assert tab.overflow() == 0
     assert page.evaluate("window.hacked") is None
@@ -265,9 +271,19 @@ def test_page_works_with_the_keyboard_alone(tab: Window, server: Server) -> None
     page.keyboard.press("Enter")
     expect(focused).to_have_text("fleet")  # the heading of the counter's view
     assert focused.evaluate("node => node.tagName") == "H1"
-    for _ in range(2):
+    for text in ("Minutes", "Hours", "Days"):
         page.keyboard.press("Tab")
-    expect(focused).to_have_text("5 minutes")
+        expect(focused).to_have_text(text)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Per day")).to_be_visible()
+    expect(focused).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Tab")
+    expect(focused).to_have_attribute("role", "slider")
+    page.keyboard.press("ArrowLeft")
+    expect(focused).to_have_attribute("aria-valuetext", re.compile("^Today: 0 .* so far, since .*, ends at"))
+    for text in ("As a table", "Close up", "5 minutes"):
+        page.keyboard.press("Tab")
+        expect(focused).to_have_text(text)
     page.keyboard.press("Enter")
     expect(focused).to_have_attribute("aria-pressed", "true")
     assert focused.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
@@ -284,6 +300,8 @@ def test_screen_reader_gets_roles_names_and_announcements(tab: Window, server: S
         ("main", ""),
         ("navigation", "Main"),
         ("table", "Sites"),
+        ("figure", "Increase over time"),
+        ("slider", "Increase"),
         ("figure", "Total over time"),
     ):
         expect(page.get_by_role(role, name=name).first).to_be_visible()  # type: ignore[arg-type]

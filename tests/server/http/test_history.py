@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from countless.core.answer import Answer, State
+from countless.core.answer import State
 from countless.core.messages import Report
 from countless.core.windows.rolling import count_since
 from countless.server.http import history
 from countless.server.http.history import MAX_POINTS, Recorder, TimeSeries
-from countless.server.sessions.counter import Traffic
 from countless.wire.frames import Join
+from support.published import ALPHA, Published
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 
@@ -124,25 +124,8 @@ async def test_clock_that_is_put_back_leaves_records_as_old_as_they_were() -> No
         history = recorder.for_counter(harness.server.counter("hits"))
         assert [clock - row[0] for row in history.points] == [65, 5]
         assert [(clock - record.time, record.lower, record.upper) for record in history.records()] == [
-            *((65, 9, 9), (5, 11, 11), (0, 11, 11))  # the state is exact
+            *((65, 9, 9), (45, 9, 11), (5, 11, 11), (0, 11, 11))  # the state is exact; a minute began 45 s ago
         ]
-
-
-class Published:
-    """As much of a counter as the recorder reads."""
-
-    def __init__(self, began: float) -> None:
-        self.name = "hits"
-        self.traffic = Traffic(0, new=True)
-        self.traffic.began = began
-        self.coordinator = SimpleNamespace(phase=None)
-        self.publish(0)
-
-    def publish(self, estimate: float, state: State = State.HOLDING) -> None:
-        self.published_answer = Answer(estimate, ALPHA, 0.1, state, 0, 1, "deterministic")
-
-
-ALPHA = 0.05
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -151,7 +134,8 @@ def test_rolling_count_from_records_once_a_second_is_always_right(seed: int, mon
     monkeypatch.setattr(TimeSeries.__init__, "__defaults__", (60,))
     random, clock = Random(seed), 1e9  # noqa: S311
     counter: Any = Published(clock)
-    recorder = Recorder(SimpleNamespace(counters={"hits": counter}), clock=lambda: clock, steady=lambda: clock)
+    server: Any = SimpleNamespace(counters={"hits": counter})
+    recorder = Recorder(server, clock=lambda: clock, steady=lambda: clock)
     moments: list[float] = []
     busy, away, answers = True, False, 0
     while clock < 1e9 + 3600:

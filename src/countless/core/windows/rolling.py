@@ -49,15 +49,15 @@ class PastTotals:
         """There is at least one record; they are given oldest first."""
         self.first, self.last = records[0], records[-1]
         self._records = records
-        self._times = [record.time for record in records]
-        self._least = list(accumulate((ceil(record.lower) for record in records), max))  # up to each record
-        most = (floor(record.upper) if record.holds else inf for record in reversed(records))
-        self._most = list(accumulate(most, min))[::-1]  # from each record on
+        self._times, _, lowers, uppers, holds = zip(*records, strict=True)
+        self._least = list(accumulate(lowers, max))  # up to each record
+        most = [upper if holds else inf for upper, holds in zip(uppers, holds, strict=True)]
+        self._most = list(accumulate(reversed(most), min))[::-1]  # from each record on
 
     def count(self, start: float, end: float) -> SpanCount:
         """The count from `start` to `end`, which is not after the last record."""
         most_at_start, most_at_end = self._most_at(start), self._most_at(end)
-        lower = 0 if most_at_start == inf else max(0, self._least_at(end) - int(most_at_start))
+        lower = 0 if most_at_start == inf else max(0, self._least_at(end) - floor(most_at_start))
         upper = max(lower, floor(self.last.upper if most_at_end == inf else most_at_end) - self._least_at(start))
         estimate = min(max(lower, round(self._estimate_at(end) - self._estimate_at(start))), upper)
         unknown = start < self.first.time and self.first.upper > 0
@@ -66,7 +66,7 @@ class PastTotals:
 
     def _least_at(self, moment: float) -> int:
         index = bisect_right(self._times, moment)
-        return self._least[index - 1] if index else 0
+        return ceil(self._least[index - 1]) if index else 0
 
     def _most_at(self, moment: float) -> float:
         index = bisect_left(self._times, moment)

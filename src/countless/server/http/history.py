@@ -14,16 +14,17 @@ from time import monotonic, time
 
 from countless.core.answer import State
 from countless.core.windows.rolling import Record
+from countless.server.http.edges import SHORTEST_S, Edges
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.windows import AnyAnswer, AnyCounter
 
 log = logging.getLogger("countless.history")
 
 MAX_POINTS = 320  # a chart cannot show more
-MAX_RECORDED = 2_000  # counters; together at most about 45 MB
+MAX_RECORDED = 2_000  # counters; together at most about 60 MB
 RECORD_INTERVAL_S = 1.0
 STATES = tuple(State)
-_HOLDS = (State.EXACT, State.HOLDING)
+_HOLDS = (STATES.index(State.EXACT), STATES.index(State.HOLDING))
 
 
 class TimeSeries:
@@ -48,6 +49,9 @@ class TimeSeries:
     def __iter__(self) -> Iterator[tuple[float, ...]]:
         for start in range(0, len(self._numbers), self._width):
             yield tuple(self._numbers[start : start + self._width])
+
+    def column(self, index: int) -> list[float]:
+        return self._numbers[index :: self._width].tolist()
 
     @property
     def last(self) -> tuple[float, ...]:
@@ -92,14 +96,15 @@ class TimeSeries:
 
 
 class History:
-    __slots__ = ("_last", "_recorded_at", "_traffic", "points", "round_marks", "site_seconds")
+    __slots__ = ("_edges", "_last", "_traffic", "points", "recorded_at", "round_marks", "site_seconds")
 
     def __init__(self, counter: AnyCounter, now: float) -> None:
         self.points = TimeSeries(5)  # time, estimate, lower, upper, index in STATES: for the read scope
         self.round_marks = TimeSeries(3)  # time, round, phase (-1: none): for operators only
         self.site_seconds = reachable_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
+        self._edges = Edges()
         self._traffic = counter.traffic
-        self._recorded_at = now
+        self.recorded_at = now
         self._last: tuple[AnyAnswer, int | None] | None = None
         if counter.traffic.new and counter.traffic.began < now:
             self.points.add(counter.traffic.began, 0, 0, 0, STATES.index(State.EXACT))
@@ -110,30 +115,38 @@ class History:
 
     def record(self, counter: AnyCounter, now: float) -> None:
         answer, phase = counter.published_answer, counter.coordinator.phase
-        self.site_seconds += reachable_sites(answer) * max(0.0, now - self._recorded_at)
-        before, self._recorded_at = self._recorded_at, now
-        if self._last == (answer, phase):
-            return
-        seen, self._last = self._last is not None, (answer, phase)
-        row = float(answer.estimate), float(answer.lower), float(answer.upper), STATES.index(answer.state)
-        if row != self.points.last[1:]:
-            if seen:
-                self.points.repeat(before)  # the change came after that
-            self.points.add(now, *row)
-        self.round_marks.add(now, answer.round, -1 if phase is None else phase)
+        self.site_seconds += reachable_sites(answer) * max(0.0, now - self.recorded_at)
+        before, self.recorded_at = self.recorded_at, now
+        past = self._record(before) if before // SHORTEST_S != now // SHORTEST_S else None
+        if self._last != (answer, phase):
+            exact = answer.state is State.EXACT
+            bounds = (answer.estimate, answer.estimate) if exact else (answer.lower, answer.upper)
+            row = float(answer.estimate), *map(float, bounds), STATES.index(answer.state)
+            if row != self.points.last[1:]:
+                if self._last is not None:
+                    self.points.repeat(before)  # the change came after that
+                self.points.add(now, *row)
+            self.round_marks.add(now, answer.round, -1 if phase is None else phase)
+            self._last = answer, phase
+        if past is not None:
+            self._edges.add(past, self._record(now))
 
     def records(self) -> list[Record]:
         """For rolling counts. The last one is of the time of the last call of `record`."""
-        found: list[Record] = []
-        for moment, estimate, lower, upper, number in self.points:
-            state = STATES[int(number)]
-            bounds = (estimate, estimate) if state is State.EXACT else (lower, upper)
-            found.append(Record(moment, estimate, *bounds, holds=state in _HOLDS))
-        return [*found, found[-1]._replace(time=self._recorded_at)]
+        *columns, states = (self.points.column(index) for index in range(len(Record._fields)))
+        found = [*map(Record._make, zip(*columns, [state in _HOLDS for state in states], strict=True)), *self._edges]
+        found.sort()
+        return [*found, self._record(self.recorded_at)]
+
+    def _record(self, moment: float) -> Record:
+        """The last answer, as it was at this moment."""
+        _, *numbers, state = self.points.last
+        return Record._make((moment, *numbers, state in _HOLDS))
 
     def shift(self, seconds: float) -> None:
-        self._recorded_at += seconds
+        self.recorded_at += seconds
         self.points.shift(seconds)
+        self._edges.shift(seconds)
         self.round_marks.shift(seconds)
 
 

@@ -69,8 +69,8 @@ def _view(request: Request, role: str) -> View:
         kind = OperatorListView if role == "operator" else ListView
         return kind(server, recorder, find, sort, int(start))
     if role == "operator":
-        return OperatorCounterView(server, recorder, counter, find, sort, int(start))
-    return CounterView(server, recorder, counter)
+        return OperatorCounterView(server, recorder, counter, query.get("bars", ""), find, sort, int(start))
+    return CounterView(server, recorder, counter, query.get("bars", ""))
 
 
 async def _stream(request: Request, server: ServerView, view: View, role: str) -> AsyncIterator[bytes]:

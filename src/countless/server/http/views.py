@@ -6,12 +6,13 @@ Views for the read scope and for operators are different classes: a view for rea
 import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterator
-from itertools import islice
 from time import time
 from typing import Any, Protocol
 
+from countless.core.calendar import PERIODS
 from countless.errors import InvalidParameter
 from countless.server.http.history import STATES, History, Recorder
+from countless.server.http.increases import Increases, Row
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.windows import AnyAnswer, AnyCounter
@@ -19,9 +20,10 @@ from countless.server.sessions.windows import AnyAnswer, AnyCounter
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
 
 ROWS_PER_PAGE = 50
-SPARKLINE_POINTS = 48
+BARS_PER_ROW = 24
 LIST_INTERVAL_S = 1.0
-DETAILS_INTERVAL_S = 0.9
+ROW_INTERVAL_S = 5  # a row takes a millisecond, so only some of them are computed at a time
+INCREASES_INTERVAL_S = DETAILS_INTERVAL_S = 0.9
 COUNTER_SORTS = ("name", "total", "state")
 _WORST_FIRST = ("degraded", "learning", "holding", "exact")
 
@@ -52,16 +54,36 @@ def _require_sort(sort: str, sorts: tuple[str, ...], default: str) -> str:
     return sort or default
 
 
+class _SentBars:
+    """Bars by their start, as they were sent last."""
+
+    def __init__(self) -> None:
+        self._rows: dict[float, Row] = {}
+
+    def changed(self, rows: list[Row]) -> list[Row]:
+        last, self._rows = self._rows, {row[0]: row for row in rows}
+        return [row for row in rows if row != last.get(row[0])]
+
+
 class CounterView:
-    def __init__(self, server: ServerView, recorder: Recorder, name: str) -> None:
+    def __init__(self, server: ServerView, recorder: Recorder, name: str, per: str = "") -> None:
+        if per not in ("", *PERIODS):
+            raise InvalidParameter("bars", per, f"one of: {', '.join(PERIODS)}")
         self._server = server
         self._recorder = recorder
         self._name = name
+        self._per = per
         self._last: tuple[float, float, str] | None = None
         self._was_missing = False
+        self._forget_increases()
+
+    def _forget_increases(self) -> None:
+        self._bars, self._last_spans, self._increases_due = _SentBars(), dict[str, Any](), 0.0
 
     def changes(self) -> Iterator[Event]:
-        """`missing` while there is no such counter; `history` when it appears, then every `answer`."""
+        """`missing` while there is no such counter. When it appears, `history`; then every `answer`, and once a second
+        what has changed of its `spans` and `bars`.
+        """
         counter = self._server.counters.get(self._name)
         if counter is None:
             if not self._was_missing:
@@ -73,9 +95,25 @@ class CounterView:
         current = (answer.estimate, answer.alpha, str(answer.state))
         if self._last is None or answer.estimate < self._last[0]:  # less: deleted, and created again under its name
             yield "history", {"points": _points(self._recorder.for_counter(counter))}
+            self._forget_increases()
+        if time() >= self._increases_due:
+            self._increases_due = time() + INCREASES_INTERVAL_S
+            yield from self._increases(counter)
         if current != self._last:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
+
+    def _increases(self, counter: AnyCounter) -> Iterator[Event]:
+        increases, now = Increases(self._recorder.for_counter(counter)), time()
+        spans = {"tz": increases.tz, "rate": increases.rate(), "spans": increases.figures()}
+        if spans != self._last_spans:
+            self._last_spans = spans
+            yield "spans", {"now": now, **spans}
+        per = increases.per(self._per)
+        rows = increases.bars(per)
+        if changed := self._bars.changed(rows):
+            shown = {"tz": increases.tz, "per": per, "choices": increases.pers, "first": rows[0][0]}
+            yield "bars", {"now": now, **shown, "rows": changed}
 
     async def wait(self) -> None:
         counter = self._server.counters.get(self._name)
@@ -85,8 +123,10 @@ class CounterView:
 class OperatorCounterView(CounterView):
     """One counter, for operators: also its rounds, cost, plan, and a page of its sites."""
 
-    def __init__(self, server: ServerView, recorder: Recorder, name: str, find: str, sort: str, start: int) -> None:
-        super().__init__(server, recorder, name)
+    def __init__(
+        self, server: ServerView, recorder: Recorder, name: str, per: str, find: str, sort: str, start: int
+    ) -> None:
+        super().__init__(server, recorder, name, per)
         self._find, self._start = find, start
         self._sort = _require_sort(sort, SITE_SORTS, "state")
         self._forget()
@@ -136,20 +176,25 @@ class ListView:
         self._sort = _require_sort(sort, COUNTER_SORTS, "name")
         self._start = start
         self._last_rows: dict[str, dict[str, Any]] | None = None
+        self._bars: dict[str, _SentBars] = {}  # by counter
+        self._shown: dict[str, tuple[float, dict[str, Any]]] = {}  # by counter: until when, and what
         self._last_totals: dict[str, Any] = {}
 
     def changes(self) -> Iterator[Event]:
         """`list`, the whole page, when rows come, go or change places; otherwise `rows`, those that changed."""
         counters, names = self._server.counters, self._names()
-        rows = {name: self._row(counters[name]) for name in names[self._start : self._start + ROWS_PER_PAGE]}
+        page = names[self._start : self._start + ROWS_PER_PAGE]
+        self._shown = {name: self._shown[name] for name in page if name in self._shown}
+        rows = {name: self._row(counters[name]) for name in page}
         states = Tally(str(counter.published_answer.state) for counter in counters.values())
         totals = {"all": len(counters), "found": len(names), "states": dict(states)}
         last, self._last_rows = self._last_rows, rows
         if last is None or list(rows) != list(last):
-            full = [row | {"spark": self._sparkline(counters[name])} for name, row in rows.items()]
+            self._bars = {name: _SentBars() for name in rows}
+            full = [self._with_changed_bars(row) for row in rows.values()]
             yield "list", {"now": time(), "start": self._start, "rows": full, **totals}
         else:
-            changed = [row for name, row in rows.items() if row != last[name]]
+            changed = [self._with_changed_bars(row) for name, row in rows.items() if row != last[name]]
             if changed or totals != self._last_totals:
                 yield "rows", {"now": time(), "rows": changed, **totals}
         self._last_totals = totals
@@ -166,12 +211,23 @@ class ListView:
         return sorted(names, reverse=reverse)
 
     def _row(self, counter: AnyCounter) -> dict[str, Any]:
-        return {"counter": counter.name, **public_answer(counter.published_answer)}
+        return {"counter": counter.name, **public_answer(counter.published_answer), **self._increases(counter)}
 
-    def _sparkline(self, counter: AnyCounter) -> list[list[float]]:
-        points = [[round(row[0]), row[1]] for row in self._recorder.for_counter(counter).points]
-        every = -(-len(points) // SPARKLINE_POINTS)
-        return list(islice(reversed(points), 0, None, every or 1))[::-1]
+    def _increases(self, counter: AnyCounter) -> dict[str, Any]:
+        due, shown = self._shown.get(counter.name, (0.0, {}))
+        now = time()
+        if now >= due:
+            increases = Increases(self._recorder.for_counter(counter))
+            per = increases.per()
+            bars = increases.bars(per, BARS_PER_ROW)
+            shown = {"tz": increases.tz, "per": per, "first": bars[0][0], "bars": bars, "rate": increases.rate()}
+            shown |= {figure.pop("name"): figure for figure in increases.figures()}
+            wait = ROW_INTERVAL_S if due else 1 + len(self._shown) % ROW_INTERVAL_S
+            self._shown[counter.name] = now + wait, shown
+        return shown
+
+    def _with_changed_bars(self, row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"bars": self._bars[row["counter"]].changed(row["bars"])}
 
     async def wait(self) -> None:
         await asyncio.sleep(LIST_INTERVAL_S)  # cheaper than to wait for a change of any of thousands of counters

@@ -29,7 +29,8 @@ export function bandChart(app) {
   const plot = element("div", { class: "plot" }), text = element("p", { class: "visually-hidden" });
   const note = element("p", { class: "plot-note" }, "Loading the chart.");
   const choice = element("div", { class: "ranges", role: "group", "aria-label": "Time shown" });
-  const node = element("figure", { class: "chart", "aria-label": "Total over time" }, choice, plot, note, text);
+  const head = element("div", { class: "chart-head" }, element("h2", {}, "Total"), choice);
+  const node = element("figure", { class: "chart", "aria-label": "Total over time" }, head, plot, note, text);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let chosen = "Close up", rows = [], marks = [], timer = null, drawnAt = 0, frozen = null, busy = false, closed = false, drawn = false;
 

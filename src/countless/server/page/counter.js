@@ -1,61 +1,63 @@
-// One counter: its total, its range over time, its state; for operators also its cost, plan and sites.
+// One counter: its rate, this hour, today and its total; its increase over time; for operators also its cost, plan and sites.
 
 import { badge } from "./badge.js";
 import { bandChart } from "./chart.js";
 import { element, nameElement, setAttribute, setText } from "./dom.js";
-import { STATES, count, plural } from "./format.js";
+import { figuresView } from "./figures.js";
+import { STATES, plural } from "./format.js";
+import { increasesView } from "./increases.js";
 import { operatorView } from "./operator.js";
 import { Series } from "./series.js";
 import { sitesView } from "./sites.js";
-import { ticker } from "./ticker.js";
 
 const ANNOUNCE_INTERVAL_MS = 20000; // for screen readers; a change of state is announced at once
 
 export function counterView(app, query, name) {
   const heading = element("h1", { tabindex: "-1" }, nameElement(name));
-  const total = element("output", { class: "total", "aria-live": "off" }, "–");
-  const lower = element("b"), upper = element("b");
-  const range = element("p", { class: "range" }, "between ", lower, " and ", upper);
   const state = badge(), means = element("span", { class: "means" });
-  const chart = bandChart(app), totalTicker = ticker(total);
-  const operator = operatorView(app);
-  const sites = sitesView(app, query, (asked) => app.navigate(`/counter/${encodeURIComponent(name)}`, asked));
+  const figures = figuresView(app), chart = bandChart(app), operator = operatorView(app);
+  let per = query.get("bars") ?? "";
+  const navigate = (asked) => app.navigate(`/counter/${encodeURIComponent(name)}`, { ...asked, bars: per });
+  const sites = sitesView(app, query, navigate);
+  const increases = increasesView(app, (chosen) => { per = chosen; navigate(sites.inAddress()); });
   const missing = element("div", { class: "empty", hidden: true },
     element("p", {}, "There is no counter ", nameElement(name), ". As soon as a site counts it, it appears here."));
   const answer = element("section", { class: "answer", "aria-label": "Answer", hidden: true },
-    element("p", { class: "hero" }, total), range, element("p", { class: "state-line" }, state.node, means));
+    figures.node, element("p", { class: "state-line" }, state.node, means));
   const back = element("p", { class: "back" }, element("a", { href: "#/" }, "All counters"));
-  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, chart.node, operator.node, sites.node);
+  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, increases.node, chart.node, operator.node, sites.node);
   let points = new Series(), marks = new Series(), role = null, announcedAt = 0, announcedState = "";
 
   function showParts(exists) {
     missing.hidden = exists;
     chart.node.hidden = !exists;
-    if (!exists) answer.hidden = true; // shown with the first answer
+    if (!exists) answer.hidden = increases.node.hidden = true; // shown with the first answer
     operator.node.hidden = sites.node.hidden = !exists || role !== "operator";
   }
 
   function showAnswer(data) {
     answer.hidden = false;
-    totalTicker.set(data.estimate);
-    range.hidden = data.state === "exact";
-    setText(lower, count(Math.ceil(data.lower)));
-    setText(upper, count(Math.floor(data.upper)));
+    figures.showTotal(data);
     state.set(data.state);
     setText(means, STATES[data.state].means);
     setAttribute(answer, "data-state", data.state);
-    document.title = `${count(data.estimate)} ${name} – Countless`;
-    if (data.state === announcedState && Date.now() - announcedAt < ANNOUNCE_INTERVAL_MS) return;
+    announce(data.state);
+  }
+
+  function announce(state) {
+    if (!state || (state === announcedState && Date.now() - announcedAt < ANNOUNCE_INTERVAL_MS)) return;
     announcedAt = Date.now();
-    announcedState = data.state;
-    app.announce(`${count(data.estimate)}, ${STATES[data.state].word.toLowerCase()}`);
+    announcedState = state;
+    app.announce(`${figures.text()}, ${STATES[state].word.toLowerCase()}`);
   }
 
   function event(kind, data) {
     if (kind === "hello") role = data.role;
     if (kind === "missing") showParts(false);
-    if (kind === "history") { showParts(true); points = new Series(data.points); marks = new Series(); }
+    if (kind === "history") { showParts(true); increases.forget(); points = new Series(data.points); marks = new Series(); }
     if (kind === "answer") { points.add([data.now, data.estimate, data.lower, data.upper, data.state]); showAnswer(data); }
+    if (kind === "spans") { figures.showSpans(data); document.title = `${figures.rate()} ${name} – Countless`; }
+    if (kind === "bars") increases.show(data);
     if (kind === "marks") for (const row of data.marks) marks.add(row);
     if (kind === "details") {
       operator.show(data);
@@ -67,8 +69,8 @@ export function counterView(app, query, name) {
 
   return {
     node, heading, event, title: name, tab: "list",
-    feed: () => `/page/feed?${new URLSearchParams({ counter: name, ...sites.asked() })}`,
+    feed: () => `/page/feed?${new URLSearchParams({ counter: name, ...sites.asked(), bars: per })}`,
     stale: (is) => chart.freeze(is),
-    close() { totalTicker.stop(); chart.close(); sites.close(); },
+    close() { figures.close(); increases.close(); chart.close(); sites.close(); },
   };
 }

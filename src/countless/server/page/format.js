@@ -3,6 +3,7 @@
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const percent = new Intl.NumberFormat("en", { style: "percent", maximumSignificantDigits: 2 });
+const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
@@ -10,6 +11,17 @@ export const count = (number) => whole.format(number);
 export const brief = (number) => (number < 100000 ? whole.format(number) : short.format(number));
 export const share = (number) => (number > 0 && number < 0.0001 ? "< 0.01%" : percent.format(number));
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
+// A range of whole numbers: the true count is in it.
+export const range = ({ lower, upper }) => `${count(Math.ceil(lower))} to ${count(Math.floor(upper))}`;
+
+// A rate in the unit in which it is at least one: 0.05 per second is 3 per minute.
+const RATE_UNITS = { second: 1, minute: 60, hour: 3600, day: 86400 };
+export function rateText({ lower, estimate, upper }) {
+  const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => (estimate || upper) * seconds >= 1) ?? (upper ? ["day", 86400] : ["second", 1]);
+  const text = (rate) => (rate * seconds < 1000 ? digits : whole).format(rate * seconds);
+  return { number: text(estimate), unit: `per ${unit}`, range: lower === upper ? "" : `${text(lower)} to ${text(upper)}` };
+}
 
 export function bytes(number) {
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -34,9 +46,9 @@ export const spending = ({ lower, upper }) => (lower === upper ? count(lower) : 
 
 // Each state has a word, a sign and a colour, so that none is needed to tell states apart.
 export const STATES = {
-  exact: { word: "Exact", sign: "●", means: "Every event is reported: this is the exact total." },
-  holding: { word: "Holding", sign: "◐", means: "The total is inside this range." },
-  learning: { word: "Learning", sign: "◌", means: "Not all sites have reported their counts yet. Until then this is the last known total." },
+  exact: { word: "Exact", sign: "●", means: "Every event is reported: these counts are exact." },
+  holding: { word: "Holding", sign: "◐", means: "The true counts are inside these ranges." },
+  learning: { word: "Learning", sign: "◌", means: "Not all sites have reported their counts yet. Until then these are the last known counts." },
   degraded: { word: "Degraded", sign: "▲", means: "At least one site is silent. Counts that it did not deliver are missing here." },
 };
 export const BUDGET_STATES = {

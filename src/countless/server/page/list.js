@@ -1,13 +1,12 @@
-// All counters: a table with a sparkline for each, which can be searched, sorted and paged.
+// All counters: a table with the rate, this hour, today and the total of each, which can be searched, sorted and paged.
 
 import { badge } from "./badge.js";
+import { Bars, miniBars } from "./bars.js";
 import { debounce, element, nameElement, setAttribute, setText } from "./dom.js";
-import { STATES, brief, count } from "./format.js";
+import { STATES, brief, count, rateText, share } from "./format.js";
 import { pager } from "./pager.js";
-import { Series } from "./series.js";
-import { sparkline } from "./sparkline.js";
+import { zone } from "./zone.js";
 
-const SPARK_POINTS = 48;
 const SORTS = { name: "Name, A to Z", "-total": "Largest total", total: "Smallest total", state: "Worst state first" };
 
 export function listView(app, query) {
@@ -30,7 +29,7 @@ export function listView(app, query) {
   const summary = element("p", { class: "summary" });
   const body = element("tbody");
   const head = element("thead", {}, element("tr", {},
-    ...["Counter", "Recent", "Total", "Range", "State"].map((text) => column(text)),
+    ...["Counter", "Recent", "Rate", "This hour", "Today", "Total", "State"].map((text) => column(text)),
     ...["Sites", "Messages"].map((text) => column(text, "operator-only"))));
   const table = element("table", { class: "counters" }, element("caption", { class: "visually-hidden" }, "Counters"), head, body);
   const empty = element("div", { class: "empty", hidden: true });
@@ -74,24 +73,31 @@ export function listView(app, query) {
 }
 
 function column(text, kind = "") {
-  return element("th", { scope: "col", class: `${kind} ${text.toLowerCase()}` }, text);
+  return element("th", { scope: "col", class: `${kind} ${text.toLowerCase().replace(" ", "-")}` }, text);
 }
 
-function tableRow({ counter, spark }) {
-  const history = new Series(spark, SPARK_POINTS), line = sparkline(), state = badge();
-  const kinds = ["total", "range", "sites operator-only", "messages operator-only"];
-  const [total, range, sites, messages] = kinds.map((kind) => element("td", { class: kind }));
+function tableRow({ counter }) {
+  const picture = miniBars(), state = badge(), per = element("small");
+  let bars = new Bars(), shownPer = "";
+  const [rate, hour, today, total] = ["rate", "this-hour", "today", "total"].map(numberCell);
+  const [sites, messages] = ["sites", "messages"].map((kind) => element("td", { class: `${kind} operator-only` }));
   const link = element("a", { href: `#/counter/${encodeURIComponent(counter)}` }, nameElement(counter));
   const node = element("tr", {},
-    element("th", { scope: "row", class: "counter" }, link), element("td", { class: "recent" }, line.node),
-    total, range, element("td", { class: "state" }, state.node), sites, messages);
+    element("th", { scope: "row", class: "counter" }, link), element("td", { class: "recent" }, picture.node, per),
+    rate.node, hour.node, today.node, total.node, element("td", { class: "state" }, state.node), sites, messages);
   return {
     node,
     set(row, now) {
-      if (history.last?.[1] !== row.estimate) history.add([now, row.estimate]);
-      line.draw(history.rows, now);
-      setText(total, count(row.estimate));
-      setText(range, row.state === "exact" ? "" : `${brief(row.lower)} – ${brief(row.upper)}`);
+      const { number, unit } = rateText(row.rate), times = zone(row.tz);
+      if (shownPer !== row.per) bars = new Bars();
+      shownPer = row.per;
+      bars.update(row.first, row.bars);
+      picture.draw(bars.rows);
+      setText(per, `per ${row.per}`);
+      rate.set(number, unit);
+      hour.set(brief(row["this-hour"].estimate), small(row["this-hour"], times, now));
+      today.set(brief(row.today.estimate), small(row.today, times, now));
+      total.set(count(row.estimate), small({ ...row, exact: row.state === "exact" }));
       state.set(row.state);
       setAttribute(node, "data-state", row.state);
       if (row.sites === undefined) return;
@@ -99,6 +105,18 @@ function tableRow({ counter, spark }) {
       setText(messages, brief(row.messages));
     },
   };
+}
+
+// A number with its bounds, or another remark, in small letters below it.
+function numberCell(kind) {
+  const value = element("b"), remark = element("small"), node = element("td", { class: `count ${kind}` }, value, " ", remark);
+  return { node, set(number, text) { setText(value, number); setText(remark, text); } };
+}
+
+function small({ lower, estimate, upper, exact, since }, times, now) {
+  if (since) return `since ${times.moment(since, now)}`;
+  const error = Math.max(upper - estimate, estimate - lower) / estimate;
+  return exact ? "" : error <= 0.2 ? `± ${share(error)}` : `${brief(Math.ceil(lower))} – ${brief(Math.floor(upper))}`;
 }
 
 function emptyText(data, found) {

@@ -12,7 +12,8 @@ export function sitesView(app, query, navigate) {
   const find = element("input", { type: "search", id: "find-site", autocomplete: "off", spellcheck: "false", maxlength: 200 });
   find.value = query.get("find") ?? "";
   const body = element("tbody"), rows = [], left = element("p", { class: "note" });
-  const ask = () => navigate({ find: find.value, sort: sort === "state" ? "" : sort, start: start || "" });
+  const inAddress = () => ({ find: find.value, sort: sort === "state" ? "" : sort, start: start || "" });
+  const ask = () => navigate(inAddress());
   const pages = pager("site", (step) => { start = Math.max(0, start + step); ask(); });
   const typed = debounce(200, () => { start = 0; ask(); });
   find.addEventListener("input", typed);
@@ -34,7 +35,7 @@ export function sitesView(app, query, navigate) {
   }
 
   return {
-    node,
+    node, inAddress,
     asked: () => ({ find: find.value, sort, start }),
     close: () => typed.cancel(),
     show(data) {

@@ -1,0 +1,21 @@
+// Times by the clocks of a time zone: windows and days begin by them, wherever the browser is.
+
+const known = new Map();
+
+export function zone(tz) {
+  if (!known.has(tz)) known.set(tz, formats(tz));
+  return known.get(tz);
+}
+
+function formats(tz) {
+  const format = (options) => {
+    try { return new Intl.DateTimeFormat("en-GB", { timeZone: tz, ...options }); } catch { return new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options }); }
+  };
+  const clock = format({ hour: "2-digit", minute: "2-digit" }), date = format({ weekday: "short", day: "numeric", month: "short" });
+  const day = format({ day: "numeric", month: "short" }), month = format({ month: "long", year: "numeric" }), short = format({ month: "short", year: "2-digit" });
+  const show = (formatter) => (seconds) => formatter.format(new Date(seconds * 1000));
+  const zone = { name: format({}).resolvedOptions().timeZone, clock: show(clock), date: show(date), day: show(day), month: show(month), monthShort: show(short) };
+  // 14:05 today, and with the date of any other day.
+  zone.moment = (seconds, now) => (zone.date(seconds) === zone.date(now) ? zone.clock(seconds) : `${zone.date(seconds)}, ${zone.clock(seconds)}`);
+  return zone;
+}

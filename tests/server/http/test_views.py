@@ -1,0 +1,89 @@
+"""What an open page gets of counters: everything at first, then what has changed."""
+
+from typing import Any
+
+import pytest
+
+from countless.core.messages import Report
+from countless.errors import InvalidParameter
+from countless.server.http import views
+from countless.server.http.history import Recorder
+from countless.server.http.views import CounterView, ListView, OperatorListView
+from countless.server.sessions import counter
+from countless.wire.frames import Join
+from support.site_server import SiteServerHarness, site_server
+
+NOON = 1_800_014_400.0
+
+
+class Clock:
+    """The time of the recorder, of the views, and at which counters begin."""
+
+    def __init__(self, harness: SiteServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.time = NOON
+        for module in (views, counter):
+            monkeypatch.setattr(module, "time", lambda: self.time)
+        self.recorder = Recorder(harness.server, clock=lambda: self.time, steady=lambda: self.time)
+
+    def advance(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.time += 1
+            self.recorder.tick()
+
+
+def by_name(view: CounterView | ListView) -> dict[str, Any]:
+    return dict(view.changes())
+
+
+async def test_counter_view_sends_spans_and_the_bars_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site_server() as harness:
+        clock = Clock(harness, monkeypatch)
+        web = await harness.connect("web")
+        await harness.send(*web, Join("hits", 0, 9))
+        clock.advance(90)
+        view = CounterView(harness.server, clock.recorder, "hits")
+        first = by_name(view)
+        assert list(first) == ["history", "spans", "bars", "answer"]
+        assert (first["bars"]["per"], first["bars"]["choices"]) == ("minute", ("minute", "hour", "day"))
+        assert [row[0] for row in first["bars"]["rows"]] == [NOON, NOON + 60]
+        clock.advance(1)
+        assert by_name(view) == {}
+        await harness.send(*web, Report("hits", 0, 10, 1))
+        clock.advance(1)
+        second = by_name(view)
+        assert list(second) == ["spans", "bars", "answer"]
+        assert [(row[0], row[3]) for row in second["bars"]["rows"]] == [(NOON + 60, 1)]
+        assert second["bars"]["first"] == NOON
+        assert {each["name"]: each["estimate"] for each in second["spans"]["spans"]} == {"this-hour": 10, "today": 10}
+
+
+async def test_counter_view_shows_the_bars_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site_server() as harness:
+        clock = Clock(harness, monkeypatch)
+        harness.server.create("hits", harness.server.settings.defaults)
+        assert by_name(CounterView(harness.server, clock.recorder, "hits", "day"))["bars"]["per"] == "day"
+        with pytest.raises(InvalidParameter, match="bars must be one of: minute, hour, day, month"):
+            CounterView(harness.server, clock.recorder, "hits", "week")
+
+
+async def test_rows_of_the_list_are_computed_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site_server() as harness:
+        clock = Clock(harness, monkeypatch)
+        web = await harness.connect("web")
+        names = [f"c{number}" for number in range(10)]
+        await harness.send(*web, *(Join(name, 0, 0) for name in names))
+        view = OperatorListView(harness.server, clock.recorder, "", "", 0)
+        (kind, data) = next(iter(view.changes()))
+        assert kind == "list"
+        assert [len(row["bars"]) for row in data["rows"]] == [1] * 10
+        await harness.send(*web, *(Report(name, 0, 5, 5) for name in names))
+        counted: dict[str, int] = {}
+        for second in range(1, 6):
+            clock.advance(1)
+            rows = {row["counter"]: row for row in by_name(view)["rows"]["rows"]}
+            assert second > 1 or all(row["estimate"] == 5 for row in rows.values())  # totals are never late
+            new = [name for name, row in rows.items() if row["today"]["estimate"] == 5 and name not in counted]
+            assert len(new) == 2
+            assert all(rows[name]["bars"][0][3] == 5 for name in new)
+            counted |= dict.fromkeys(new, second)
+        assert sorted(counted) == names

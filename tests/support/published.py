@@ -1,0 +1,39 @@
+"""A counter that publishes what a test tells it, and a recorder with a virtual clock."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from countless.core.answer import Answer, State
+from countless.server.http.history import History, Recorder
+from countless.server.sessions.counter import Traffic
+
+ALPHA = 0.05
+
+
+class Published:
+    """As much of a counter as the recorder reads."""
+
+    def __init__(self, began: float, name: str = "hits", new: bool = True) -> None:
+        self.name = name
+        self.traffic = Traffic(0, new=new)
+        self.traffic.began = began
+        self.coordinator = SimpleNamespace(phase=None)
+        self.publish(0)
+
+    def publish(self, estimate: float, state: State = State.HOLDING, alpha: float = ALPHA) -> None:
+        self.published_answer = Answer(estimate, alpha, 0.1, state, 0, 1, "deterministic")
+
+
+class Recording:
+    """The recorder of one counter, at a time that tests set."""
+
+    def __init__(self, began: float, new: bool = True) -> None:
+        self.time = began
+        self.counter: Any = Published(began, new=new)
+        server: Any = SimpleNamespace(counters={"hits": self.counter})
+        self.server = server
+        self.recorder = Recorder(server, clock=lambda: self.time, steady=lambda: self.time)
+
+    @property
+    def history(self) -> History:
+        return self.recorder.for_counter(self.counter)
