@@ -15,12 +15,15 @@ export const plural = (number, one, many = `${one}s`) => `${count(number)} ${num
 // A range of whole numbers: the true count is in it.
 export const range = ({ lower, upper }) => `${count(Math.ceil(lower))} to ${count(Math.floor(upper))}`;
 
-// A rate in the unit in which it is at least one: 0.05 per second is 3 per minute.
+// A rate in the unit in which it is at least one: 0.05 per second is 3 per minute. If the bounds are further apart than
+// the estimate is large, they are the number.
 const RATE_UNITS = { second: 1, minute: 60, hour: 3600, day: 86400 };
 export function rateText({ lower, estimate, upper }) {
-  const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => (estimate || upper) * seconds >= 1) ?? (upper ? ["day", 86400] : ["second", 1]);
+  const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => (upper - lower > estimate ? upper : estimate) * seconds >= 1) ?? (upper ? ["day", 86400] : ["second", 1]);
   const text = (rate) => (rate * seconds < 1000 ? digits : whole).format(rate * seconds);
-  return { number: text(estimate), unit: `per ${unit}`, range: lower === upper ? "" : `${text(lower)} to ${text(upper)}` };
+  const bounds = `${text(lower)} to ${text(upper)}`;
+  if (upper - lower > estimate) return { number: lower ? bounds : `≤ ${text(upper)}`, unit: `per ${unit}`, range: "" };
+  return { number: text(estimate), unit: `per ${unit}`, range: lower === upper ? "" : bounds };
 }
 
 export function bytes(number) {
