@@ -271,6 +271,7 @@ def test_page_works_with_the_keyboard_alone(tab: Window, server: Server) -> None
     page.keyboard.press("Enter")
     expect(focused).to_have_text("fleet")  # the heading of the counter's view
     assert focused.evaluate("node => node.tagName") == "H1"
+    expect(page.get_by_role("slider", name="Increase")).to_be_visible()
     for text in ("Minutes", "Hours", "Days"):
         page.keyboard.press("Tab")
         expect(focused).to_have_text(text)
