@@ -149,6 +149,7 @@ def test_names_of_spans_of_hours() -> None:
     assert span("last") == span("last-hour") == ["2026-11-16T09:00:00+00:00", "2026-11-16T10:00:00+00:00"]
     assert span("today") == span("this-day") == span("2026-11-16") == day
     assert span("yesterday") == span("last-day") == ["2026-11-15T00:00:00+00:00", day[0]]
+    assert span("This hour") == span("now")
     assert span("this-month") == ["2026-11-01T00:00:00+00:00", "2026-12-01T00:00:00+00:00"]
     assert span("last-month") == ["2026-10-01T00:00:00+00:00", "2026-11-01T00:00:00+00:00"]
     assert span("2026-11-16T10:59:59Z") == span("2026-11-16T11:30+01:00") == span("now")
@@ -164,7 +165,7 @@ def test_date_of_a_counter_with_days_or_months_is_its_window() -> None:
     assert span("2026-11-16", Calendar("month")) == ["2026-11-01T00:00:00+00:00", "2026-12-01T00:00:00+00:00"]
 
 
-@pytest.mark.parametrize("name", ["", "this", "last-year", "now-hour", "tomorrow", "Today", "2026-13-01", "15m"])
+@pytest.mark.parametrize("name", ["", "this", "last-year", "now-hour", "tomorrow", "to day", "2026-13-01", "15m"])
 def test_unknown_name_is_refused_with_the_names_that_there_are(name: str) -> None:
     with pytest.raises(InvalidParameter, match="today, yesterday"):
         span_named(name, HOURS, NOW)

@@ -110,9 +110,9 @@ def span_named(name: str, calendar: Calendar, now: float) -> tuple[int, int]:
     >>> [hours.local_time(second) for second in span_named("today", hours, now)]
     ['2026-11-16T00:00:00+01:00', '2026-11-17T00:00:00+01:00']
     """
-    named = _named(calendar)
-    if name in named:
-        per, ago = named[name]
+    named, words = _named(calendar), "-".join(name.lower().replace("-", " ").split())  # also: "Last hour"
+    if words in named:
+        per, ago = named[words]
         if per == calendar.per:
             present = calendar.period_at(now)
             return calendar.bounds(calendar.previous(present) if ago else present)

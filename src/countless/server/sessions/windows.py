@@ -131,7 +131,7 @@ class WindowedCounter(Watched):
     def most_not_kept(self) -> int:
         """How many events the windows before `kept_from` have, at most: a site that was away may open one again."""
         again = (answer for period, answer in self._published.open.items() if period < self._published.first)
-        return self.dropped + sum(int(answer.upper) for answer in again)
+        return self.dropped + sum(int(_bounds(answer)[1]) for answer in again)
 
     @property
     def complete_until(self) -> int:
@@ -170,7 +170,8 @@ class WindowedCounter(Watched):
                 silent.update(map(site_of, published.open[next_open].silent if next_open in published.open else ()))
                 next_open = next(open_periods, None)
             answer, total = published.open.get(period), published.closed.get(period) or 0
-            lower, estimate, upper = (answer.lower, answer.estimate, answer.upper) if answer else (total, total, total)
+            estimate = answer.estimate if answer else total
+            lower, upper = _bounds(answer) if answer else (total, total)
             ended = period < present
             state = self._state(period, lost) if ended else WindowState.OPEN
             start, end = self.calendar.bounds(period)
@@ -351,8 +352,8 @@ class WindowedCounter(Watched):
         """The sum over all windows. When a window is closed the sum may fall: the estimate does not."""
         settled = self.before + self.closed.total
         estimate = settled + sum(answer.estimate for answer in answers)
-        lower = settled + sum(answer.lower for answer in answers)
-        upper = settled + sum(answer.upper for answer in answers)
+        bounds = [_bounds(answer) for answer in answers]
+        lower, upper = (settled + sum(each) for each in zip(*bounds, strict=True)) if bounds else (settled, settled)
         if upper > 1 / _ROUNDING:
             lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
         self._estimate = max(self._estimate, estimate)
@@ -374,6 +375,11 @@ class WindowedCounter(Watched):
             last.scheme if last else config.scheme,
             tuple(dict.fromkeys(site for answer in answers for site in answer.silent)),
         )
+
+
+def _bounds(answer: Answer) -> tuple[float, float]:
+    """Where every event is reported, there is no error."""
+    return (answer.estimate, answer.estimate) if answer.state is State.EXACT else (answer.lower, answer.upper)
 
 
 _WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING)

@@ -1,0 +1,66 @@
+"""Windows in a shell: `countless counter`, `get --window`, `get --rolling` and `rate`."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import countless
+from support.service import Server, environment
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("state")) as server:
+        yield server
+
+
+def run(words: str, url: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "countless.cli.main", *words.split()]
+    variables = environment(COUNTLESS_URL=url)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=variables)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_counter_with_windows_is_created_counted_read_changed_and_deleted(server: Server) -> None:
+    made = run("counter create requests --per month --tz Europe/Berlin --floor 1k --keep 12 --scheme exact", server.url)
+    assert made == (0, "requests: 0 (from 0 to 0; exact; per month)\n")
+    with countless.connect(server.url) as client:
+        client.counter("requests", per="month", tz="Europe/Berlin").add(1200)
+        assert client.flush()
+        code, text = run("get requests --window this-month", server.url)
+        assert (code, re.sub(r"at .*\)", "at ...)", text)) == (
+            0,
+            "requests this-month: 1,200 (exact; open, resets at ...)\n",
+        )
+        assert run("get requests --rolling 1h", server.url) == (0, "requests, last 1h: 1,200, exact, 0.333/s\n")
+        assert run("rate requests --over 10m", server.url) == (0, "requests, last 10m: 2.00/s (from 2.00 to 2.00)\n")
+    assert run("get requests --window last", server.url) == (0, "requests last: 0 (exact)\n")
+    assert run("counters", server.url) == (0, "requests: 1,200 (from 1,200 to 1,200; exact; per month)\n")
+    assert json.loads(run("get requests --window now --json", server.url)[1])["upper"] == 1200
+    changed = json.loads(run("counter set requests --keep 3 --floor auto --alpha 2% --json", server.url)[1])
+    assert (changed["windows"]["keep"], changed["windows"]["floor"], changed["alpha"]) == (3, None, 0.02)
+    assert run("counter delete requests", server.url) == (0, "")
+    assert run("get requests", server.url) == (2, "countless: there is no counter 'requests'\n")
+
+
+def test_questions_without_an_answer_exit_2_and_say_what_to_do(server: Server) -> None:
+    assert run("counter create plain", server.url)[0] == 0
+    for words, problem in {
+        "get plain --window today": "'plain' has no windows: count with per='hour', or create it with --per hour",
+        "get plain --rolling soon": "a duration such as 30s, 15m, 1h or 7d",
+        "get plain --rolling 5m --window now": "window must be left out with rolling",
+        "counter set plain": "given with set",
+        "counter set plain --per hour": "delete the counter to get other windows",
+        "counter set plain --floor many": "a whole number of units",
+        "counter delete plain --keep 3": "given with create and set only",
+        "counter explode plain": "one of: create, set, delete",
+    }.items():
+        code, text = run(words, server.url)
+        assert (code, problem in text) == (2, True), text
+    assert run("get plain", server.url) == (0, "plain: 0 (from 0 to 0; exact)\n")
