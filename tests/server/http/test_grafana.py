@@ -19,14 +19,16 @@ FUNCTIONS = {"by", "count", "increase", "or", "rate", "sum", "time", "topk", "la
 
 
 def real_metrics(directory: Path) -> dict[str, set[str]]:
-    """Names of metrics with their labels, of a coordinator with one site, two budgets and one rejected request."""
+    """Names of metrics with their labels, of a coordinator with sites, windows, budgets and one rejected request."""
     app = build_app(Settings(state_dir=str(directory)))
     with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
         for name in ("tokens", "keys/*"):
             assert client.post("/api/v1/budgets", json={"name": name, "limit": 10}).status_code == 201
         assert client.get("/metrics", headers={"x-forwarded-for": "192.0.2.1"}).status_code == 401
         with client.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
-            site.send_bytes(next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3)])))
+            site.send_bytes(
+                next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3), Join("visits@hour:490000", 0, 1)]))
+            )
             site.receive_bytes()
             text = client.get("/metrics").text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -60,6 +62,7 @@ def test_dashboard_uses_existing_metrics_and_labels(tmp_path: Path) -> None:
         words = set(re.findall(r"[a-z]\w+", re.sub(r"\"[^\"]*\"|\[[^]]*\]|\$\w+", "", expression)))
         assert words <= metrics | used | FUNCTIONS, expression
     assert {"countless_count_total", "countless_count_lower", "countless_count_upper", "countless_answer_state"} <= seen
+    assert {"countless_window", "countless_window_lower", "countless_window_upper"} <= seen
 
 
 def test_dashboard_panels_do_not_overlap() -> None:

@@ -9,7 +9,7 @@ from countless.server.http.metrics import exposition
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import Join
+from countless.wire.frames import Join, Leave
 from support.site_server import site_server
 
 
@@ -91,3 +91,33 @@ async def test_label_overflow_is_counted() -> None:
         session, connection = await harness.connect("a")
         await harness.send(session, connection, *(Join(f"hits{{n={number}}}", 0, 1) for number in range(4)))
         assert samples(harness.server, "countless_label_overflow_total") == {"hits": 3}
+
+
+async def test_windows_are_gauges_that_begin_again() -> None:
+    now = 490_000 * 3600.0 + 1800
+    async with site_server(wall_clock=lambda: now, scheme="exact") as harness:
+        session, connection = await harness.connect("a")
+        await harness.send(session, connection, Join("hits@hour:490000", 0, 50), Join("plain", 0, 1))
+        assert windows(harness.server) == {
+            *{("hits", "now", name, 50.0) for name in WINDOW_METRICS},
+            *{("hits", "last", name, 0.0) for name in WINDOW_METRICS},
+        }
+        await harness.send(session, connection, Leave("hits@hour:490000", 0, 51))
+        now += 3600
+        await harness.advance(1)
+        assert windows(harness.server) == {
+            *{("hits", "now", name, 0.0) for name in WINDOW_METRICS},
+            *{("hits", "last", name, 51.0) for name in WINDOW_METRICS},
+        }
+
+
+WINDOW_METRICS = ("countless_window", "countless_window_lower", "countless_window_upper")
+
+
+def windows(server: SiteServer) -> set[tuple[str, str, str, float]]:
+    return {
+        (sample.labels["counter"], sample.labels["window"], sample.name, sample.value)
+        for family in text_string_to_metric_families(exposition(server, "")[0].decode())
+        for sample in family.samples
+        if sample.name in WINDOW_METRICS
+    }

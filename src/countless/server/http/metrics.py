@@ -13,7 +13,9 @@ from countless import __version__
 from countless.core.answer import State
 from countless.core.budget.coordinator import BudgetState
 from countless.server.http.server_view import ServerView
+from countless.server.http.window_answers import named_span
 from countless.server.sessions.budget_templates import is_template
+from countless.server.sessions.windows import WindowedCounter
 
 
 class ServerCollector(Collector):
@@ -22,6 +24,7 @@ class ServerCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield from self._answers()
+        yield from self._windows()
         yield from self._traffic()
         yield from self._sites()
         yield from self._budgets()
@@ -44,6 +47,22 @@ class ServerCollector(Collector):
             for each in State:
                 state.add_metric([name, each], each is answer.state)
         yield from (total, lower, upper, state, rounds)
+
+    def _windows(self) -> Iterator[Metric]:
+        """Gauges, because a window begins again from zero."""
+        labels, which = ("counter", "window"), "of the open window (now) and of the one before it (last)."
+        count = _gauge("countless_window", f"Published count {which}", *labels)
+        lower = _gauge("countless_window_lower", f"Lower bound of the true count {which}", *labels)
+        upper = _gauge("countless_window_upper", f"Upper bound of the true count {which}", *labels)
+        for name, counter in self._server.counters.items():
+            if isinstance(counter, WindowedCounter):
+                now = counter.now()
+                for window in ("now", "last"):
+                    span = named_span(counter, window, now)
+                    count.add_metric([name, window], span.estimate)
+                    lower.add_metric([name, window], span.lower)
+                    upper.add_metric([name, window], span.upper)
+        yield from (count, lower, upper)
 
     def _traffic(self) -> Iterator[Metric]:
         messages = _counter("countless_messages", "Messages from (up) and to (down) sites.", "counter", "direction")

@@ -165,14 +165,15 @@ class WindowedCounter(Watched):
         members, silent, open_periods = set[SiteId](), set[str](), iter(sorted(self.open))
         next_open = next(open_periods, None)
         for period, lost in zip(periods, published.losses.at(periods), strict=True):
+            ended = period < present
             while next_open is not None and next_open <= period:
-                members.update(self._members_of(next_open))
+                if ended:
+                    members.update(self._members_of(next_open))
                 silent.update(map(site_of, published.open[next_open].silent if next_open in published.open else ()))
                 next_open = next(open_periods, None)
             answer, total = published.open.get(period), published.closed.get(period) or 0
             estimate = answer.estimate if answer else total
             lower, upper = _bounds(answer) if answer else (total, total)
-            ended = period < present
             state = self._state(period, lost) if ended else WindowState.OPEN
             start, end = self.calendar.bounds(period)
             waiting = len(members if ended else silent)
