@@ -35,6 +35,7 @@ SECTIONS = {
 }
 LONG = {
     "auto-limits": Section("auto", "limits", ("auto-limits",)),
+    "kept-windows": Section("kept_windows", tables=("windows-kept",)),
     "load-rounds": Section("load", "rounds", ("load-rounds",)),
     "scaling": Section("scaling", tables=("arena-sites", "arena-alpha", "arena-total")),
     "tournament": Section("tournament", tables=("arena-tournament",)),

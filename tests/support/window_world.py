@@ -323,14 +323,12 @@ class World:
         unseen = sum(self.unseen.get(each, {}).get(period, 0) for each in self._counters_at(home))
         if any(period in self.lost.get(each, ()) for each in self._counters_at(home)):
             raise Broken(f"{window} has lost a site, and does not say so")
-        for site_id, ghost in self.ghosts.items():
-            if (
-                self.home_of(ghost.counter) == home
-                and ghost.hidden.get(period)
-                and min(ghost.members, default=period + 1) <= period
-            ):
-                raise Broken(f"{window}: {site_id} has not finished it")
         away = 0  # of sites that the coordinator does not know to be in this window or an earlier one
+        for site_id, ghost in self.ghosts.items():
+            if self.home_of(ghost.counter) == home and ghost.hidden.get(period):
+                if min(ghost.members, default=period + 1) <= period:
+                    raise Broken(f"{window}: {site_id} has not finished it")
+                away += ghost.hidden[period]
         for site in self.sites:
             if self.home_of(site.counter) != home or period not in site.windows:
                 continue

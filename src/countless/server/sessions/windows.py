@@ -303,7 +303,8 @@ class WindowedCounter(Watched):
         if dropped:
             remaining = self.closed.without_oldest(surplus)
             self.before += self.closed.total - remaining.total
-            self.closed, self.first = remaining, dropped[-1] + 1
+            self.closed = remaining
+            self.first = min(each for each in (*self.closed, *self.open) if each > dropped[-1])
         return dropped
 
     def move_losses(self, periods: list[int]) -> set[int]:

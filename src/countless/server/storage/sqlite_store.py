@@ -72,10 +72,7 @@ INSERT OR REPLACE INTO windows
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
 json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]') FROM json_each(?)
 """
-_REMOVE_WINDOWS = """
-DELETE FROM windows WHERE (counter, period) IN
-(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
-"""
+_REMOVE_WINDOW = "DELETE FROM windows WHERE counter = ? AND period = ?"  # IN would read all windows of the counter
 _PRUNE = """
 DELETE FROM gone WHERE (site, incarnation, counter) IN
 (SELECT site, incarnation, counter FROM gone WHERE ended < ? ORDER BY ended LIMIT ?)
@@ -237,7 +234,7 @@ class SqliteStore:
             entry = encode_entry(changes)
             self._db.execute("INSERT INTO journal (lines) VALUES (?)", (entry,))
             journal.add(changes, len(entry))
-        self._execute(_REMOVE_WINDOWS, [key for key, fields in changes.windows.items() if fields is None])
+        self._db.executemany(_REMOVE_WINDOW, [key for key, fields in changes.windows.items() if fields is None])
         self._execute(
             _SET_WINDOWS,
             [
