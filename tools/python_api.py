@@ -9,6 +9,7 @@ from countless.client.budgets.budget import ClientBudget
 from countless.client.budgets.spendable import Spendable
 from countless.client.client import Client, connect
 from countless.client.counter import Counter
+from countless.client.reader import Rate, Reader, RollingCount, TotalCount, WindowCount
 from countless.client.watch import Watch
 from countless.core.answer import Answer
 from countless.core.budget.coordinator import Usage
@@ -22,7 +23,7 @@ HEAD = """# Python API
 
 *Written by `python -m tools.reference` from the docstrings.*
 
-`from countless import Tracker, Budget, Answer, Client, connect, CountlessError, InvalidParameter`.
+`from countless import Tracker, Budget, Answer, Client, Reader, connect, CountlessError, InvalidParameter`.
 The privacy library has [a page of its own](../theory/partial-dp.md). All other modules are internal;
 the [architecture](../architecture.md) explains them.
 """
@@ -43,6 +44,7 @@ NOT_FOR_PROGRAMS = {
 }
 PUBLIC: tuple[object, ...] = (
     *(connect, Client, Counter, Spendable, ClientBudget, Watch, CountRequests, LimitRequests, header_key),
+    *(Reader, TotalCount, WindowCount, RollingCount, Rate),
     *(Tracker, Answer, Traffic),
     *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
 )

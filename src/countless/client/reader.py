@@ -17,7 +17,9 @@ _TIMES = ("start", "end", "known_since", "as_of")
 
 
 class TotalCount(NamedTuple):
-    """All that was ever counted: lower <= truth <= upper, unless the state is degraded or learning."""
+    """All that was ever counted: `estimate`, and the truth from `lower` to `upper`, unless the `state` is degraded or
+    learning. `as_of` is the time of reading; `per` says which windows the counter has, None if it has none.
+    """
 
     counter: str
     estimate: float
@@ -25,7 +27,7 @@ class TotalCount(NamedTuple):
     upper: float
     state: str  # exact, holding, learning, degraded
     as_of: datetime
-    per: str | None = None  # the windows of this counter are minutes, hours, days or months
+    per: str | None = None
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> "TotalCount":
@@ -38,7 +40,12 @@ class TotalCount(NamedTuple):
 
 
 class WindowCount(NamedTuple):
-    """The count of a window, or of several together: this hour, yesterday ..."""
+    """The count of a window, or of several together: this hour, yesterday ...
+
+    It is of the time from `start` to `end`: `estimate`, and the truth from `lower` to `upper`, unless the `state` is
+    degraded or learning. `complete`: it is over, and every site has delivered its last count, so this is final.
+    `known_since` is None, unless the time begins before the windows that are kept: `upper` allows for all of those.
+    """
 
     counter: str
     window: str  # as it was asked for
@@ -48,8 +55,8 @@ class WindowCount(NamedTuple):
     lower: float
     upper: float
     state: str  # exact, holding, learning, degraded
-    complete: bool  # it is over, and every site has delivered its last count: this is final
-    known_since: datetime | None  # earlier windows are not kept any more: `upper` allows for all of them
+    complete: bool
+    known_since: datetime | None
     as_of: datetime
 
     @classmethod
@@ -76,7 +83,7 @@ class WindowCount(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """Events per second, over a span that ends now."""
+    """Events per second, over a span that ends now: `estimate`, `lower`, `upper`."""
 
     counter: str
     over: str  # the length of the span, as it was asked for
@@ -92,7 +99,11 @@ class Rate(NamedTuple):
 
 
 class RollingCount(NamedTuple):
-    """The count of a span that ends now, such as the last 15 minutes."""
+    """The count of a span that ends now, such as the last 15 minutes, and its `rate`.
+
+    `estimate`, and the truth from `lower` to `upper`, unless the `state` is degraded or learning. `known_since` is
+    None, unless the record of the past begins later than the span: `upper` allows for all that was ever counted.
+    """
 
     counter: str
     over: str  # the length of the span, as it was asked for
@@ -102,7 +113,7 @@ class RollingCount(NamedTuple):
     lower: float
     upper: float
     state: str  # exact, holding, learning, degraded
-    known_since: datetime | None  # the record of the past begins here: `upper` allows for all that was ever counted
+    known_since: datetime | None
     rate: Rate
 
     @classmethod
