@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import AsyncExitStack
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -113,6 +114,22 @@ async def test_counter_is_created_in_the_shard_of_its_name(member: FakeMember) -
 async def test_new_counter_without_a_name_is_rejected(member: FakeMember, body: bytes) -> None:
     status, text = await member.request("POST", "/api/v1/counters", body)
     assert status == 400, text
+
+
+async def test_windows_and_rolling_counts_are_read_from_the_owner(member: FakeMember) -> None:
+    for number in range(8):
+        name = f"a/{number}"
+        status, body = await member.request("POST", "/api/v1/counters", b'{"name": "%s", "per": "day"}' % name.encode())
+        assert (status, json.loads(body)["windows"]["per"]) == (201, "day")
+        harness = member.tables[shard_of(name, SHARDS)]
+        session, connection = await harness.connect(f"web-{number}")
+        today = (await member.get(f"/api/v1/counters/{name}", "window=today"))["start"][:10]
+        period = (datetime.fromisoformat(today) - datetime(1970, 1, 1)).days
+        await harness.send(session, connection, Join(f"{name}@day:{period}", 0, 5))
+        assert (await member.get(f"/api/v1/counters/{name}", "window=today"))["lower"] == 5
+        assert (await member.get(f"/api/v1/counters/{name}", "rolling=15m"))["upper"] == 5
+        assert [row["upper"] for row in (await member.get(f"/api/v1/windows/{name}"))["windows"]] == [5]
+        assert (await member.get(f"/api/v1/operator/{name}"))["windows"]["incomplete"] == []
 
 
 async def test_member_without_a_lease_does_not_answer_for_its_shards(member: FakeMember) -> None:

@@ -96,5 +96,5 @@ def narrower(one: SpanCount, other: SpanCount) -> SpanCount:
     best = min(one, other, key=lambda count: count.upper - count.lower)
     known = [count.known_since for count in (one, other)]
     known_since = None if None in known else min(moment for moment in known if moment is not None)
-    estimate = min(max(lower, best.estimate), upper)
-    return one._replace(lower=lower, estimate=estimate, upper=upper, known_since=known_since)
+    estimate, lost = min(max(lower, best.estimate), upper), max(one.lost, other.lost)
+    return one._replace(lower=lower, estimate=estimate, upper=upper, lost=lost, known_since=known_since)
