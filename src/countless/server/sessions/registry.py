@@ -4,7 +4,6 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
-from math import inf
 
 from countless.core.coordinator import PersistentState
 from countless.core.windows.rule import WindowRule
@@ -121,7 +120,7 @@ class CounterRegistry:
         if isinstance(before, WindowedCounter):
             if config.windows is None or not config.windows.calendar.same_as(before.calendar):
                 _refuse_other_calendar(config)
-            before.config, before.sweep_at = config, -inf
+            before.reconfigure(config)
             self._pipeline.mark_windows(name)
         else:
             if config.windows is not None:

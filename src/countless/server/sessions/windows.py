@@ -43,7 +43,7 @@ _NEW = CounterFields(0, 0, 0)
 class Published(NamedTuple):
     """What readers see. All of it is saved."""
 
-    answer: TotalAnswer
+    estimate: float  # of the total
     open: dict[int, Answer]  # by period, oldest first
     closed: ClosedWindows
     losses: Losses
@@ -70,7 +70,9 @@ class WindowedCounter(Watched):
         self.sweep_at = -inf  # by our clock: when `WindowSweeps` has to look at it
         self._wall_clock = wall_clock
         self._idle: Counter | None = None
+        self._answers: dict[int, Answer] = {}  # of open windows, as they are being saved
         self._published = self._snapshot()
+        self._total: TotalAnswer | None = None  # of what is published, once a reader has asked for it
 
     def load(
         self,
@@ -89,6 +91,7 @@ class WindowedCounter(Watched):
             else:
                 closed.append((period, fields.total))
         self.closed, self.losses = ClosedWindows(closed), Losses(losses)
+        self._answers = {period: tracker.coordinator.answer for period, tracker in self.open.items()}
         self.traffic.counted_before = self.known_total
         self._published = self._snapshot()
 
@@ -106,7 +109,9 @@ class WindowedCounter(Watched):
     @property
     def published_answer(self) -> TotalAnswer:
         """The total over all windows."""
-        return self._published.answer
+        if self._total is None:
+            self._total = self._add_up()
+        return self._total
 
     def now(self) -> float:
         """What our clock shows."""
@@ -229,6 +234,10 @@ class WindowedCounter(Watched):
 
     # Windows
 
+    def reconfigure(self, config: Config) -> None:
+        """With the same calendar. Windows that are open keep the config that they have."""
+        self.config, self.sweep_at, self._total = config, -inf, None
+
     def require_near(self, period: int) -> None:
         """Raise InvalidParameter for a window that is too far ahead of our clock."""
         self.calendar.bounds(period)
@@ -337,41 +346,46 @@ class WindowedCounter(Watched):
             return None
         return WindowFields(tracker.floor if tracker else 0, total, *self.losses.get(period) or (0, 0))
 
+    def note(self, period: int, answer: Answer) -> None:
+        """The answer of an open window, which is about to be saved."""
+        self._answers[period] = answer
+
     def publication(self) -> Callable[[], None]:
         return partial(self._publish, self._snapshot())
 
     def _publish(self, published: Published) -> None:
         if published != self._published:
-            self._published = published
+            self._published, self._total = published, None
             self.notify()
 
     def _snapshot(self) -> Published:
-        answers = {period: self.open[period].coordinator.answer for period in sorted(self.open)}
-        total = self._total(list(answers.values()))
-        return Published(total, answers, self.closed, self.losses, self.first, self.before)
+        """When a window is closed, the sum over all windows may fall: the estimate does not."""
+        self._answers = {period: self._answers[period] for period in sorted(self.open)}
+        estimate = self.before + self.closed.total + sum([answer.estimate for answer in self._answers.values()])
+        if estimate > self._estimate:
+            self._estimate = estimate
+        answers = dict(self._answers)
+        return Published(self._estimate, answers, self.closed, self.losses, self.first, self.before)
 
-    def _total(self, answers: list[Answer]) -> TotalAnswer:
-        """The sum over all windows. When a window is closed the sum may fall: the estimate does not."""
-        settled = self.before + self.closed.total
-        estimate = settled + sum(answer.estimate for answer in answers)
+    def _add_up(self) -> TotalAnswer:
+        published, config = self._published, self.config
+        answers = list(published.open.values())
+        settled = published.dropped + published.closed.total
         bounds = [_bounds(answer) for answer in answers]
         lower, upper = (settled + sum(each) for each in zip(*bounds, strict=True)) if bounds else (settled, settled)
         if upper > 1 / _ROUNDING:
             lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
-        self._estimate = max(self._estimate, estimate)
         states = {answer.state for answer in answers}
-        if not states <= {State.EXACT} or self._estimate > estimate:
+        if published.estimate > settled + sum(answer.estimate for answer in answers):
             states.add(State.HOLDING)
-        state = next((each for each in _WORST_FIRST if each in states), State.EXACT)
-        config = self.config
         last = answers[-1] if answers else None
         return TotalAnswer(
-            self._estimate,
+            published.estimate,
             lower,
-            max(upper, self._estimate),
+            max(upper, published.estimate),
             config.alpha,
             config.delta,
-            state,
+            next((state for state in _WORST_FIRST if state in states), State.EXACT),
             last.round if last else 0,
             max((answer.sites for answer in answers), default=0),
             last.scheme if last else config.scheme,

@@ -64,6 +64,9 @@ class PersistentWindows(Protocol):
 
     def window_fields(self, period: int) -> WindowFields | None: ...
 
+    def note(self, period: int, answer: Answer) -> None:
+        """The answer of an open window, if it may have changed since the last `publication`."""
+
     def publication(self) -> Callable[[], None]:
         """What publishes the present state, once it is saved."""
 
@@ -320,13 +323,16 @@ class CommitPipeline:
                 for site_id in sites:
                     counts[site_id] = coordinator.reported_by(site_id)
         self._add_budgets(changes)
-        publications = self._add_windows(changes, {each.window.counter for each, _ in answers if each.window})
+        publications = self._add_windows(changes, [(each.window, answer) for each, answer in answers if each.window])
         return Batch(changes, answers, publications, outgoing, flushed)
 
-    def _add_windows(self, changes: Changes, counters: set[str]) -> list[Callable[[], None]]:
-        """`counters` have windows whose answers have changed."""
+    def _add_windows(self, changes: Changes, answers: list[tuple[WindowKey, Answer]]) -> list[Callable[[], None]]:
+        """`answers` are those of open windows."""
+        for window, answer in answers:
+            self._windowed[window.counter].note(window.period, answer)
         changed, self._changed_windows = self._changed_windows, {}
-        found = [(name, self._windowed[name]) for name in counters | changed.keys()]
+        counters = {window.counter for window, _ in answers} | changed.keys()
+        found = [(name, self._windowed[name]) for name in counters]
         publications = [counter.publication() for _, counter in found]
         for name, counter in found:
             if name in changed:
