@@ -417,8 +417,8 @@ def search(start: World, most_states: int = 10**7) -> Found:
     while frontier:
         reached: list[Key] = []
         for key in frontier:
-            for action in list(World.thaw(start, key).actions()):
-                world = World.thaw(start, key)
+            for action in list(start.thaw(start, key).actions()):
+                world = start.thaw(start, key)
                 try:
                     world.do(action)
                     after = world.freeze()

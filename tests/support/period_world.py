@@ -38,6 +38,7 @@ CALENDAR = Calendar("minute")
 START_S = 30_000_000 * 60.0
 MAX_JUMP_S = 400.0
 SILENT_AFTER_S = 20.0
+RESTORE_WAIT_S = 10.0
 STEP_S = 0.01  # longer than a session lingers before it sends
 WEIGHTS = {
     "request": 420,
@@ -151,8 +152,8 @@ class World:
 
     # The coordinator
 
-    def start_server(self) -> None:
-        settings = Settings(silent_after=SILENT_AFTER_S)
+    def start_server(self, after_restore: bool = False) -> None:
+        settings = Settings(silent_after=SILENT_AFTER_S, after_restore=after_restore, restore_wait=RESTORE_WAIT_S)
         self.server = SiteServer(self.store, settings, self.clock, self.wall_clock)
         self._running = asyncio.create_task(self.server.run())
 

@@ -30,6 +30,14 @@ def serve(
     allow_plaintext: Annotated[
         bool | None, typer.Option("--allow-plaintext", help="Listen beyond loopback without TLS.")
     ] = None,
+    after_restore: Annotated[
+        bool | None,
+        typer.Option(
+            "--after-restore",
+            help="The stored state is an older copy: budgets grant nothing until all sites have told what they spent. "
+            "Once; start without it next time.",
+        ),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="critical, error, warning, info or debug.")] = "warning",
 ) -> None:
     """Run a coordinator, which stores the counts of all sites and publishes totals. Stops on SIGTERM."""
@@ -47,5 +55,6 @@ def serve(
         "tls_key": tls_key,
         "tls_client_ca": tls_client_ca,
         "allow_plaintext": allow_plaintext,
+        "after_restore": after_restore,
     }
     run(load_settings(flags, file=config), log_level)

@@ -23,7 +23,8 @@ PORT = 2686  # COUN on a telephone keypad
 MIN_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
 MIN_DELTA = 1e-15  # memory errors of a machine are more likely
 MAX_COUNT = (1 << 31) - 1
-_DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "nats_lease"})
+RECONNECT_S = 60.0  # the longest pause of a client between attempts, and the time-outs of one attempt
+_DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "restore_wait", "nats_lease"})
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Shards = Annotated[int, Meta(ge=1, le=1024)]  # each is a stream of its own for every client that uses it
@@ -50,6 +51,8 @@ class Settings:
     silent_after: TimeOut = 10.0  # time-out of a site that is disconnected or owes a reply; five times this if idle
     forget_after: Seconds = 0.0  # a site that is silent for so long is retired; its last counts stay; 0: never
     remember_for: Retention = 365 * 86_400.0  # tombstones are kept for this time: their counts are not counted again
+    after_restore: bool = False  # state_dir is an older copy: budgets wait for all sites; once, then start without it
+    restore_wait: Seconds = 0.0  # how long, at least; 0: a minute and 12 times silent_after
     alpha: float = 0.01  # largest relative error; this and the next four: for counters without their own
     delta: float = 0.05  # largest probability that any answer is ever wrong
     scheme: str = "auto"  # the algorithm; `auto` chooses
@@ -72,6 +75,16 @@ class Settings:
     def defaults(self) -> Config:
         """The configuration of a counter that has none of its own."""
         return Config(self.alpha, self.delta, self.scheme, self.adversary, self.label_cap)
+
+    @property
+    def wait_after_restore(self) -> float | None:
+        """How long budgets wait for sites that a restored copy of the state does not know; None: it is no copy.
+
+        A client that is cut off in silence finds that after four heartbeats, which are 12 times `silent_after`; then
+        it pauses for at most 23 s, and needs at most 30 s for a connection and the hello.
+        """
+        default = RECONNECT_S + 12 * self.silent_after
+        return (self.restore_wait or default) if self.after_restore else None
 
     @property
     def is_loopback(self) -> bool:

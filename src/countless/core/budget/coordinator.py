@@ -59,6 +59,7 @@ class BudgetState(StrEnum):
     EXHAUSTED = "exhausted"  # a request was refused, and no more than the slack is left
     LOWERING = "lowering"  # sites may spend more than the limit: it was lowered, or one of them has overdrawn it
     RESETTING = "resetting"  # sites report what they have spent; then it is forgiven
+    RESTORING = "restoring"  # the saved state is an older copy: nothing is granted until sites have told the rest
     CLOSED = "closed"  # for its owner: the period is over and its accounts are deleted
 
 
@@ -119,6 +120,8 @@ class BudgetCoordinator:
             self._holders.add(site_id, Holder(site.limit, GIVEN_UP if site.given_up else CURRENT, site.spent))
         self._waiting: dict[SiteId, None] = {}  # sites with a request that was not answered yet, in order
         self._recalled: set[SiteId] = set()  # sites in the state RECALLED
+        self._restoring = False
+        self._unheard: dict[SiteId, None] = {}  # while restoring: holders of the copy that did not ask yet
         self._fresh = False  # whether a recall has just ended: every hold is known
         self._refused_from: int | None = None  # the smallest weight of an Exhausted in this round
         self._expected = expected_holders
@@ -176,6 +179,8 @@ class BudgetCoordinator:
 
     @property
     def _state(self) -> BudgetState:
+        if self._restoring:
+            return BudgetState.RESTORING
         if self._resetting:
             return BudgetState.RESETTING
         if self.free < 0:
@@ -221,11 +226,32 @@ class BudgetCoordinator:
         """Whether a reset waits for the reports of sites."""
         return self._resetting
 
+    @property
+    def restoring(self) -> bool:
+        """Whether the saved state was an older copy, and `end_restore` was not called yet."""
+        return self._restoring
+
+    @property
+    def unheard(self) -> list[SiteId]:
+        """While restoring: the holders of the copy that neither asked, nor left, nor were given up."""
+        return list(self._unheard)
+
     # Messages and membership
 
     def recover(self) -> Outbox:
         """After a restart, recall every site: nothing is granted until all have answered or are unreachable."""
         return self._start_round(self._holders) + self._proceed()
+
+    def restore(self) -> None:
+        """Instead of `recover`, if the saved state is an older copy: believe what sites report, and grant nothing."""
+        self._restoring = True
+        self._unheard = {site_id: None for site_id, each in self._holders.items() if each.state is not GIVEN_UP}
+
+    def end_restore(self) -> Outbox:
+        """Every site that was granted units since the copy was made has asked, or left. Others may have `unheard`."""
+        self._restoring = False
+        self._unheard.clear()
+        return self.recover()
 
     def join(self, site_id: SiteId, ask: Ask) -> Outbox:
         """The connection of a site is new or back: send again what may have been lost with the old one."""
@@ -245,6 +271,8 @@ class BudgetCoordinator:
         holder = self._holder(site_id)
         if holder.state is GIVEN_UP or ask.seq <= holder.seq:
             return []
+        if self._restoring:
+            return self._believe(site_id, holder, ask)
         with self._holders.changing(holder):
             holder.note(ask)
             if holder.state is not CURRENT:
@@ -253,7 +281,7 @@ class BudgetCoordinator:
                 # The only place where a limit falls. The site returned its room, and was granted nothing since.
                 holder.state, holder.limit = CURRENT, ask.limit
                 self._recalled.discard(site_id)
-            elif ask.limit > holder.limit:  # only if the coordinator's disk was restored from an older copy
+            elif ask.limit > holder.limit:  # an overdraft; or a disk was restored from an older copy, unknown to us
                 holder.limit = ask.limit
         outbox: Outbox = []
         self._waiting.pop(site_id, None)
@@ -262,6 +290,15 @@ class BudgetCoordinator:
         elif ask.want:
             self._waiting[site_id] = None
         return outbox + self._proceed()
+
+    def _believe(self, site_id: SiteId, holder: Holder, ask: Ask) -> Outbox:
+        """What was granted since the copy was made, and in which round. The round that ends it is above all others."""
+        self.round = max(self.round, ask.round)
+        self._unheard.pop(site_id, None)
+        with self._holders.changing(holder):
+            holder.note(ask)
+            holder.limit = max(holder.limit, ask.limit)
+        return []
 
     def mark_unreachable(self, site_id: SiteId) -> Outbox:
         """A site has timed out: do not wait for it. From the next recall on, its limit counts as spent."""
@@ -347,14 +384,14 @@ class BudgetCoordinator:
         that sites may have spent without a report, or hold, count as spent after the reset.
         """
         self._resetting = True
-        outbox = [] if self._recalled else self._start_round(self._may_return())
+        outbox = [] if self._recalled or self._restoring else self._start_round(self._may_return())
         return outbox + self._proceed()
 
     def _limit_changed(self) -> Outbox:
         self._slack_units = slack_units(self.slack, self.limit)
         self._share_holders = 0
         outbox: Outbox = []
-        if self.free < 0 and not self._recalled:
+        if self.free < 0 and not self._recalled and not self._restoring:
             outbox = self._start_round(self._may_return())
         return outbox + self._proceed()
 
@@ -384,7 +421,7 @@ class BudgetCoordinator:
     def _proceed(self) -> Outbox:
         """Answer the requests that wait, unless a recall is under way."""
         outbox: Outbox = []
-        if self._recalled:
+        if self._recalled or self._restoring:
             return outbox
         if self._resetting:
             self._resetting = False
@@ -455,12 +492,16 @@ class BudgetCoordinator:
     def _forget(self, site_id: SiteId) -> None:
         self._waiting.pop(site_id, None)
         self._recalled.discard(site_id)
+        self._unheard.pop(site_id, None)
 
     def _require_possible(self, site_id: SiteId, ask: Ask) -> None:
         if ask.budget != self.budget:
             raise ProtocolError(f"an Ask for budget {ask.budget} reached the coordinator of {self.budget}")
-        if ask.round > self.round:
-            raise ProtocolError(f"{site_id} sent an Ask of round {ask.round}; the present round is {self.round}")
+        if ask.round > self.round and not self._restoring:
+            raise ProtocolError(
+                f"{site_id} sent an Ask of round {ask.round}; the present round is {self.round}. If the coordinator's "
+                "state was restored from an older copy, start it with --after-restore"
+            )
         if not 0 <= ask.spent <= ask.spent + ask.held <= ask.limit or ask.want < 0:
             raise ProtocolError(f"{ask} of {site_id} spends more than its limit, or has a negative amount")
 

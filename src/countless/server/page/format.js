@@ -59,5 +59,6 @@ export const BUDGET_STATES = {
   exhausted: { word: "Exhausted", sign: "■", means: "Requests are refused." },
   lowering: { word: "Lowering", sign: "◐", means: "The limit was lowered, or a site has overdrawn it. Nothing is granted until no more than the limit is granted." },
   resetting: { word: "Resetting", sign: "◌", means: "Nothing is granted until sites have reported what they spent before the reset." },
+  restoring: { word: "Restoring", sign: "◌", means: "The state of the coordinator is an older copy. Nothing is granted until sites have told what they were granted since." },
   closed: { word: "Closed", sign: "✕", means: "The clock of the coordinator was ahead, and this period is over for it. Nothing of it is granted." },
 };

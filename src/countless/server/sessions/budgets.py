@@ -19,6 +19,7 @@ from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError, UnknownName
 from countless.server.connection import Connection
 from countless.server.sessions.budget_periods import BudgetPeriods
+from countless.server.sessions.budget_restore import BudgetRestore
 from countless.server.sessions.budget_templates import Templates, is_template, validate_budget_name
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.storage.base import SavedBudget
@@ -44,6 +45,7 @@ class Budgets:
         pipeline: CommitPipeline,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        restore_wait: float | None = None,
     ) -> None:
         self.by_name = by_name
         self.templates = Templates()
@@ -51,10 +53,14 @@ class Budgets:
         self._pipeline = pipeline
         self._clock = clock
         self._wall_clock = wall_clock
+        self._restore = BudgetRestore(restore_wait, clock)
         self._given_up: dict[SiteId, set[BudgetId]] = {}  # periods in which an incarnation was given up
 
     def recover(self, saved: dict[str, SavedBudget]) -> None:
-        """After a restart: every holder is recalled, and nothing is granted until all answered or timed out."""
+        """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.
+
+        `BudgetRestore` says what happens if the state was restored from an older copy.
+        """
         for name in filter(is_template, saved):
             self.templates.add(name)
         for name, each in saved.items():
@@ -68,7 +74,10 @@ class Budgets:
                         self._given_up.setdefault(site_id, set()).add(budget_id)
                     else:
                         self._sessions.open(site_id, self._clock()).budgets.add(budget_id)
-                self._dispatch(budget_id, (), budget.periods[number].recover())
+                if self._restore.active:
+                    budget.periods[number].restore()
+                else:
+                    self._dispatch(budget_id, (), budget.periods[number].recover())
 
     def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
         return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period)
@@ -85,6 +94,15 @@ class Budgets:
                 yield
             if self.by_name.get(budget.name) is budget:
                 self._close_ended(budget)
+        if self._restore.active:
+            self._end_restores()
+
+    def _end_restores(self) -> None:
+        periods = [each for budget in self.by_name.values() for each in budget.periods.values() if each.restoring]
+        for coordinator in periods:
+            if not self._restore.waiting and not coordinator.unheard:
+                self._dispatch(coordinator.budget, (), coordinator.end_restore())
+        self._restore.update(each for each in periods if each.restoring)
 
     def _close_ended(self, budget: BudgetPeriods) -> None:
         closed = budget.close_ended()
@@ -222,7 +240,7 @@ class Budgets:
             return self._reject(connection, ask.budget, f"{name!r} is a template: use a name that follows it")
         if budget.calendar is not None and period == 0:  # the site asks again, for the period of its clock
             return self._send_rule(session, connection, budget)
-        coordinator = budget.coordinator(period)
+        coordinator = self._open(budget, period)
         if coordinator is None:  # perhaps a period of a budget of this name that was deleted
             if name not in session.rules_sent:
                 self._send_rule(session, connection, budget)
@@ -234,7 +252,8 @@ class Budgets:
         if known is None or name not in session.rules_sent:
             self._send_rule(session, connection, budget)
         overdrawn = budget.rule.on_unreachable == OVERDRAFT and not ask.round  # perhaps before its first connection
-        if known is None and (ask.limit or ask.round) and not overdrawn:  # granted by a budget that was deleted
+        believed = overdrawn or coordinator.restoring
+        if known is None and (ask.limit or ask.round) and not believed:  # granted by a budget that was deleted
             return self._pipeline.send(connection, BudgetReset(ask.budget))
         if known is None and len(session.budgets) >= MAX_PERIODS_PER_SITE:
             return self._reject(connection, ask.budget, f"a site may use {MAX_PERIODS_PER_SITE} periods of budgets")
@@ -245,6 +264,13 @@ class Budgets:
         session.asked.add(ask.budget)
         session.budgets.add(ask.budget)
         return self._dispatch(ask.budget, (site_id,), outbox)
+
+    def _open(self, budget: BudgetPeriods, period: int) -> BudgetCoordinator | None:
+        is_new = period not in budget.periods
+        coordinator = budget.coordinator(period)
+        if is_new and coordinator is not None and self._restore.waiting:
+            coordinator.restore()
+        return coordinator
 
     def _send_rule(self, session: Session, connection: Connection, budget: BudgetPeriods) -> None:
         if len(session.rules_sent) >= MAX_RULES_SENT:
@@ -267,9 +293,12 @@ class Budgets:
         coordinator, holder = self._find(leave.budget), self._sessions.get(site_id)
         if holder is not None and holder is not session and holder.connection is not None:
             raise ProtocolError(f"{site_id} is connected, and hands in what it spent itself")
+        if coordinator is None and self._restore.waiting and leave.budget.name in self.by_name:
+            coordinator = self._open(self.by_name[leave.budget.name], leave.budget.period)
         known = None if coordinator is None else coordinator.saved_site(site_id)
-        if coordinator is not None and known is not None:
-            if leave.spent > known.limit and self.get(leave.budget.name).rule.on_unreachable != OVERDRAFT:
+        if coordinator is not None and (known is not None or coordinator.restoring):
+            overdrawn = self.get(leave.budget.name).rule.on_unreachable == OVERDRAFT or coordinator.restoring
+            if known is not None and leave.spent > known.limit and not overdrawn:
                 raise ProtocolError(f"{site_id} spent {leave.spent} of {leave.budget}; its limit is {known.limit}")
             outbox = coordinator.leave(site_id, leave.spent)
             coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
@@ -298,6 +327,10 @@ class Budgets:
                 self._discard_given_up(site_id, coordinator.budget)
             self._dispatch(coordinator.budget, (session.site_id, *forgotten), outbox)
         session.budgets.clear()
+
+    def unheard(self, session: Session) -> bool:
+        """After a restore: whether a budget waits for this session, or for an operator who drops it."""
+        return self._restore.active and any(session.site_id in each.unheard for each in self._of(session))
 
     def retired(self, site_id: SiteId) -> bool:
         """Whether this incarnation was given up in a period that is open: it must not ask again."""

@@ -70,7 +70,7 @@ class SessionLifecycle:
             if session.unreachable and (session.memberships or session.budgets):
                 expired = 0 < forget_after < now - session.last_seen
                 if expired or self._sessions.has_successor(session):
-                    self.retire(session)
+                    self.retire_lost(session)
 
     def _mark_unreachable(self, session: Session) -> None:
         session.unreachable = True
@@ -80,6 +80,11 @@ class SessionLifecycle:
         for _, counter, site_id in self._membership.of(session):
             self._dispatcher.dispatch(counter, counter.coordinator.mark_unreachable(site_id))
         self._budgets.mark_unreachable(session)
+
+    def retire_lost(self, session: Session) -> None:
+        """It will not come back, as it seems. After a restore an operator decides that: see `BudgetRestore`."""
+        if not self._budgets.unheard(session):
+            self.retire(session)
 
     def retire(self, session: Session) -> None:
         """Leave all counters with the counts that are known, and give up the limits of its budgets."""

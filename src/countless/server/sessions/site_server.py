@@ -83,7 +83,9 @@ class SiteServer:
         trackers: dict[str, Counter] = {}
         windowed: dict[str, WindowedCounter] = {}
         self._pipeline = CommitPipeline(store, trackers, budgets, windowed)
-        self.budgets = Budgets(budgets, self.sessions, self._pipeline, clock, wall_clock)
+        self.budgets = Budgets(
+            budgets, self.sessions, self._pipeline, clock, wall_clock, restore_wait=settings.wait_after_restore
+        )
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
         self._membership = Membership(self._registry, settings.max_counters_per_site)
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
@@ -91,7 +93,7 @@ class SiteServer:
             *(self.sessions, self._registry, self._membership, self.budgets),
             *(self._dispatcher, self._pipeline, settings, clock),
         )
-        self._sweeps = WindowSweeps(self._registry, self.sessions, self._lifecycle.retire, wall_clock)
+        self._sweeps = WindowSweeps(self._registry, self.sessions, self._lifecycle.retire_lost, wall_clock)
         self._recover()
 
     def _recover(self) -> None:
@@ -211,7 +213,7 @@ class SiteServer:
         session.rules_sent.clear()
         for other in self.sessions.of_site(hello.site):
             if other.unreachable:
-                self._lifecycle.retire(other)
+                self._lifecycle.retire_lost(other)
         heartbeat_ms = int(self.settings.silent_after * 1000 * HEARTBEAT_PER_TIMEOUT)
         self._pipeline.send(connection, HelloAck(VERSION, heartbeat_ms))
         return session

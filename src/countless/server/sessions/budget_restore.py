@@ -1,0 +1,53 @@
+"""After a restore of the coordinator's state from an older copy (`--after-restore`): which budgets still wait.
+
+The copy does not have what was granted since it was made, but the sites do. A period of a budget grants nothing until
+
+* `seconds` have passed, so that sites that the copy does not know have connected and asked, and
+* every holder that the copy knows has asked, left, or was dropped by an operator.
+
+What a site says is believed: its limit, its round, and what it hands in (docs/theory/budgets.md has the theorem).
+Nothing of this is saved: a coordinator that is restarted meanwhile needs `--after-restore` again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from countless.core.budget.coordinator import BudgetCoordinator
+
+log = logging.getLogger("countless.budgets")
+
+REMINDER_S = 60.0
+MAX_NAMED = 10  # sites in one line of the log
+
+
+class BudgetRestore:
+    """`seconds` is None unless the state was restored from a copy."""
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
+        self.active = seconds is not None
+        self._clock = clock
+        self._until = clock() + (seconds or 0.0)
+        self._remind_at = self._until
+        if self.active:
+            log.warning("after a restore: no budget grants anything for %.0f s, so that all sites connect", seconds)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether sites that the copy does not know may still connect. A period that is opened now is restored, too."""
+        return self.active and self._clock() < self._until
+
+    def update(self, restoring: Iterable[BudgetCoordinator]) -> None:
+        """These are not done yet."""
+        if self.waiting:
+            return
+        unheard = {str(site_id.site): each.budget.name for each in restoring for site_id in each.unheard}
+        if not unheard:
+            self.active = False
+            log.warning("the restore is over, and budgets grant units again: start without --after-restore next time")
+        elif self._clock() >= self._remind_at:
+            self._remind_at = self._clock() + REMINDER_S
+            log.warning(
+                "after a restore: budgets wait for %d sites (%s). Drop a site only if it was granted nothing since the "
+                "copy was made: countless sites --forget NAME",
+                *(len(unheard), ", ".join(f"{name} of {unheard[name]}" for name in sorted(unheard)[:MAX_NAMED])),
+            )
