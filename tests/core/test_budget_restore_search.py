@@ -41,19 +41,19 @@ class RestoredWorld(World):
         return world
 
     @property
-    def doomed(self) -> bool:
+    def forgotten(self) -> bool:
         """Whether what happens now will not be known after the restore."""
         return self.copy is not None and not self.restored
 
     def actions(self) -> Iterator[Action]:
         for action in super().actions():
-            if action[0] not in ("leave", "end") or not (self.doomed or self._unheard(action[1])):
+            if action[0] not in ("leave", "end") or not (self.forgotten or self._unheard(action[1])):
                 yield action
         if self.copy is None:
             yield ("copy",)
         elif not self.restored:
             yield ("restore",)
-        if self.coordinator.restoring and not self.coordinator.unheard and (self.ends_early or self._all_heard):
+        if self.coordinator.restoring and not self.coordinator.unheard and (self.ends_early or self._all_answered):
             yield ("end restore",)
 
     def do(self, action: Action) -> None:
@@ -67,7 +67,7 @@ class RestoredWorld(World):
         return self.sites[number].seq > 0 and not self.ended[number] and (holder is None or not holder.seq)
 
     @property
-    def _all_heard(self) -> bool:
+    def _all_answered(self) -> bool:
         return not any(map(self._unheard, range(len(self.sites))))
 
     def _copy(self) -> None:

@@ -80,8 +80,8 @@ class Settings:
     def wait_after_restore(self) -> float | None:
         """How long budgets wait for sites that a restored copy of the state does not know; None: it is no copy.
 
-        A client that is cut off in silence finds that after four heartbeats, which are 12 times `silent_after`; then
-        it pauses for at most 23 s, and needs at most 30 s for a connection and the hello.
+        A client that is cut off without a sign finds that after four heartbeats, which are 12 times `silent_after`;
+        then it pauses for at most 23 s, and needs at most 30 s for a connection and the hello.
         """
         default = RECONNECT_S + 12 * self.silent_after
         return (self.restore_wait or default) if self.after_restore else None
