@@ -81,6 +81,9 @@ async def test_rolling_count_after_a_restart_says_since_when_it_is_known() -> No
             assert 507 <= answer.upper < 600
             answer = rolling_answer(after.server.counter("hits"), recorder, "15m")
             assert (answer.lower, answer.upper, answer.known_since) == (7, 1507, "2027-01-15T08:00:00.000+00:00")
+            # The estimate of the rate is over the two minutes that are known, within the bounds of all 15.
+            assert (answer.rate.lower, answer.rate.upper) == (7 / 900, 1507 / 900)
+            assert answer.rate.estimate == min(answer.estimate / 120, 1507 / 900)
 
 
 async def test_rolling_count_forgets_a_deleted_counter() -> None:

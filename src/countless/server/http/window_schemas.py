@@ -18,7 +18,7 @@ KnownSince = Annotated[
 
 
 class Rate(Struct):
-    """Events per second."""
+    """Events per second. If `known_since` is set, the estimate is over the time since then."""
 
     lower: float
     estimate: float
