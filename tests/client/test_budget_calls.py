@@ -190,6 +190,18 @@ def test_budgets_together_are_held_and_settled_together() -> None:
     assert remaining(process) == [8, 18]
 
 
+def test_budgets_together_are_not_spent_if_one_limits_what_runs_at_the_same_time() -> None:
+    process = granted(key=10, slots=20)
+    process.receive(SetBudgetRule(BudgetId("slots"), 20, None, "UTC", None, 0, "in_flight", "charge", "refuse"))
+    for amount in (1, 4):
+        with pytest.raises(InvalidParameter, match="used with acquire"):
+            group(process).take(amount)
+    assert remaining(process) == [10, 20]
+    with group(process).reserve(4):
+        assert remaining(process) == [6, 16]
+    assert remaining(process) == [6, 20]
+
+
 def test_refusal_of_one_budget_names_it_and_changes_no_other() -> None:
     process = granted(key=10, team=5)
     process.receive(Exhausted(BudgetId("team"), 0, 6))
@@ -237,7 +249,7 @@ def client() -> Client:
 def test_together_takes_different_budgets_of_the_client(client: Client) -> None:
     key, team, foreign = client.budget("key"), client.budget("team"), connect("http://127.0.0.1:9").budget("key")
     assert repr(client.together(key, team)) == "<BudgetGroup of 'key', 'team'>"
-    for budgets in ((), (key, key), (key, foreign)):
+    for budgets in ((), (key, key), (key, foreign), ("key",), ([key, team],), (None,)):
         with pytest.raises(InvalidParameter, match="budgets must be"):
             client.together(*budgets)
 

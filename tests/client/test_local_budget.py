@@ -68,7 +68,7 @@ def test_invalid_amount_changes_nothing(kind: str, n: int) -> None:
     assert (recording.budget.remaining, recording.sent) == (9, [])
 
 
-@pytest.mark.parametrize("wait", [-1, float("nan")])
+@pytest.mark.parametrize("wait", [-1, float("nan"), None, "1"])
 def test_invalid_wait_changes_nothing(kind: str, wait: float) -> None:
     recording = RecordingBudget(kind, 10)
     recording.budget.take()

@@ -253,3 +253,19 @@ def test_share_of_a_period_is_fetched_before_its_first_request() -> None:
     assert coordinator.holders == 1
     assert site.take(70) == (Verdict.ALLOWED, ())
     assert site.room == 0
+
+
+def test_budget_of_which_nothing_is_left_is_exhausted_before_a_request_is_refused() -> None:
+    coordinator, states = BudgetCoordinator(B, 10, slack=0), []
+    for number, (spent, held) in enumerate([(0, 0), (4, 6), (9, 0), (10, 0)], start=1):  # a hold may end unreported
+        coordinator.receive(X, Ask(B, 0, number, spent, held, 10 if spent else 0, 0 if spent else 10))
+        states.append(coordinator.usage.state)
+    assert states == [BudgetState.OPEN] * 3 + [BudgetState.EXHAUSTED]
+    assert coordinator.refused_from is None
+
+
+def test_budget_is_open_while_sites_may_return_what_they_have() -> None:
+    coordinator = BudgetCoordinator(B, 10, slack=0)
+    coordinator.receive(X, ask(1, 10))
+    coordinator.receive(Y, ask(1, 1))
+    assert (coordinator.recalling, coordinator.usage.state) == (True, BudgetState.OPEN)

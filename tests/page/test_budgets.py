@@ -119,7 +119,15 @@ def test_budgets_are_searched_sorted_and_linked_and_templates_count_their_names(
         expect(rows).to_have_count(3)
         page.get_by_role("link", name="keys/1").click()
         expect(page.get_by_text("by the rule of keys/*")).to_be_visible()
-        expect(page.get_by_text(re.compile(r"Resets at .*, in \d+ (days|h|min|s)"))).to_be_visible()
+        expect(page.get_by_text(re.compile(r"Resets at .* UTC, in \d+ (days|h|min|s)"))).to_be_visible()
+
+
+def test_limit_on_what_runs_at_the_same_time_is_in_use_and_not_spent(tab: Window, server: Server) -> None:
+    create(server, "exports", 3, kind="in_flight")
+    tab.page.goto(f"{server.url}/#/budgets")
+    expect(tab.page.get_by_role("row", name="exports")).to_contain_text("0 of 3 in use")
+    tab.page.get_by_role("link", name="exports").click()
+    expect(tab.page.get_by_text("of 3 in use", exact=True)).to_be_visible()
 
 
 def test_views_of_budgets_fit_every_window(tab: Window, server: Server) -> None:

@@ -227,8 +227,8 @@ class Client:
         """
         from countless.client.budgets.group import BudgetGroup  # most programs never need it
 
-        known = all(self._budgets.get(each.name) is each for each in budgets)
-        if not budgets or len(set(budgets)) < len(budgets) or not known:
+        known = all(isinstance(each, ClientBudget) and self._budgets.get(each.name) is each for each in budgets)
+        if not budgets or not known or len(set(budgets)) < len(budgets):
             raise InvalidParameter("budgets", budgets, "different budgets of this client, at least one")
         return BudgetGroup(budgets, self._lock)
 

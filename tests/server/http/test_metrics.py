@@ -82,6 +82,7 @@ async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() 
         'countless_budget_names{budget="keys/*",state="exhausted"} 1.0',
         'countless_budget_names{budget="keys/*",state="lowering"} 0.0',
         'countless_budget_names{budget="keys/*",state="resetting"} 0.0',
+        'countless_budget_names{budget="keys/*",state="restoring"} 0.0',
         'countless_budget_names{budget="keys/*",state="closed"} 0.0',
     ]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
-from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter
+from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter, require_wait
 from countless.client.budgets.spendable import Spendable
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId, Exhausted, Grant, Recall
@@ -113,15 +113,19 @@ class ClientBudget(Spendable):
 
         The decision is true if the units may be used. Raises `UnknownBudget` if the coordinator has no such budget.
         """
-        if n is _ONE and wait >= 0:
-            ends_at = self._ends_at
-            if (ends_at is None or self._clock() < ends_at) and next(self._local.units, None) is not None:
-                return ALLOWED
-        decision = self.attempt(_take, n) if wait >= 0 else None
+        try:
+            if n is _ONE and wait >= 0:
+                ends_at = self._ends_at
+                if (ends_at is None or self._clock() < ends_at) and next(self._local.units, None) is not None:
+                    return ALLOWED
+            decision = self.attempt(_take, n) if wait >= 0 else None
+        except TypeError:
+            require_wait(wait)
+            raise
         return super().take(n, wait) if decision is None else decision
 
-    def request(self, n: int, *, hold: bool) -> "BudgetRequest":
-        return BudgetRequest(self, n, hold=hold)
+    def request(self, n: int, *, hold: bool, to_spend: bool = False) -> "BudgetRequest":
+        return BudgetRequest(self, n, hold=hold, to_spend=to_spend)
 
     # For requests
 
@@ -314,14 +318,18 @@ class ClientBudget(Spendable):
 
 
 class BudgetRequest:
-    """A request to one budget."""
+    """A request to one budget. `to_spend`: units that are held will be spent at once."""
 
-    __slots__ = ("_budget", "_hold", "_local", "_n", "_rejections", "start_waiting", "stop_waiting", "undecided")
+    __slots__ = (
+        *("_budget", "_hold", "_local", "_n", "_rejections", "_to_spend"),
+        *("start_waiting", "stop_waiting", "undecided"),
+    )
 
-    def __init__(self, budget: ClientBudget, n: int, *, hold: bool) -> None:
+    def __init__(self, budget: ClientBudget, n: int, *, hold: bool, to_spend: bool = False) -> None:
         self._budget = budget
         self._n = n
         self._hold = hold
+        self._to_spend = to_spend
         self._local: LocalBudget | None = None  # where it was decided last
         self._rejections = budget.rejections
         self.start_waiting = budget.start_waiting
@@ -363,6 +371,8 @@ class BudgetRequest:
 
     def _apply(self, local: LocalBudget, n: int) -> Taken:
         self._local = local
+        if self._to_spend:
+            local.require_spending()
         return local.reserve(n) if self._hold else local.take(n)
 
     def settle(self, units: int, used: int) -> None:

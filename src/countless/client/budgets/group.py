@@ -24,7 +24,8 @@ class BudgetGroup(Spendable):
         return f"<BudgetGroup of {', '.join(repr(budget.name) for budget in self.budgets)}>"
 
     def request(self, n: int, *, hold: bool) -> "GroupRequest":
-        return GroupRequest([budget.request(n, hold=True) for budget in self.budgets], n, self._lock, hold=hold)
+        parts = [budget.request(n, hold=True, to_spend=not hold) for budget in self.budgets]
+        return GroupRequest(parts, n, self._lock, hold=hold)
 
 
 class GroupRequest:

@@ -52,15 +52,19 @@ class LocalBudget:
         return self.site.room + length_hint(self._aside)
 
     def take(self, n: int) -> Taken:
-        if self.in_flight:
-            name = self.site.budget.name
-            raise InvalidParameter("budget", name, "used with acquire: it limits what runs at the same time")
+        self.require_spending()
         if self._aside is not NONE_ASIDE:
             self._put_back()
         taken = self.site.take(n)
         if n == 1 and GIL:
             self._set_aside()
         return taken
+
+    def require_spending(self) -> None:
+        """Raise InvalidParameter if units are only held: what is taken of them would be free again at once."""
+        if self.in_flight:
+            name = self.site.budget.name
+            raise InvalidParameter("budget", name, "used with acquire: it limits what runs at the same time")
 
     def reserve(self, n: int) -> Taken:
         self._put_back()

@@ -121,8 +121,12 @@ class UntilUnitsReturn:
 
 
 def require_wait(wait: float) -> None:
-    if not wait >= 0:
-        raise InvalidParameter("wait", wait, "a number of seconds from 0")
+    try:
+        valid = wait >= 0
+    except TypeError:  # None, for example: requests that wait for ever have wait=float("inf")
+        valid = False
+    if not valid:
+        raise InvalidParameter("wait", wait, "a number of seconds from 0; inf waits for ever")
 
 
 def decide(request: Request, wait: float) -> Decision:

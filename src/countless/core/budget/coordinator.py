@@ -56,7 +56,7 @@ class PersistentState(NamedTuple):
 
 class BudgetState(StrEnum):
     OPEN = "open"
-    EXHAUSTED = "exhausted"  # a request was refused, and no more than the slack is left
+    EXHAUSTED = "exhausted"  # nothing is left; or a request was refused, and no more than the slack is left
     LOWERING = "lowering"  # sites may spend more than the limit: it was lowered, or one of them has overdrawn it
     RESETTING = "resetting"  # sites report what they have spent; then it is forgiven
     RESTORING = "restoring"  # the saved state is an older copy: nothing is granted until sites have told the rest
@@ -186,8 +186,9 @@ class BudgetCoordinator:
         if self.free < 0:
             return BudgetState.LOWERING
         # A request that was larger than what is left says nothing about smaller ones.
-        exhausted = self._refused_from is not None and self.available <= self._slack_units
-        return BudgetState.EXHAUSTED if exhausted else BudgetState.OPEN
+        refused = self._refused_from is not None and self.available <= self._slack_units
+        nothing_left = not self._recalled and self.available + self._holders.loose <= 0
+        return BudgetState.EXHAUSTED if refused or nothing_left else BudgetState.OPEN
 
     @property
     def saved_state(self) -> PersistentState:

@@ -30,6 +30,7 @@ def budget_row(budget: BudgetPeriods, names: Tally[str]) -> dict[str, Any]:
         "leaked": leaked,
         "state": state,
         "per": rule.per,
+        "kind": rule.kind,
         "resets_at": None if window is None else window[1],
         "max_names": rule.max_names,
         "names": names[budget.name] if rule.max_names is not None else None,

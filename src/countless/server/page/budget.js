@@ -3,7 +3,8 @@
 import { badge } from "./badge.js";
 import { parts, usageBar } from "./bar.js";
 import { element, nameElement, setAttribute, setText } from "./dom.js";
-import { BUDGET_STATES, count, duration, moment, plural, share, spending } from "./format.js";
+import { BUDGET_STATES, count, duration, plural, share, spending, used } from "./format.js";
+import { zone } from "./zone.js";
 
 const LEGEND = { spent: "Spent", granted: "Granted, not reported as spent", leaked: "Leaked", free: "Free" };
 const SITES = { connected: "● connected", away: "◌ away", silent: "▲ silent", gone: "✕ ended without a report" };
@@ -31,14 +32,14 @@ export function budgetView(app, query, name) {
     names.hidden = !template;
     if (template) return showTemplate(data);
     setText(spent, spending(data));
-    setText(limit, `of ${count(data.limit)}${data.per ? ` per ${data.per}` : ""} spent${data.template ? `, by the rule of ${data.template}` : ""}`);
+    setText(limit, `of ${count(data.limit)}${data.per ? ` per ${data.per}` : ""} ${used(data)}${data.template ? `, by the rule of ${data.template}` : ""}`);
     state.set(data.state);
     setText(means, why(data));
     setAttribute(answer, "data-state", data.state);
     bar.set(data);
     legend.set(parts(data), data.limit);
     document.title = `${share(data.upper / data.limit)} ${name} – Countless`;
-    if (announced !== data.state) app.announce(`${count(data.lower)} of ${count(data.limit)} spent, ${BUDGET_STATES[data.state].word.toLowerCase()}`);
+    if (announced !== data.state) app.announce(`${count(data.lower)} of ${count(data.limit)} ${used(data)}, ${BUDGET_STATES[data.state].word.toLowerCase()}`);
     announced = data.state;
   }
 
@@ -57,7 +58,7 @@ export function budgetView(app, query, name) {
     if (kind === "holders") holders.show(data);
     holders.node.hidden = role !== "operator" || shown === null || shown.max_names !== null;
     const at = shown?.resets_at ?? null;
-    setText(resets, at === null ? "" : `Resets at ${moment(at, app.now())}, in ${duration(at - app.now())}.`);
+    setText(resets, at === null ? "" : `Resets at ${zone(shown.tz).moment(at, app.now())} ${zone(shown.tz).name}, in ${duration(at - app.now())}.`);
   }
 
   return {

@@ -47,6 +47,9 @@ export function duration(seconds) {
 // What is known of a budget's spending: a number, or the bounds of it.
 export const spending = ({ lower, upper }) => (lower === upper ? count(lower) : `${count(lower)} – ${count(upper)}`);
 
+// What happens to its units.
+export const used = ({ kind }) => (kind === "in_flight" ? "in use" : "spent");
+
 // Each state has a word, a sign and a colour, so that none is needed to tell states apart.
 export const STATES = {
   exact: { word: "Exact", sign: "●", means: "Every event is reported: these counts are exact." },
@@ -56,7 +59,7 @@ export const STATES = {
 };
 export const BUDGET_STATES = {
   open: { word: "Open", sign: "●", means: "Requests are admitted." },
-  exhausted: { word: "Exhausted", sign: "■", means: "Requests are refused." },
+  exhausted: { word: "Exhausted", sign: "■", means: "Nothing is left." },
   lowering: { word: "Lowering", sign: "◐", means: "The limit was lowered, or a site has overdrawn it. Nothing is granted until no more than the limit is granted." },
   resetting: { word: "Resetting", sign: "◌", means: "Nothing is granted until sites have reported what they spent before the reset." },
   restoring: { word: "Restoring", sign: "◌", means: "The state of the coordinator is an older copy. Nothing is granted until sites have told what they were granted since." },
