@@ -26,6 +26,7 @@ SECTIONS = {
     "break-even": Section("break_even", tables=("race-formulas", "race-break-even")),
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
+    "skew": Section("skew", tables=("skew",)),
     "budgets": Section("budgets", tables=("budgets",)),
     "agent": Section("agent", tables=("agent",)),
     "load": Section("load", tables=("load",)),

@@ -33,7 +33,7 @@ const modulo = (n, step) => ((n % step) + step) % step;
 /** The first point of a trigger after `count`: {next, last, crossings, block}. */
 function start([kind, ...numbers], count) {
   const state = { last: count, crossings: 0n, block: count };
-  if (kind === GEOMETRIC_GROWTH) return { ...state, next: maxCountCovered(numbers[0], count) + 1n };
+  if (kind === GEOMETRIC_GROWTH) return { ...state, next: nextReport(numbers, count) };
   const [step, offset = 0n] = numbers;
   if (kind === BERNOULLI_SAMPLING) return { ...state, next: count + geometric(step) };
   if (kind === ONCE_PER_BLOCK) return { ...state, next: count + 1n + randomBelow(step) };
@@ -46,7 +46,7 @@ function start([kind, ...numbers], count) {
 /** `count` has reached the next point, perhaps far beyond it: how many were passed, which was last, where is the next. */
 function advance(trigger, count, state) {
   const [kind, step, offset = 0n] = trigger;
-  if (kind === GEOMETRIC_GROWTH) return { next: maxCountCovered(step, count) + 1n, last: count, crossings: 1n };
+  if (kind === GEOMETRIC_GROWTH) return { next: nextReport(trigger.slice(1), count), last: count, crossings: 1n };
   if (kind === EVERY_NTH || kind === OFFSET_MULTIPLE) {
     const last = count - modulo(count - offset, step);
     return { next: last + step, last, crossings: (last - state.next) / step + 1n };
@@ -62,10 +62,18 @@ function advance(trigger, count, state) {
   return { next, last, crossings, block };
 }
 
-/** The largest count that a report of `count` can stand for: floor(count (1+alpha)/(1-alpha)). */
-function maxCountCovered(alpha, count) {
+const MARKS = [2n, 3n, 4n, 6n, 9n, 13n]; // one for each bit of a phase
+
+/** The next point of GeometricGrowth after a report of `count`; one event earlier where the phase says so. */
+function nextReport([alpha, extra = 0n, phase = 0n], count) {
   const [part, whole] = ratio(alpha);
-  return (count * (whole + part)) / (whole - part);
+  const gapAt = (n) => (n * (whole + part)) / (whole - part) + extra + 1n - n;
+  const gap = gapAt(count);
+  if (gap > 20n) return count + gap;
+  const bit = MARKS.filter((mark) => mark <= gap).length - 1;
+  const earlier = count + 1n - gap;
+  const moved = bit >= 0 && (phase >> BigInt(bit)) & 1n && gapAt(earlier < 0n ? 0n : earlier) < MARKS[bit];
+  return count + gap - (moved ? 1n : 0n);
 }
 
 const same = (a, b) => a.length === b.length && a.every((item, i) => item === b[i]);

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from countless.core.random_source import RandomSource
 from countless.core.triggers import (
+    PHASES,
     BernoulliSampling,
     EveryNth,
     GeometricGrowth,
@@ -165,6 +166,41 @@ def test_geometric_growth_is_exact_for_counts_of_any_size(alpha: float, count: i
     now = state.next_at + extra
     assert trigger.advance(now, state, NO_RANDOM) == 1
     assert state == TriggerState(trigger.max_count_covered(now) + 1, now)
+
+
+@given(st.floats(0.001, 0.49), st.integers(0, 30), st.integers(0, PHASES - 1), st.integers(0, 10**4))
+def test_phase_moves_points_by_one_event_at_most(alpha: float, extra: int, phase: int, count: int) -> None:
+    trigger, plain = GeometricGrowth(alpha, extra, phase), GeometricGrowth(alpha)
+    covered = trigger.max_count_covered(count)
+    assert covered == plain.max_count_covered(count) + extra
+    assert max(count + 1, covered) <= trigger.next_point(count) <= covered + 1
+    assert trigger.next_point(count) < trigger.next_point(count + 1) + 1
+    assert GeometricGrowth(alpha, extra).next_point(count) == covered + 1
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01, 0.001])
+def test_each_bit_of_a_phase_moves_one_point(alpha: float) -> None:
+    """Of the points that a site has while the distance between them grows to 20."""
+
+    def moved(phase: int) -> int:
+        trigger, count, moves = GeometricGrowth(alpha, 0, phase), 0, 0
+        while trigger.max_count_covered(count) - count < 20:
+            moves += trigger.next_point(count) <= trigger.max_count_covered(count)
+            count = trigger.next_point(count)
+        return moves
+
+    assert moved(0) == 0
+    for bit in range(6):
+        assert moved(1 << bit) <= 1
+    if alpha <= 0.01:  # else two marks may be passed at once
+        assert [moved(1 << bit) for bit in range(6)] == [1] * 6
+        assert moved(PHASES - 1) == 6
+
+
+@pytest.mark.parametrize(("extra", "phase"), [(-1, 0), (1.0, 0), (True, 0), (0, -1), (0, PHASES), (0, 1.0), (0, True)])
+def test_extra_and_phase_must_be_in_range(extra: int, phase: int) -> None:
+    with pytest.raises(InvalidParameter, match=r"extra|phase"):
+        GeometricGrowth(0.1, extra, phase)
 
 
 def test_geometric_growth_uses_the_decimal_value_of_alpha() -> None:

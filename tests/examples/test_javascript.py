@@ -63,7 +63,12 @@ def play_in_python(steps: list[int | Message]) -> list[str]:
 numbers = st.one_of(st.integers(1, 10**6), st.integers(2**63, 2**70))
 triggers: st.SearchStrategy[Trigger] = st.one_of(
     st.builds(EveryNth, numbers),
-    st.sampled_from([0.25, 0.1, 0.01, 0.003, 1e-7]).map(GeometricGrowth),
+    st.builds(
+        GeometricGrowth,
+        st.sampled_from([0.25, 0.1, 0.01, 0.003, 1e-7]),
+        st.integers(0, 50) | st.just(10**30),
+        st.integers(0, 63),
+    ),
     numbers.flatmap(lambda step: st.builds(OffsetMultiple, st.just(step), st.integers(0, step - 1))),
 )
 steps = st.lists(

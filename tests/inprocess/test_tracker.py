@@ -156,7 +156,7 @@ def test_repr_of_a_tracker() -> None:
     tracker = Tracker(sites=2, alpha=0.1, delta=0.02, scheme="exact", counter="hits")
     tracker.site(0).add(1234)
     assert repr(tracker) == (
-        "<Tracker 'hits' (exact, alpha 0.1, delta 0.02): 1,234 (from 1,122 to 1,371; exact, exact, round 0, 2 sites); "
+        "<Tracker 'hits' (exact, alpha 0.1, delta 0.02): 1,234 (from 1,234 to 1,234; exact, exact, round 0, 2 sites); "
         "1 messages>"
     )
 

@@ -11,6 +11,7 @@ from countless.core.messages import SiteId
 from countless.core.triggers import GeometricGrowth
 from countless.randomness import SeededRandom
 from countless.schemes.deterministic import DeterministicEstimator
+from support.streams import stream_named
 
 
 @given(
@@ -84,3 +85,66 @@ def test_estimate_is_within_alpha_of_every_possible_total(counts: list[int], dep
     most = departed + sum(GeometricGrowth(0.1).max_count_covered(count) for count in counts)
     for total in (least, most):
         assert within(made.estimate, 0.1, total)
+
+
+@given(
+    st.sampled_from([0.01, 0.05, 0.2, 0.4]),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 60), st.integers(0, 9)), max_size=80),
+)
+def test_what_is_borrowed_is_never_more_than_what_is_lent(alpha: float, stream: list[tuple[int, int, int]]) -> None:
+    """Whatever the batches, and whenever a site leaves: the largest total that the reports allow is small enough."""
+    tracker, total = Tracker(sites=4, alpha=alpha, scheme="deterministic"), 0
+    growth = GeometricGrowth(alpha).growth
+    left: set[int] = set()
+    for site, n, leaves in stream:
+        n = n**3 if site == 0 else n  # one busy site
+        if site in left:
+            continue
+        tracker.site(site).add(n)
+        total += n
+        if leaves == 0 and len(left) < 2:
+            tracker.remove_site(site)
+            left.add(site)
+        known = tracker.answer.known
+        assert known is not None
+        least, most = known
+        assert least <= total <= most
+        assert most - least <= growth * least
+
+
+def test_bounds_are_what_the_reports_allow() -> None:
+    tracker = Tracker(sites=2, alpha=0.1, scheme="deterministic")
+    tracker.site(0).add(4)
+    assert (tracker.answer.lower, tracker.answer.upper) == (4, 4)
+    tracker.site(0).add(996)
+    assert (tracker.answer.lower, tracker.answer.estimate, tracker.answer.upper) == (1000, 1100, 1222)
+    tracker.site(0).add(100)  # not reported
+    assert tracker.answer.contains(1100)
+    tracker.remove_site(0)
+    assert (tracker.answer.lower, tracker.answer.estimate, tracker.answer.upper) == (1100, 1100, 1100)
+
+
+def test_skewed_traffic_costs_less_than_a_tolerance_by_count() -> None:
+    """Zipf traffic at 100 sites, whole stream from the first event, against the triggers that all sites start with."""
+    tracker = Tracker(sites=100, alpha=0.05, scheme="deterministic")
+    counts, points, plain = [0] * 100, [1] * 100, 0
+    trigger = GeometricGrowth(0.05)
+    for site, n in stream_named("zipf", 100, 100_000, seed=1):
+        tracker.site(site).add(n)
+        counts[site] += n
+        if counts[site] >= points[site]:
+            plain += 1
+            points[site] = trigger.next_point(counts[site])
+    assert tracker.messages.down > 0
+    assert tracker.messages.total <= 0.9 * plain
+
+
+@pytest.mark.parametrize(("sites", "alpha"), [(20, 0.01), (20, 0.05), (100, 0.05)])
+def test_round_robin_traffic_does_not_make_sites_report_together(sites: int, alpha: float) -> None:
+    """The root mean square error, in units of alpha: 0.52 to 0.56 if all sites have the same phase."""
+    tracker, squares, events = Tracker(sites=sites, alpha=alpha, scheme="deterministic"), 0.0, 1000 * sites
+    for total in range(1, events + 1):
+        tracker.site(total % sites).add()
+        squares += ((tracker.answer.estimate - total) / (alpha * total)) ** 2
+    assert (squares / events) ** 0.5 <= 0.2
+    assert tracker.messages.down == 0

@@ -18,7 +18,7 @@ naturals = st.integers(0, 2**70) | st.integers(0, 2**255 - 1) | st.sampled_from(
 steps = naturals.map(lambda n: max(1, n))
 triggers: st.SearchStrategy[Trigger] = st.one_of(
     steps.map(EveryNth),
-    st.floats(MIN_ALPHA, 0.5, exclude_max=True).map(GeometricGrowth),
+    st.builds(GeometricGrowth, st.floats(MIN_ALPHA, 0.5, exclude_max=True), st.integers(0, 2**200), st.integers(0, 63)),
     steps.map(BernoulliSampling),
     steps.map(OncePerBlock),
     steps.flatmap(lambda step: st.integers(0, step - 1).map(lambda offset: OffsetMultiple(step, offset))),
@@ -69,7 +69,7 @@ MALFORMED: dict[str, bytes] = {
     "a trigger of a negative kind": pack([2, "hits", 1, [-1, 1]]),
     "a trigger without its number": pack([2, "hits", 1, [2]]),
     "a trigger with too many numbers": pack([2, "hits", 1, [2, 5, 5]]),
-    "a trigger with a number that is not its own": pack([2, "hits", 1, [1, 0.1, 5]]),
+    "a trigger with a number that is not its own": pack([2, "hits", 1, [1, 0.1, 5, 1, 1]]),
     "a step of zero": pack([2, "hits", 1, [2, 0]]),
     "a step that is a boolean": pack([2, "hits", 1, [2, True]]),
     "a trigger as the step of a trigger": pack([2, "hits", 1, [2, [0, 1]]]),

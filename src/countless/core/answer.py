@@ -74,20 +74,31 @@ class Answer(NamedTuple):
     scheme: str
     silent: tuple[SiteName, ...] = ()
     floor: int = 0  # the error is at most alpha * max(truth, floor)
+    known: tuple[int, int] | None = None  # the least and the largest total that the reports allow, if that is no secret
 
     @property
     def lower(self) -> float:
         """The truth is at least this."""
-        return bounds(self.estimate, self.alpha, self.floor)[0]
+        return self.bounds[0]
 
     @property
     def upper(self) -> float:
         """The truth is at most this."""
-        return bounds(self.estimate, self.alpha, self.floor)[1]
+        return self.bounds[1]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What alpha allows and the reports do not exclude. The estimate never falls, and is always between them."""
+        lower, upper = bounds(self.estimate, self.alpha, self.floor)
+        if self.known is None:
+            return lower, upper
+        least, most = self.known
+        return max(lower, min(least, self.estimate)), min(upper, max(most, self.estimate))
 
     def contains(self, total: int) -> bool:
         """Whether `total` is between the bounds."""
-        return within(self.estimate, self.alpha, total, self.floor)
+        lower, upper = self.bounds
+        return lower <= total <= upper
 
     def __str__(self) -> str:
         silent = f", silent: {', '.join(map(str, self.silent[:5]))}" if self.silent else ""

@@ -106,6 +106,7 @@ class Coordinator:
             rounds.setup.scheme,
             tuple(site_id.site for site_id in unreachable),
             rounds.floor,
+            rounds.known,
         )
 
     @property

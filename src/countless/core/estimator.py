@@ -49,9 +49,21 @@ class Estimator(ABC):
         """A site joins during the round, at the exact count `entry.round_start`."""
 
     @property
+    def known(self) -> tuple[int, int] | None:
+        """The least and the largest total that the reports allow, for estimators that hide nothing."""
+        return None
+
+    @property
     def phase(self) -> int | None:
         """The phase of the round, from 0, where the published answer moves in phases."""
         return None
+
+    def knows_exactly(self, entry: Entry) -> bool:
+        """Whether the known count of a site is its count: then it reports its next event."""
+        return entry.known_exactly(self.exact_below)
+
+    def on_resend(self, entry: Entry) -> None:  # noqa: B027 - most estimators need not know
+        """The trigger of a site is sent again, because its connection was lost."""
 
     def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
         """A site whose start was assumed adopted its trigger `gain` events later, at `entry.round_start`."""
@@ -72,6 +84,10 @@ class ExactSum(Estimator):
     def __init__(self, reconsider_at: int | None = None) -> None:
         self.estimate: int = 0
         self.reconsider_at = reconsider_at
+
+    @property
+    def known(self) -> tuple[int, int]:
+        return self.estimate, self.estimate
 
     def trigger(self, slot: int) -> Trigger:
         return self._trigger

@@ -31,6 +31,10 @@ class BelowFloor(Estimator):
         self._floor = floor
         self._least = self._most = 0
 
+    @property
+    def known(self) -> tuple[int, int]:
+        return self._least, self._most
+
     def trigger(self, slot: int) -> Trigger:
         return self._trigger
 

@@ -73,6 +73,11 @@ class Rounds:
         estimator = self.setup.estimator
         return estimator.exact and estimator.estimate >= self.published
 
+    @property
+    def known(self) -> tuple[int, int] | None:
+        """The least and the largest total that the reports allow, where that is no secret."""
+        return None if self.awaited else self.setup.estimator.known
+
     def start_first(self) -> None:
         """Start round 0 with sites that have counted nothing: no message is needed."""
         self.setup = self._open_round()
@@ -91,8 +96,8 @@ class Rounds:
         if total is None:
             total = max(self._ledger.known_total, self._least_total)
         counts = [entry.reported for entry in present]
-        exact_below = self.setup.estimator.exact_below
-        inexact = sum(not entry.known_exactly(exact_below) for entry in present)
+        knows_exactly = self.setup.estimator.knows_exactly
+        inexact = sum(not knows_exactly(entry) for entry in present)
         return RoundContext(self.number + 1, slots, total, self.alpha, self.delta, counts, running, inexact)
 
     @property
@@ -125,14 +130,14 @@ class Rounds:
         return self._start(setup)
 
     def _start(self, setup: RoundSetup) -> Outbox:
-        exact_below = self.setup.estimator.exact_below
+        knows_exactly = self.setup.estimator.knows_exactly
         self.number += 1
         self.joined = 0
         self.setup = setup
         self._ledger.fold_departed()
         outbox: Outbox = []
         for slot, entry in enumerate(self._ledger.values()):
-            if entry.known_exactly(exact_below):
+            if knows_exactly(entry):
                 # It is sent nothing: its present trigger reports its next event, and the new one is sent then.
                 entry.apply(STARTED_EXACT)
             elif entry.presence is UNREACHABLE:
@@ -242,6 +247,8 @@ class Rounds:
             return []
         if entry.round_state is AWAITING_SNAPSHOT:
             return [self._request_snapshot(entry.slot, entry)]
+        if entry.trigger_changed and not self.awaited:
+            self.setup.estimator.on_resend(entry)
         return self._send_trigger(entry)
 
     def leave(self, entry: Entry, final: Snapshot) -> Outbox:

@@ -10,7 +10,7 @@ point.
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from countless.core.parameters import require_alpha
+from countless.core.parameters import require_alpha, require_integer
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 
@@ -48,38 +48,72 @@ class EveryNth:
         return crossings
 
 
+PHASES = 64
+_MARKS = (2, 3, 4, 6, 9, 13)  # one for each bit of a phase
+_MAX_MARKED_GAP = 20
+
+
 @dataclass(frozen=True, slots=True)
 class GeometricGrowth:
-    """After a report of n, the next point is floor(n (1+alpha)/(1-alpha)) + 1: the first count that n cannot stand for.
+    """After a report of n, the next point is floor(n (1+alpha)/(1-alpha)) + extra + 1: n cannot stand for that count.
+
+    Sites with the same traffic and the same phase would report at the same moments, and their errors would add up. So
+    where the distance to the next point reaches the mark of a bit that is set in `phase`, the point is one event
+    earlier, once: from there on the site is one event ahead of those without that bit.
 
     The arithmetic is exact: alpha is the decimal that was written, so both ends of the wire compute the same points.
     """
 
     alpha: float
+    extra: int = 0
+    phase: int = 0
     _up: int = field(init=False, repr=False, compare=False)
     _down: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_alpha(self.alpha)
+        require_integer("extra", self.extra, 0)
+        if isinstance(self.phase, bool) or not isinstance(self.phase, int) or not 0 <= self.phase < PHASES:
+            raise InvalidParameter("phase", self.phase, f"an integer from 0 to {PHASES - 1}")
         ratio = Fraction(repr(self.alpha))
         object.__setattr__(self, "_up", ratio.denominator + ratio.numerator)
         object.__setattr__(self, "_down", ratio.denominator - ratio.numerator)
 
+    @property
+    def growth(self) -> Fraction:
+        """How many further counts a report stands for, for each event of its own: 2 alpha/(1-alpha)."""
+        return Fraction(self._up - self._down, self._down)
+
     def max_count_covered(self, count: int) -> int:
-        """The largest count that a report of `count` can stand for: floor(count (1+alpha)/(1-alpha))."""
-        return count * self._up // self._down
+        """The largest count that a report of `count` can stand for: floor(count (1+alpha)/(1-alpha)) + extra."""
+        return count * self._up // self._down + self.extra
+
+    def next_point(self, count: int) -> int:
+        """The first point after a report of `count`."""
+        point = count * self._up // self._down + self.extra + 1
+        return point if point - count > _MAX_MARKED_GAP else point - self._is_moved(count, point - count)
+
+    def _is_moved(self, count: int, gap: int) -> bool:
+        """Whether the gap reaches the mark of a bit of the phase here, and did not one gap earlier."""
+        bit = sum(mark <= gap for mark in _MARKS) - 1
+        if bit < 0 or not self.phase >> bit & 1:
+            return False
+        earlier = max(0, count + 1 - gap)
+        return self.max_count_covered(earlier) + 1 - earlier < _MARKS[bit]
 
     @property
     def exact_below(self) -> int:
         """The first count that stands for more than itself: a site below it reports its next event."""
-        return -(-self._down // (self._up - self._down))
+        return 0 if self.extra else -(-self._down // (self._up - self._down))
 
     def start(self, count: int, rng: RandomSource) -> TriggerState:
-        return TriggerState(self.max_count_covered(count) + 1, count)
+        return TriggerState(self.next_point(count), count)
 
     def advance(self, count: int, state: TriggerState, rng: RandomSource) -> int:
         # The count itself, not a point before it, is reported: it covers the most events.
-        state.next_at, state.last = self.max_count_covered(count) + 1, count
+        point = count * self._up // self._down + self.extra + 1
+        state.next_at = point if point - count > _MAX_MARKED_GAP else self.next_point(count)
+        state.last = count
         return 1
 
 

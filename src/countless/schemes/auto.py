@@ -1,13 +1,11 @@
 """`auto`: at every round start, the cheapest scheme that is safe against the adversary; `deterministic` if in doubt."""
 
 from collections import Counter
-from collections.abc import Iterable
-from math import ceil, log
+from math import ceil, log, sqrt
 from typing import Any, NamedTuple
 
 from countless.core.estimator import KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.random_source import RandomSource
-from countless.core.triggers import GeometricGrowth
 from countless.schemes.deterministic import Deterministic, DeterministicEstimator
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
@@ -112,7 +110,7 @@ def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[A
     return PricedRound(messages, events, scheme, plan, step)
 
 
-def _shares(counts: Counter[int]) -> Iterable[tuple[int, int, float]]:
+def _shares(counts: Counter[int]) -> list[tuple[int, int, float]]:
     """For each count: how many sites have it, and the part of the coming events that one of them is expected to count.
 
     All sites without events together are given one event for each site with events (the estimate of Witten and Bell):
@@ -129,12 +127,16 @@ def _shares(counts: Counter[int]) -> Iterable[tuple[int, int, float]]:
 def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> float:
     """Messages of deterministic sites while `events` happen, if each site keeps its share of the traffic.
 
-    A site at n reports again floor(2 alpha n/(1-alpha)) + 1 events later: at every event while that is 1, and then, on
-    average, half an event later than without the rounding.
+    A site's tolerance is taken to be its target, as the square root of its share: with shares f its report of n stands
+    for growth * n further events, growth = 2 alpha/(1-alpha) / (sqrt(f) * sum of all sqrt(f)). So it reports again
+    floor(growth * n) + 1 events later: at every event while that is 1, and then, on average, half an event later than
+    without the rounding.
     """
-    extra, exact_below, cost = 2 * alpha / (1 - alpha), GeometricGrowth(alpha).exact_below, 0.0
-    for count, sites, share in _shares(counts):
-        end = count + events * share
+    shares, cost = _shares(counts), 0.0
+    roots = sum(sites * sqrt(share) for _, sites, share in shares)
+    for count, sites, share in shares:
+        growth = 2 * alpha / (1 - alpha) / (sqrt(share) * roots)
+        end, exact_below = count + events * share, 1 / growth
         cost += sites * max(0.0, min(end, exact_below) - count)
-        cost += sites * max(0.0, log((extra * end + 0.5) / (extra * max(count, exact_below) + 0.5)) / extra)
+        cost += sites * max(0.0, log((growth * end + 0.5) / (growth * max(count, exact_below) + 0.5)) / growth)
     return cost

@@ -40,7 +40,8 @@ def encode_field(field: object) -> object:
 def _encode_trigger(trigger: Trigger) -> list[object]:
     kind = _TRIGGER_KIND[type(trigger)]
     if isinstance(trigger, GeometricGrowth):
-        return [kind, trigger.alpha]
+        numbers = (encode_field(trigger.extra), trigger.phase) if trigger.extra or trigger.phase else ()
+        return [kind, trigger.alpha, *numbers]
     if isinstance(trigger, OffsetMultiple):
         return [kind, encode_field(trigger.step), encode_field(trigger.offset)]
     return [kind, encode_field(trigger.step)]

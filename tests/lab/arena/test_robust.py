@@ -36,6 +36,8 @@ SIZES = {
     "partial_dp": Size(192, 0.3, 5_000, 7),
     "auto": Size(400, 0.02, 20_000, 22),
 }
+# Almost all events at one site: `deterministic` is cheaper then, and `auto` goes back to it.
+BACK_TO_DETERMINISTIC = {("auto", "single-site"), ("auto", "averager")}
 every_scheme = pytest.mark.parametrize("scheme", SIZES)
 answers_only = pytest.mark.parametrize(
     "adversary", [name for name, kind in ADVERSARIES.items() if kind.sees == "answers"]
@@ -63,7 +65,7 @@ def play_games(scheme: str, adversary: str, number: int) -> None:
         assert has_secrets(game)
         game.play(played.events)
         assert game.referee.violated_at is None, f"{played}, seed {seed}: {game.score(seed)}"
-        assert has_secrets(game)
+        assert has_secrets(game) or (scheme, adversary) in BACK_TO_DETERMINISTIC
         assert game.subject.round > first >= 1
 
 

@@ -24,11 +24,12 @@ def public_view(counter: AnyCounter) -> PublicAnswer:
 
 async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
     """The answer now and after every change, until the counter is deleted or the server drains."""
-    last: tuple[float, float, str] | None = None
+    last: tuple[float, float, float, str] | None = None
     while (counter := server.counters.get(name)) is not None and not server.draining:
         changed, answer = counter.changed, counter.published_answer
-        if (answer.estimate, answer.alpha, answer.state) != last:
-            last = (answer.estimate, answer.alpha, answer.state)
+        current = (answer.estimate, answer.lower, answer.upper, answer.state)
+        if current != last:
+            last = current
             yield public_view(counter)
         await changed.wait()
 

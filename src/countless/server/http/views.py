@@ -73,7 +73,7 @@ class CounterView:
         self._recorder = recorder
         self._name = name
         self._per = per
-        self._last: tuple[float, float, str] | None = None
+        self._last: tuple[float, float, float, str] | None = None
         self._was_missing = False
         self._forget_increases()
 
@@ -92,7 +92,7 @@ class CounterView:
             return
         self._was_missing = False
         answer = counter.published_answer
-        current = (answer.estimate, answer.alpha, str(answer.state))
+        current = (answer.estimate, answer.lower, answer.upper, str(answer.state))
         if self._last is None or answer.estimate < self._last[0]:  # less: deleted, and created again under its name
             yield "history", {"points": _points(self._recorder.for_counter(counter))}
             self._forget_increases()

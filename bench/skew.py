@@ -1,0 +1,59 @@
+"""`deterministic` on uneven traffic: its messages over those of sites that all keep their first trigger, and its error.
+
+The first trigger of all sites, without phases, is what `deterministic` was before sites lent and borrowed.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from countless.core.triggers import GeometricGrowth
+from countless.inprocess.tracker import Tracker
+from countless.lab.simulation.registry import stream_named
+from countless.lab.simulation.traces import read_trace
+from tools.tables import Table
+
+ALPHAS = (0.01, 0.05)
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+STREAMS = (("uniform", 20), ("uniform", 1_000), ("zipf", 100), ("zipf", 1_000), ("hot_spots", 100))
+ROUND_ROBIN = (20, 100, 1_000)
+EVENTS = 500_000
+COLUMNS = ("traffic", "sites", "alpha", "messages", "down", "of equal tolerances", "rms error / alpha")
+
+
+def measure(sites: list[int], alpha: float) -> tuple[int, int, int, float]:
+    """Messages, those of them down, those of sites with equal tolerances, and the root mean square error over alpha."""
+    fleet = max(sites) + 1
+    tracker, trigger = Tracker(sites=fleet, alpha=alpha, scheme="deterministic"), GeometricGrowth(alpha)
+    counters, counts, points = [tracker.site(site) for site in range(fleet)], [0] * fleet, [1] * fleet
+    equal, squares, sent, answer = 0, 0.0, 0, 0.0
+    for total, site in enumerate(sites, start=1):
+        counters[site].add()
+        if tracker.messages.up != sent:
+            sent, answer = tracker.messages.up, tracker.answer.estimate
+        squares += ((answer - total) / total) ** 2
+        counts[site] += 1
+        if counts[site] >= points[site]:
+            equal += 1
+            points[site] = trigger.next_point(counts[site])
+    return tracker.messages.total, tracker.messages.down, equal, (squares / len(sites)) ** 0.5 / alpha
+
+
+def main() -> Iterator[Table]:
+    rows = []
+    for name, events in traffic():
+        for alpha in ALPHAS:
+            messages, down, equal, error = measure(events, alpha)
+            figures = (f"{messages:,}", f"{down:,}", f"{messages / equal:.2f}", f"{error:.2f}")
+            rows.append((name, f"{max(events) + 1:,}", f"{alpha:.0%}", *figures))
+    yield Table("skew", COLUMNS, rows)
+
+
+def traffic() -> Iterator[tuple[str, list[int]]]:
+    """Recorded traffic, if the folder of traces is beside the project, and streams of the lab."""
+    for path in sorted(TRACES.glob("*/events.csv.gz")):
+        trace = read_trace(path)
+        yield path.parent.name, list(trace.order(trace.length))
+    for name, sites in STREAMS:
+        yield name, list(stream_named(name, sites, EVENTS, seed=1).order(EVENTS))
+    for sites in ROUND_ROBIN:
+        yield "round robin", [event % sites for event in range(EVENTS)]
