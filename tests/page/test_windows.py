@@ -2,11 +2,12 @@
 
 import json
 import re
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
+import countless
 from support.browser import SIZES, browser, window
 from support.service import Server
 
@@ -61,8 +62,40 @@ def chosen_bars(page: Page) -> list[str]:
     return texts
 
 
-def test_windows_are_bars_that_say_how_sure_they_are(tmp_path: Path) -> None:
-    with Server(tmp_path) as server, browser() as chromium, window(chromium) as tab:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("state")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as launched:
+        yield launched
+
+
+def test_counter_with_windows_is_shown_by_them(chromium: Browser, server: Server) -> None:
+    """By months: a shorter window could end while the test runs."""
+    with countless.connect(server.url, site="web-1") as client, window(chromium) as tab:
+        page = tab.page
+        orders = client.counter("orders", per="month", tz="Asia/Tokyo")
+        orders.add(30)
+        assert client.flush()
+        page.goto(f"{server.url}/#/counter/orders")
+        expect(page.get_by_role("heading", name="Per month")).to_be_visible()
+        expect(page.locator("[data-figure=this-month]")).to_have_text("This month (Asia/Tokyo)30exact")
+        expect(page.locator("[data-figure=total]")).to_have_text("Total30exact")
+        expect(page.get_by_role("heading", name="Sites in this month")).to_be_visible()
+        expect(page.get_by_role("row", name="web-1")).to_contain_text("100%")
+        orders.add(5)
+        assert client.flush()
+        expect(page.locator(".bars-text")).to_contain_text(": 35 so far, ends at")
+        page.goto(f"{server.url}/#/")
+        expect(page.get_by_role("row", name="orders")).to_contain_text("per month")
+
+
+def test_windows_are_bars_that_say_how_sure_they_are(chromium: Browser, server: Server) -> None:
+    with window(chromium) as tab:
         page = tab.page
         page.route(
             re.compile(r"/page/feed\?"),

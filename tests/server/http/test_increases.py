@@ -24,13 +24,12 @@ def test_true_counts_are_between_the_bounds_of_all_bars(seed: int) -> None:
         moments += [recording.time] * (random.randint(0, 9) if busy else 0)
         recording.counter.publish(len(moments) * (1 + ALPHA * random.uniform(-1, 1)))
         recording.recorder.tick()
-    increases = Increases(recording.history)
     for per, number in (("minute", 60), ("hour", 6), ("day", 1)):
-        bars = increases.bars(per)
+        bars = Increases(recording.history, per).bars()
         assert len(bars) == number
         assert all(earlier[1] == later[0] for earlier, later in pairwise(bars))
         assert [bar[5] for bar in bars] == [*["closed"] * (number - 1), "open"]
-        for start, end, lower, estimate, upper, _, since in bars:
+        for start, end, lower, estimate, upper, _, since, *_ in bars:
             true = bisect_right(moments, end) - bisect_right(moments, start)
             assert lower <= true <= upper, (seed, per, start)
             assert lower <= estimate <= upper
@@ -43,7 +42,7 @@ def test_bars_of_an_exact_counter_are_known_but_for_a_second_at_their_edges() ->
         recording.time = NOON + second
         recording.counter.publish(3 * second, State.EXACT)
         recording.recorder.tick()
-    bars = Increases(recording.history).bars("minute")
+    bars = Increases(recording.history, "minute").bars()
     assert [bar[3] for bar in bars] == [*[180] * 9, 177]  # the last second is not over
     assert {bar[4] - bar[2] for bar in bars} <= {0, 3, 6}
     figure = Increases(recording.history).figures()[0]
@@ -57,13 +56,12 @@ def test_history_that_begins_in_the_middle_says_since_when() -> None:
         recording.time = NOON + 300 + second
         recording.counter.publish(1_000_000 + second, State.EXACT)
         recording.recorder.tick()
-    increases = Increases(recording.history)
-    hour, today = increases.figures()
+    hour, today = Increases(recording.history).figures()
     assert (hour["estimate"], hour["lower"], hour["upper"], hour["since"]) == (595, 595, 595, NOON + 300)
     assert today == {**hour, "name": "today"}
-    (bar,) = increases.bars("hour")
+    (bar,) = Increases(recording.history, "hour").bars()
     assert (bar[0], bar[3], bar[6]) == (NOON, 595, NOON + 300)
-    assert increases.bars("minute")[0][0] == NOON + 300
+    assert Increases(recording.history, "minute").bars()[0][0] == NOON + 300
 
 
 def test_counter_with_a_silent_site_is_not_called_exact() -> None:
@@ -105,5 +103,4 @@ def test_bars_are_as_long_as_the_history_is_worth() -> None:
         recording = Recording(NOON)
         recording.recorder.tick()
         recording.time += known_s
-        increases = Increases(recording.history)
-        assert (increases.per(), increases.per("day"), increases.per("month")) == (per, "day", per)
+        assert [Increases(recording.history, each).per for each in ("", "day", "month")] == [per, "day", per]

@@ -118,7 +118,7 @@ def span_named(name: str, calendar: Calendar, now: float) -> tuple[int, int]:
             return calendar.bounds(calendar.previous(present) if ago else present)
         longer = calendar_of(per, calendar.tz)
         period = longer.period_at(calendar.bounds(calendar.period_at(now))[0])  # the open window belongs to it
-        return _windows_of(longer, longer.previous(period) if ago else period, calendar)
+        return windows_of(longer, longer.previous(period) if ago else period, calendar)
     try:
         moment = calendar.moment(name)
     except ValueError:
@@ -126,7 +126,7 @@ def span_named(name: str, calendar: Calendar, now: float) -> tuple[int, int]:
         raise InvalidParameter("window", name, f"{allowed} (the windows of this counter are {calendar.per}s)") from None
     if len(name) == len("2026-11-16") and "today" in named and calendar.per != "day":
         days = calendar_of("day", calendar.tz)
-        return _windows_of(days, days.period_at(moment), calendar)
+        return windows_of(days, days.period_at(moment), calendar)
     return calendar.bounds(calendar.period_at(moment))
 
 
@@ -139,7 +139,7 @@ def _named(calendar: Calendar) -> dict[str, tuple[str, int]]:
     return named
 
 
-def _windows_of(longer: Calendar, period: int, calendar: Calendar) -> tuple[int, int]:
+def windows_of(longer: Calendar, period: int, calendar: Calendar) -> tuple[int, int]:
     """From the first window that begins in a longer period to the first that begins after it."""
     first, last = (_first_beginning(calendar, moment) for moment in longer.bounds(period))
     return first, last

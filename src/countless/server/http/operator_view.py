@@ -21,6 +21,7 @@ from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.wire.frames import encode_frames
 
 MAX_INCOMPLETE = 48
+MAX_NAMES = 5  # of sites that windows wait for, on the page
 ADVERSARY_TEXT = {
     "oblivious": "traffic that does not react",
     "adaptive": "traffic that sees the answers",
@@ -80,6 +81,22 @@ def details(counter: AnyCounter, history: History) -> dict[str, Any]:
         "silent": len(answer.silent),
         "cost": cost_summary(counter, history),
         "plan": plan_summary(counter),
+        "windows": _windows_details(counter),
+    }
+
+
+def _windows_details(counter: AnyCounter) -> dict[str, Any] | None:
+    if not isinstance(counter, WindowedCounter):
+        return None
+    calendar, rule = counter.calendar, counter.rule
+    waiting_for = counter.sites_waited_for(calendar.previous(counter.present))
+    return {
+        "per": calendar.per,
+        "tz": calendar.tz,
+        "floor": rule.floor,
+        "keep": rule.windows_kept,
+        "waiting": len(waiting_for),
+        "waiting_for": waiting_for[:MAX_NAMES],
     }
 
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from countless.core.calendar import PERIODS
 from countless.errors import InvalidParameter
 from countless.server.http.history import STATES, History, Recorder
-from countless.server.http.increases import Increases, Row
+from countless.server.http.increases import Row, increases_of
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.windows import AnyAnswer, AnyCounter
+from countless.server.sessions.windows import AnyAnswer, AnyCounter, WindowedCounter
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
 
@@ -39,6 +39,12 @@ def public_answer(answer: AnyAnswer) -> dict[str, Any]:
     """Everything that the read scope may see."""
     lower, upper = answer.lower, answer.upper
     return {"estimate": answer.estimate, "lower": lower, "upper": upper, "state": answer.state}
+
+
+def public_bar(row: Row) -> Row:
+    """Whether sites are awaited or lost, not how many."""
+    *public, waiting, lost = row
+    return [*public, bool(waiting), bool(lost)]
 
 
 def _points(history: History) -> list[list[float | str]]:
@@ -103,16 +109,18 @@ class CounterView:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
 
+    def _bar(self, row: Row) -> Row:
+        return public_bar(row)
+
     def _increases(self, counter: AnyCounter) -> Iterator[Event]:
-        increases, now = Increases(self._recorder.for_counter(counter)), time()
+        increases, now = increases_of(counter, self._recorder.for_counter(counter), self._per), time()
         spans = {"tz": increases.tz, "rate": increases.rate(), "spans": increases.figures()}
         if spans != self._last_spans:
             self._last_spans = spans
             yield "spans", {"now": now, **spans}
-        per = increases.per(self._per)
-        rows = increases.bars(per)
+        rows = [self._bar(row) for row in increases.bars()]
         if changed := self._bars.changed(rows):
-            shown = {"tz": increases.tz, "per": per, "choices": increases.pers, "first": rows[0][0]}
+            shown = {"tz": increases.tz, "per": increases.per, "choices": increases.pers, "first": rows[0][0]}
             yield "bars", {"now": now, **shown, "rows": changed}
 
     async def wait(self) -> None:
@@ -155,16 +163,22 @@ class OperatorCounterView(CounterView):
                 self._last_details[name] = data
                 yield name, data
 
+    def _bar(self, row: Row) -> Row:
+        return row
+
     def _site_table(self, counter: AnyCounter, now: float) -> dict[str, Any]:
+        windowed = counter if isinstance(counter, WindowedCounter) else None
+        tracker = windowed.tracker if windowed else counter  # of the present window
         rows = list(site_rows(self._server, counter, now))
-        total = max(1, counter.known_total)
+        total = max(1, tracker.known_total)
         found, page = site_page(rows, self._find, self._sort, self._start, ROWS_PER_PAGE)
         return {
             "all": len(rows),
             "found": found,
             "start": self._start,
             "rows": [[row.site, row.state, round(row.last_seen), row.known, row.known / total] for row in page],
-            "left": {"known": counter.departed, "share": counter.departed / total},
+            "left": {"known": tracker.departed, "share": tracker.departed / total},
+            "per": windowed.calendar.per if windowed else None,
         }
 
 
@@ -217,10 +231,15 @@ class ListView:
         due, shown = self._shown.get(counter.name, (0.0, {}))
         now = time()
         if now >= due:
-            increases = Increases(self._recorder.for_counter(counter))
-            per = increases.per()
-            bars = increases.bars(per, BARS_PER_ROW)
-            shown = {"tz": increases.tz, "per": per, "first": bars[0][0], "bars": bars, "rate": increases.rate()}
+            increases = increases_of(counter, self._recorder.for_counter(counter), bars=BARS_PER_ROW)
+            bars = [public_bar(row) for row in increases.bars()]
+            shown = {
+                "tz": increases.tz,
+                "per": increases.per,
+                "first": bars[0][0],
+                "bars": bars,
+                "rate": increases.rate(),
+            }
             shown |= {figure.pop("name"): figure for figure in increases.figures()}
             wait = ROW_INTERVAL_S if due else 1 + len(self._shown) % ROW_INTERVAL_S
             self._shown[counter.name] = now + wait, shown

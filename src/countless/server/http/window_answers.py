@@ -4,6 +4,7 @@ They are made of published answers only. So a reader who asks for the answers on
 exact totals of closed windows: docs/explanation/threat-model.md says why these reveal no secret that matters.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import inf
 
@@ -11,7 +12,7 @@ from countless.core.answer import State
 from countless.core.durations import require_duration
 from countless.core.windows.rolling import count_since, narrower
 from countless.core.windows.spans import SpanCount, count_between, span_named
-from countless.core.windows.window import WindowState
+from countless.core.windows.window import Window, WindowState
 from countless.errors import NoWindows
 from countless.server.http.history import Recorder
 from countless.server.http.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
@@ -45,10 +46,13 @@ def named_span(counter: WindowedCounter, name: str, now: float) -> SpanCount:
     return count_of_span(counter, *span_named(name, counter.calendar, now), now)
 
 
-def count_of_span(counter: WindowedCounter, start: float, end: float, now: float) -> SpanCount:
-    """From the windows of the counter."""
+def count_of_span(
+    counter: WindowedCounter, start: float, end: float, now: float, windows: Sequence[Window] | None = None
+) -> SpanCount:
+    """From the windows of the counter: these, or all. Windows outside of the span are not needed."""
     kept_since = -inf if counter.kept_from is None else counter.kept_from
-    windows = counter.windows_between(start, end)
+    if windows is None:
+        windows = counter.windows_between(start, end)
     span = count_between(windows, start, end, now, dropped=counter.most_not_kept, kept_since=kept_since)
     if span.complete and end > counter.complete_until:  # without a window there, but a site may have counted one
         return span._replace(state=WindowState.INCOMPLETE)

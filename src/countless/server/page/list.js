@@ -97,7 +97,7 @@ function tableRow({ counter }) {
       rate.set(number, unit);
       hour.set(brief(row["this-hour"].estimate), small(row["this-hour"], times, now));
       today.set(brief(row.today.estimate), small(row.today, times, now));
-      total.set(count(row.estimate), small({ ...row, exact: row.state === "exact" }));
+      total.set(brief(row.estimate), small({ ...row, exact: row.state === "exact" }));
       state.set(row.state);
       setAttribute(node, "data-state", row.state);
       if (row.sites === undefined) return;

@@ -10,26 +10,35 @@ export function operatorView(app) {
     node,
     show(data) {
       list.show(data);
-      cost.show(data.cost);
+      cost.show(data.cost, data.windows);
       plan.show(data);
     },
   };
 }
 
 function parameters() {
-  const names = ["Error allowed, alpha", "Chance of error, delta", "Sites", "Running scheme", "Round", "Phase"];
+  const names = ["Error allowed, alpha", "Chance of error, delta", "Sites", "Running scheme", "Round", "Phase", "Windows", "Waiting for"];
   const values = names.map(() => element("dd"));
-  const list = element("dl", {}, ...names.map((name, index) => element("div", {}, element("dt", {}, name), values[index])));
+  const rows = names.map((name, index) => element("div", {}, element("dt", {}, name), values[index]));
+  const list = element("dl", {}, ...rows);
   const node = element("section", { class: "parameters", "aria-label": "Parameters" }, list);
   return {
     node,
     show(data) {
       const sites = data.silent ? `${count(data.sites)} (${count(data.silent)} silent)` : count(data.sites);
       const phase = data.phase === null ? "none" : count(data.phase + 1);
-      const texts = [`± ${share(data.alpha)}`, `at most ${share(data.delta)}`, sites, data.scheme, count(data.round), phase];
-      texts.forEach((text, index) => setText(values[index], text));
+      const texts = [`± ${share(data.alpha)}`, `at most ${share(data.delta)}`, sites, data.scheme, count(data.round), phase, ...windowTexts(data.windows)];
+      texts.forEach((text, index) => { setText(values[index], text); rows[index].hidden = !text; });
     },
   };
+}
+
+// The rule, and the sites that windows which have ended wait for; empty texts are not shown.
+function windowTexts(windows) {
+  if (!windows) return ["", ""];
+  const more = windows.waiting - windows.waiting_for.length;
+  const sites = [...windows.waiting_for, ...(more ? [`${count(more)} more`] : [])].join(", ");
+  return [`per ${windows.per} (${windows.tz}), ${count(windows.keep)} kept${windows.floor === null ? "" : `, floor ${count(windows.floor)}`}`, sites];
 }
 
 function costTable(app) {
@@ -58,9 +67,9 @@ function costTable(app) {
 
   return {
     node,
-    show(cost) {
+    show(cost, windows) {
       setText(since, `${plural(cost.events, "event")} since ${moment(cost.since, app.now())}.`);
-      setText(next, `Until the total doubles: about ${plural(cost.to_double, "message")} more, however long that takes.`);
+      setText(next, `Until ${windows ? `the count of this ${windows.per}` : "the total"} doubles: about ${plural(cost.to_double, "message")} more, however long that takes.`);
       const most = Math.max(cost.messages, ...cost.others.map((other) => other.messages));
       setRow("Countless", cost.messages, cost.bytes, most);
       for (const other of cost.others) setRow(other.name[0].toUpperCase() + other.name.slice(1), other.messages, other.bytes, most);

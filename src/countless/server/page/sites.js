@@ -24,8 +24,9 @@ export function sitesView(app, query, navigate) {
     element("thead", {}, element("tr", {}, ...heads, element("th", { scope: "col", class: "share" }, "Share"))), body);
   const tools = element("form", { class: "tools", role: "search", onsubmit: (event) => event.preventDefault() },
     element("label", { for: "find-site" }, "Find"), find);
+  const heading = element("h2", { id: "sites" }, "Sites");
   const node = element("section", { class: "sites-section", "aria-labelledby": "sites", hidden: true },
-    element("h2", { id: "sites" }, "Sites"), tools, table, pages.node, left);
+    heading, tools, table, pages.node, left);
 
   function sortBy(key) {
     const first = { site: "site", state: "state", seen: "seen", known: "-known" }[key];
@@ -50,7 +51,8 @@ export function sitesView(app, query, navigate) {
       }
       table.hidden = !data.rows.length;
       tools.hidden = !data.all;
-      setText(left, data.left.known ? `Sites that left had counted ${count(data.left.known)}, ${share(data.left.share)} of the known total.` : "");
+      setText(heading, data.per ? `Sites in this ${data.per}` : "Sites");
+      setText(left, data.left.known ? `Sites that left had counted ${count(data.left.known)}, ${share(data.left.share)} of ${data.per ? "it" : "the known total"}.` : "");
     },
   };
 }

@@ -11,6 +11,8 @@ class ClosedWindows:
     >>> closed = ClosedWindows([(5, 10), (7, 20)])
     >>> list(closed), closed.total, closed.get(5), closed.get(6)
     ([5, 7], 30, 10, None)
+    >>> closed.total_between(5, 6), closed.total_between(6, 9)
+    (10, 20)
     >>> list(closed.added(6, 1).without(7)), list(closed.without_oldest(1))
     ([5, 6], [7])
     """
@@ -37,6 +39,10 @@ class ClosedWindows:
         index = bisect_left(self._periods, period)
         found = index < len(self._periods) and self._periods[index] == period
         return self._totals[index] if found else None
+
+    def total_between(self, first: int, last: int) -> int:
+        """The sum over the periods from `first` to `last`."""
+        return sum(self._totals[bisect_left(self._periods, first) : bisect_left(self._periods, last + 1)])
 
     def between(self, first: int, last: int) -> Iterator[int]:
         """The periods from `first` to `last`, oldest first."""

@@ -155,6 +155,16 @@ class WindowedCounter(Watched):
         listed = self._windows(self._listed(max(first, self._published.first), last))
         return [window for window in listed if window.start < end and window.end > start]
 
+    @property
+    def closed_windows(self) -> ClosedWindows:
+        return self._published.closed
+
+    def unsettled_windows(self, first: int) -> list[Window]:
+        """The present one and those that are not closed; from `first` on, also those that have lost sites."""
+        published, present = self._published, self.present
+        periods = {present, *published.open, *published.losses.periods(first, present)}
+        return list(self._windows(sorted(period for period in periods if period >= published.first)))
+
     def _listed(self, first: int, last: int) -> list[int]:
         published, present = self._published, self.present
         lost = published.losses.periods(first, min(last, present))
