@@ -160,6 +160,19 @@ async def test_budgets_wait_for_a_site_of_the_copy_until_an_operator_drops_it(ca
             assert harness.server.budgets.get("tokens").usage.leaked == 28 + 14  # the other one was silent for too long
 
 
+async def test_rolling_budget_waits_no_longer_than_its_units_count() -> None:
+    async with site_server() as before:
+        before.server.budgets.create("tokens", BudgetRule(100, slack=0, rolling=120.0))
+        await Site(before, "web").send(ask(1, 10))
+        assert isinstance(before.store, MemoryStore)
+        copy = deepcopy_of(before.store)
+    async with site_server(copy, **RESTORED) as harness:
+        await harness.advance(239)
+        assert state(harness)[0] is BudgetState.RESTORING
+        await harness.advance(2)
+        assert state(harness)[0] is not BudgetState.RESTORING
+
+
 async def test_without_budgets_the_restore_is_over_after_the_wait(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "countless.budgets"):
         async with site_server(**RESTORED) as harness:

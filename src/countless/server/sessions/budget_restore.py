@@ -3,7 +3,8 @@
 The copy does not have what was granted since it was made, but the sites do. A period of a budget grants nothing until
 
 * `seconds` have passed, so that sites that the copy does not know have connected and asked, and
-* every holder that the copy knows has asked, left, or was dropped by an operator.
+* every holder that the copy knows has asked, left, or was dropped by an operator; or, of a rolling budget, a lease and
+  a window have passed, so that nothing counts any more of what a site took that has not asked.
 
 What a site says is believed: its limit, its round, and what it hands in (docs/theory/budgets.md has the theorem).
 Nothing of this is saved: a coordinator that is restarted meanwhile needs `--after-restore` again.
@@ -13,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.rule import BudgetRule
 
 log = logging.getLogger("countless.budgets")
 
@@ -26,7 +28,8 @@ class BudgetRestore:
     def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
         self.active = seconds is not None
         self._clock = clock
-        self._until = clock() + (seconds or 0.0)
+        self._started = clock()
+        self._until = self._started + (seconds or 0.0)
         self._remind_at = self._until
         if self.active:
             log.warning("after a restore: no budget grants anything for %.0f s, so that all sites connect", seconds)
@@ -35,6 +38,10 @@ class BudgetRestore:
     def waiting(self) -> bool:
         """Whether sites that the copy does not know may still connect. A period that is opened now is restored, too."""
         return self.active and self._clock() < self._until
+
+    def is_over(self, coordinator: BudgetCoordinator, rule: BudgetRule) -> bool:
+        returned = rule.rolling is not None and self._clock() >= self._started + rule.lease + rule.rolling
+        return not self.waiting and (returned or not coordinator.unheard)
 
     def update(self, restoring: Iterable[BudgetCoordinator]) -> None:
         """These are not done yet."""

@@ -98,11 +98,14 @@ class Budgets:
             self._end_restores()
 
     def _end_restores(self) -> None:
-        periods = [each for budget in self.by_name.values() for each in budget.periods.values() if each.restoring]
-        for coordinator in periods:
-            if not self._restore.waiting and not coordinator.unheard:
-                self._dispatch(coordinator.budget, (), coordinator.end_restore())
-        self._restore.update(each for each in periods if each.restoring)
+        restoring = []
+        for budget in self.by_name.values():
+            for coordinator in [each for each in budget.periods.values() if each.restoring]:
+                if self._restore.is_over(coordinator, budget.rule):
+                    self._dispatch(coordinator.budget, (), coordinator.end_restore())
+                else:
+                    restoring.append(coordinator)
+        self._restore.update(restoring)
 
     def _close_ended(self, budget: BudgetPeriods) -> None:
         closed = budget.close_ended()
