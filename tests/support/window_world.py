@@ -21,7 +21,18 @@ from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows import WindowedCounter
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import DownItem, Hello, HelloAck, IncarnationRetired, Join, Leave, LeaveAck, UpItem
+from countless.wire.frames import (
+    DownItem,
+    Hello,
+    HelloAck,
+    IncarnationRetired,
+    Join,
+    Leave,
+    LeaveAck,
+    Sync,
+    SyncAck,
+    UpItem,
+)
 from support.site_server import FakeConnection, SiteServerHarness
 
 HOUR = 3600
@@ -226,7 +237,7 @@ class World:
         items: list[UpItem] = []
         for period in sorted(site.windows):
             items += site.leave_items(period) if period in site.finished else site.join_items(period)
-        self.send(site, items)
+        self.send(site, [*items, Sync(1)])
 
     async def exchange(self) -> None:
         """Everything so far is saved, and what was sent arrives."""
@@ -245,7 +256,7 @@ class World:
                     replies = site.windows[period].receive(item) if period in site.windows else ()
                     if replies and site.connection is connection:
                         self.send(site, list(replies))
-                elif not isinstance(item, HelloAck):
+                elif not isinstance(item, HelloAck | SyncAck):
                     raise Broken(f"{site.site_id} received {item}")
             if connection is not None and connection.close_reason is not None:
                 self.disconnect(site)

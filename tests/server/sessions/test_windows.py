@@ -9,7 +9,17 @@ from countless.errors import InvalidParameter
 from countless.server.sessions.windows import MAX_AHEAD, WindowedCounter
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
+from countless.wire.frames import (
+    CounterRejected,
+    Hello,
+    IncarnationRetired,
+    Join,
+    Leave,
+    LeaveAck,
+    Rejoin,
+    Sync,
+    SyncAck,
+)
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 
@@ -419,3 +429,27 @@ async def test_unreachable_sites_are_waited_for_in_the_open_window(clock: Clock)
         [old, present] = counter(harness).windows()
         assert (old.state, old.waiting, present.state, present.waiting) == ("incomplete", 1, "open", 1)
         assert str(counter(harness).published_answer.state) == "degraded"
+
+
+async def test_state_restored_from_an_older_copy_calls_the_windows_since_then_incomplete(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, Join(name(0), 0, 3))
+        copy = MemoryStore()
+        for second, part in store.snapshot().items():
+            copy.save_at(part, second)
+        for window in range(3):
+            clock.show(window)
+            await harness.send(*web, Join(name(window), 0, 3), Leave(name(window), 0, 3), Join(name(window + 1), 0, 0))
+    clock.show(3)
+    async with site_server(copy, wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(name(3), 0, 4))
+        assert counter(harness).sites_waited_for(FIRST + 3) == ["web"]
+        assert SyncAck(1) in await harness.send(session, connection, Sync(1))
+        await harness.advance(1)
+        states = [(each.period - FIRST, each.estimate, str(each.state)) for each in counter(harness).windows()]
+        assert states == [(0, 3, "incomplete"), (1, 0, "incomplete"), (2, 0, "incomplete"), (3, 4, "open")]
+        assert (await harness.send(session, connection, Join(name(0), 0, 9)))[-1] == LeaveAck(name(0))
+        assert counter(harness).known_total == 7

@@ -89,15 +89,25 @@ class SessionLifecycle:
     def retire(self, session: Session) -> None:
         """Leave all counters with the counts that are known, and give up the limits of its budgets."""
         self._budgets.retire(session)
-        lost: dict[str, list[int]] = {}  # by counter with windows: the windows that it was a member of
-        for name, tracker, site_id in self._membership.of(session):
+        self._give_up(session, sorted(session.memberships))
+        self._sessions.remove(session)
+
+    def lose_unconfirmed(self, session: Session) -> None:
+        """The site does not know windows that it is a member of: our state is an older copy, and it has left them."""
+        names, session.unconfirmed = sorted(session.unconfirmed), set()
+        self._give_up(session, names)
+        session.left.update(names)
+
+    def _give_up(self, session: Session, names: list[str]) -> None:
+        lost: dict[str, list[int]] = {}  # by counter with windows: those that it was a member of
+        for name in names:
+            tracker, site_id = self._membership.lookup(session, name)
             count = tracker.coordinator.reported_by(site_id)
             self.leave(session, Snapshot(name, tracker.coordinator.round, count), retired=True)
             if tracker.window is not None:
                 lost.setdefault(tracker.window.counter, []).append(tracker.window.period)
         for counter, periods in lost.items():
             self._registry.lose_site(counter, min(periods), max(periods))
-        self._sessions.remove(session)
 
     def leave(self, session: Session, final: Snapshot, retired: bool = False) -> Counter:
         """The session leaves a counter, which is returned. The tombstone has the larger of final and known count.

@@ -33,7 +33,8 @@ class Session:
 
     __slots__ = (
         "_open_windows", "asked", "awaiting_since", "budgets", "connection",
-        "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unreachable", "windows_left"
+        "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unconfirmed", "unreachable",
+        "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
@@ -43,6 +44,7 @@ class Session:
         self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
         self.windows_left: dict[str, int] = {}  # by `group_of`: it has left all windows before this one
         self._open_windows = 0  # those of `memberships` that are windows
+        self.unconfirmed: set[str] = set()  # windows that it has not joined on this connection, until its first Sync
         self.ignored: set[str] = set()  # counters whose messages on this connection are dropped until they join again
         self.budgets: set[BudgetId] = set()  # in which it may have a limit
         self.asked: set[BudgetId] = set()  # on this connection
@@ -60,7 +62,15 @@ class Session:
 
     def leave(self, name: str) -> None:
         del self.memberships[name]
+        self.unconfirmed.discard(name)
         self._open_windows -= bool(group_of(name))
+
+    def new_connection(self) -> None:
+        """A site begins by joining all that it knows."""
+        self.unconfirmed = {name for name in self.memberships if group_of(name)} if self._open_windows else set()
+        self.ignored.clear()
+        self.asked.clear()
+        self.rules_sent.clear()
 
     def has_left(self, name: str) -> bool:
         if name in self.left:

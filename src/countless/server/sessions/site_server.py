@@ -208,9 +208,7 @@ class SiteServer:
             session.connection.close(1008, "replaced by another connection of the same incarnation")
         session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
         session.unreachable = False  # the core marks it reachable when it joins each counter again
-        session.ignored.clear()
-        session.asked.clear()
-        session.rules_sent.clear()
+        session.new_connection()
         for other in self.sessions.of_site(hello.site):
             if other.unreachable:
                 self._lifecycle.retire_lost(other)
@@ -233,6 +231,8 @@ class SiteServer:
             elif isinstance(item, Join):
                 self._on_join(session, connection, item, share)
             elif isinstance(item, Sync):
+                if session.unconfirmed:
+                    self._lifecycle.lose_unconfirmed(session)
                 self._pipeline.send(connection, SyncAck(item.number))
             elif isinstance(item, Leave):
                 self._on_leave(session, connection, item, share)
@@ -269,6 +269,7 @@ class SiteServer:
 
     def _on_join(self, session: Session, connection: Connection, join: Join, size: float) -> None:
         name = join.counter
+        session.unconfirmed.discard(name)
         if name not in session.memberships and session.has_left(name):  # the acknowledgement of its Leave was lost
             self._ignore_counter(session, name)
             return self._pipeline.send(connection, LeaveAck(name))
