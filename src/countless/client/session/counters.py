@@ -119,7 +119,7 @@ class SessionCounters:
 
     def leave(self) -> None:
         """Windows leave in their order: `drain` has the first ones."""
-        self.windows.finish(self._counters)
+        self.windows.finish_all(self._counters)
 
     def leave_items(self) -> list[UpItem]:
         """For all counters but windows."""

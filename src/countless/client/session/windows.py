@@ -60,6 +60,11 @@ class SessionWindows:
                 finished.append(name)
             self._make_due(series)
 
+    def finish_all(self, names: Iterable[str]) -> None:
+        """As `finish`, for the last time: each of those that were rejected gets another attempt, in its turn."""
+        self._rejected.clear()
+        self.finish(names)
+
     def new_stream(self) -> None:
         for series in self._finished:
             self._make_due(series)
