@@ -1,8 +1,9 @@
-"""Makes docs/images/page.png: a coordinator, a hundred sites that count for a while, and a screenshot of the page.
+"""Makes docs/images/page.png: a coordinator, a hundred sites that count by hours, and a screenshot of the page.
 
     python docs/images/make.py
 
-Needs chromium and what `make setup` installs. Takes about a minute.
+Needs chromium and what `make setup` installs. Takes six minutes, so that what was counted at its beginning is not in
+the rate. In the first minutes of an hour the last bar is small.
 """
 
 import random
@@ -10,27 +11,52 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from math import cos, pi
 from pathlib import Path
 from threading import Event, Thread
+from time import time
 
 from playwright.sync_api import expect, sync_playwright
 
 import countless
+from countless.core.windows.rule import WindowRule
+from countless.server.settings import STATE_FILE
+from countless.server.storage.base import Changes, Config, CounterFields, WindowFields, WindowKey
+from countless.server.storage.sqlite_store import SqliteStore
 
 OUT = Path(__file__).with_name("page.png")
-SITES, SECONDS = 100, 45
+SITES, SECONDS, HOUR_S = 100, 330, 3600
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
+def past_hours(directory: Path, now: float) -> None:
+    """Two days of hours: busy by day, quiet by night."""
+    rng, present = random.Random(5), int(now // HOUR_S)  # noqa: S311  # only has to look natural
+    config = Config(alpha=0.02, windows=WindowRule("hour"))
+    totals = {period: int(hourly(period) * rng.uniform(0.94, 1.06)) for period in range(present - 47, present)}
+    store = SqliteStore(directory / STATE_FILE)
+    windows: dict[WindowKey, WindowFields | None] = {
+        WindowKey("requests", period): WindowFields(0, total) for period, total in totals.items()
+    }
+    fields = CounterFields(present - 47, sum(totals.values()), 0)
+    store.save(Changes(counters={"requests": fields}, configs={"requests": config}, windows=windows))
+    store.close()
+
+
+def hourly(period: int) -> float:
+    return 4e6 - 2.2e6 * cos((period % 24 - 3) / 12 * pi)
+
+
 def count(clients: list[countless.Client], done: Event) -> None:
-    """A few sites are busy, most are not, and traffic grows."""
-    rng = random.Random(7)  # noqa: S311  # only has to look natural
+    """A few sites are busy, most are not. First they count what came before in this hour."""
+    rng = random.Random(7)  # noqa: S311
     weights = [rng.paretovariate(1.3) for _ in clients]
-    seconds = 0.0
+    per_second = hourly(int(time() // HOUR_S)) / HOUR_S / sum(weights)
+    elapsed = time() % HOUR_S
     while not done.wait(0.1):
-        seconds += 0.1
         for client, weight in zip(clients, weights, strict=True):
-            client.counter("requests").add(int(1 + weight * 30 * rng.random() * (1 + seconds / 20)))
+            client.counter("requests", per="hour").add(int(per_second * weight * elapsed + rng.random()))
+        elapsed = 0.1 * rng.uniform(0.7, 1.3)
 
 
 def picture(url: str) -> None:
@@ -40,7 +66,7 @@ def picture(url: str) -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         page = browser.new_page(viewport={"width": 1100, "height": 856}, color_scheme="light", reduced_motion="reduce")
         page.goto(f"{url}/#/counter/requests")
-        expect(page.locator(".plot .main-svg").first).to_be_visible(timeout=60_000)
+        expect(page.locator(".bars-plot .box").first).to_be_visible(timeout=60_000)
         page.wait_for_timeout(3_000)
         page.screenshot(path=OUT)
         browser.close()
@@ -51,6 +77,7 @@ def main() -> None:
     command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0", "--alpha", "0.02"]
     command += ["--silent-after", "60s", "--state-dir"]
     with tempfile.TemporaryDirectory() as directory:
+        past_hours(Path(directory), time())
         server = subprocess.Popen([*command, directory], stdout=subprocess.PIPE, text=True)  # noqa: S603
         assert server.stdout is not None  # noqa: S101
         url = server.stdout.readline().split()[-1]

@@ -25,6 +25,10 @@ def total(second: int) -> int:
     return 1_000_000 + second * 997
 
 
+def span(count: int) -> dict[str, float]:
+    return {"lower": count * 0.9, "estimate": count, "upper": count * 1.1}
+
+
 def connection(number: int, seconds: int) -> Iterator[str]:
     """What a coordinator sends on one connection. The page then reconnects for the next."""
     yield event("hello", role="operator", now=START + seconds * number, keepalive_s=4)
@@ -37,6 +41,12 @@ def connection(number: int, seconds: int) -> Iterator[str]:
             moment, lower, upper = now + part / ANSWERS_PER_SECOND, estimate / 1.01, estimate / 0.99
             yield event("answer", now=moment, estimate=estimate, lower=lower, upper=upper, state=state)
         yield event("marks", marks=[[now, second // 60, second % 60]])
+        figures = [{"name": name, "exact": False, "since": None, **span(estimate)} for name in ("this-hour", "today")]
+        yield event("spans", now=now, tz="UTC", rate={"over": 60, **span(997 + second % 9)}, spans=figures)
+        start = now // 60 * 60
+        bar = [start, start + 60, *span(997 * (second % 60)).values(), "open", None, 0, 0]
+        shown = {"tz": "UTC", "per": "minute", "choices": ["minute", "hour"], "first": start - 9 * 60}
+        yield event("bars", now=now, **shown, rows=[bar])
         if second % 5:
             continue
         rows = [[f"site-{n}-{second % 7}", "connected", now, estimate // 50, 0.02] for n in range(50)]
@@ -69,10 +79,11 @@ def test_open_page_does_not_grow(tmp_path: Path, seconds: int) -> None:
         session.send("HeapProfiler.enable")
         page.goto(f"{server.url}/#/counter/busy")
         expect(page.locator(".plot .main-svg").first).to_be_visible()
+        page.get_by_text("As a table").click()
         for allowed in range(1, connections + 1):
             while served < allowed:
                 page.clock.run_for(1_000)  # time for the page to reconnect
-            expect(page).to_have_title(f"{total(seconds * allowed - 1):,} busy – Countless")
+            expect(page.locator("[data-figure=total] .value")).to_have_text(f"{total(seconds * allowed - 1):,}")
             page.clock.run_for(8_000)  # time to draw
             if allowed in (connections // 3, connections):
                 sizes.append(used(session))
