@@ -86,6 +86,18 @@ def test_add_after_close_is_refused(kind: str) -> None:
     assert recorded.counts() == {name(MINUTE): 3}
 
 
+def test_windows_of_a_closed_client_are_not_finished_once_more() -> None:
+    """They leave together, also the present one. The edge may come before all of them are acknowledged."""
+    recorded = RecordedWindows()
+    recorded.windows.add()
+    recorded.windows.close()
+    recorded.windows.left(name(MINUTE))
+    recorded.pass_time(120)
+    assert recorded.tick() is None
+    assert recorded.finished == []
+    assert recorded.windows.seconds_to_tick(recorded.monotonic) == inf
+
+
 def test_windows_begin_again_in_a_forked_child(kind: str) -> None:
     recorded = RecordedWindows(kind)
     recorded.windows.add(3)

@@ -122,6 +122,8 @@ class Ghost:
 
 
 class World:
+    silent_after = SILENT_AFTER
+
     def __init__(self, seed: int, sites: int, labels: bool) -> None:
         self.rng = Random(seed)  # noqa: S311
         self.now = float(FIRST * HOUR + self.rng.randrange(HOUR))
@@ -143,7 +145,7 @@ class World:
 
     def _start(self) -> SiteServerHarness:
         harness = SiteServerHarness(
-            self.store, lambda: self.now + self.clock_error, label_cap=1, silent_after=SILENT_AFTER
+            self.store, lambda: self.now + self.clock_error, label_cap=1, silent_after=self.silent_after
         )
         self.task = asyncio.create_task(harness.server.run())
         if not harness.server.counters:
@@ -195,14 +197,14 @@ class World:
         period = site.present(self.now)
         window = site.window(period)
         reports = window.add(number)
-        self._count(site, period, number)
+        self.count(site.counter, period, number)
         if period not in site.joined:
             self.send(site, site.join_items(period))
         elif reports:
             self.send(site, list(reports))
 
-    def _count(self, site: ModelSite, period: int, number: int) -> None:
-        truth = self.truth.setdefault(site.counter, {})
+    def count(self, counter: str, period: int, number: int) -> None:
+        truth = self.truth.setdefault(counter, {})
         truth[period] = truth.get(period, 0) + number
 
     def prepare(self, site: ModelSite) -> None:
@@ -280,13 +282,20 @@ class World:
             hidden[period] = window.count - known
         self.disconnect(site)
         self.ghosts[site.site_id] = Ghost(site.counter, hidden, members, self.present)
-        number = self.sites.index(site)
+        self._replace(self.sites.index(site))
+
+    def _replace(self, number: int) -> None:
+        site = self.sites[number]
         self.sites[number] = ModelSite(site.name, site.incarnation + 1, site.counter, self.rng.gauss(0, HOUR / 4))
 
     @property
     def present(self) -> int:
         """The window of the coordinator's clock."""
         return int((self.now + self.clock_error) // HOUR)
+
+    def note_present(self) -> None:
+        for ghost in self.ghosts.values():
+            ghost.present = min(ghost.present, self.present)
 
     def _lay_ghosts(self) -> None:
         """Those that were retired are lost to their windows."""
@@ -397,8 +406,7 @@ async def play(seed: int, steps: int = 150, sites: int = 3, labels: bool = False
     try:
         for step in range(steps):
             await _step(world)
-            for ghost in world.ghosts.values():
-                ghost.present = min(ghost.present, world.present)
+            world.note_present()
             if step % 4 == 3:
                 await world.exchange()
                 world.check()

@@ -88,13 +88,15 @@ class LocalWindows:
     # For the owner, which holds the lock
 
     def seconds_to_tick(self, monotonic: float) -> float:
-        if not self._windows.states:
+        if self._closed or not self._windows.states:
             return inf
         now = self._clock()
         return min(self._windows.seconds_to_prepare(now), self._windows.seconds_to_finish(now, monotonic))
 
     def tick(self, monotonic: float) -> tuple[str | None, list[str]]:
         """The window that has to be announced to the coordinator, and those that are finished, oldest first."""
+        if self._closed:  # all windows leave, also the present one
+            return None, []
         now = self._clock()
         prepared = self._windows.prepare(now, _has_counted)
         if prepared is not None:
