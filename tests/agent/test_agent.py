@@ -28,7 +28,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def agent(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     """One for all tests that do not stop it; each test has counters of its own."""
-    with Agent(server.url, "--site", "host-1", unix=tmp_path_factory.mktemp("run") / "statsd") as agent:
+    with Agent(
+        server.url, "--site", "host-1", "--per", "win.*=hour", unix=tmp_path_factory.mktemp("run") / "statsd"
+    ) as agent:
         yield agent
 
 
@@ -40,6 +42,15 @@ def wait_for_lines(agent: Agent, lines: int) -> None:
 def known(server: Server, counter: str) -> int:
     """The count that the coordinator knows exactly."""
     return int(server.inspect(quote(counter))["known"])
+
+
+def test_counters_that_match_a_rule_have_windows(server: Server, agent: Agent) -> None:
+    agent.send(b"win.jobs:3|c\nwindow.jobs:1|c")
+    assert agent.request("POST", "/add", {"counter": "win.jobs", "n": 4})[0] == 200
+    until(lambda: known(server, "win.jobs") == 7, "7 events")
+    until(lambda: known(server, "window.jobs") == 1, "one event")
+    windows = server.reader.request("GET", "/api/v1/windows/win.jobs")["windows"]
+    assert sum(window["estimate"] for window in windows) == 7
 
 
 def test_statsd_over_udp_is_counted(server: Server, agent: Agent) -> None:

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 import countless
 from countless.agent.intake import Intake
+from countless.agent.rules import WindowRules
 from countless.agent.statsd import Reason
+from countless.client.client import Client
 from countless.client.counter import LABEL_CAP
+from countless.client.transport.endpoint import Endpoint
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -108,3 +111,29 @@ def test_first_dropped_line_of_each_reason_is_logged(caplog: pytest.LogCaptureFi
         "line dropped: reason=negative",
     ]
     assert intake.dropped[Reason.NEGATIVE] == 3
+
+
+def test_rules_decide_which_counters_have_windows() -> None:
+    now = 490_123 * 3600.0
+    client = Client(Endpoint.parse("http://127.0.0.1:9"), None, "here", wall_clock=lambda: now)
+    intake = Intake(client, "web.", rules=WindowRules(["web.quiet=none", "web.*=hour"]))
+    intake.datagrams([b"jobs:2|c\njobs:3|c|#queue:a\nquiet:4|c"])
+    now += 3600
+    intake.datagrams([b"jobs:5|c"])
+    assert client.debug_state() == {
+        "web.jobs@hour:490123": 2,
+        'web.jobs{queue="a"}@hour:490123': 3,
+        "web.quiet": 4,
+        "web.jobs@hour:490124": 5,
+    }
+    client.close(0)
+
+
+def test_names_that_leave_no_room_for_a_window_are_dropped() -> None:
+    client = Client(Endpoint.parse("http://127.0.0.1:9"), None, "here")
+    intake = Intake(client, rules=WindowRules(["*=hour"]))
+    intake.datagrams([b"x" * 490 + b":1|c", b"jobs:1|c|#a:" + b"x" * 480])
+    assert (intake.dropped[Reason.NAME], client.debug_state(), intake.series) == (2, {}, 0)
+    assert intake.find("jobs@hour", ()) is Reason.NAME
+    assert "0 counters" in repr(client)
+    client.close(0)

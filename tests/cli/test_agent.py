@@ -61,6 +61,8 @@ def test_invalid_values_are_refused(rejected: Run) -> None:
     one_line(rejected("--statsd-host", "no such host"), "statsd-host = 'no such host'")
     one_line(rejected("--statsd-prefix", "a b"), "statsd-prefix = 'a b'")
     one_line(rejected("--site", "a\nb"), "a\\nb")
+    one_line(rejected("--per", "http.*=year"), "per = 'http.*=year'", "one of minute, hour, day, month, none")
+    one_line(rejected("--config", "/no/such/agent.toml"), "config = '/no/such/agent.toml'")
     assert "--statsd-port" in rejected("--statsd-port", "65536")
 
 

@@ -20,7 +20,7 @@ from countless.agent.statsd import MAX_COUNT, Reason
 from countless.client.counter import Counter
 
 _PROBLEMS = {
-    Reason.NAME: "must be printable, and at most 500 characters with all labels",
+    Reason.NAME: "must be printable, at most 500 characters with all labels and its window, and not end like @hour",
     Reason.TOO_MANY: "would be one counter too many for this agent",
 }
 

@@ -6,32 +6,42 @@ series has always counted the exact sum of its `n/r`, rounded to the nearest who
 **Series.** Names and tags come from outside. Beyond `LABEL_CAP` combinations of one counter, and beyond `MAX_SERIES` of
 all counters, a labelled event is counted in the counter's overflow series, so that the counter's total stays right. An
 event of a new counter is dropped.
+
+**Windows.** The first rule that matches its name says whether a counter has windows. An event belongs to the window
+that the agent's clock shows when its line is read.
 """
 
 import logging
 from collections import Counter as Tally
 from collections.abc import Iterable
 
+from countless.agent.rules import WindowRules
 from countless.agent.statsd import SCALE, Labels, Reason, Sample, parse
 from countless.client.client import Client
 from countless.client.counter import Counter
+from countless.core.calendar import calendar_of
 from countless.errors import InvalidParameter
 from countless.wire.names import series_name, validate_name
+from countless.wire.windows import window_name
 
 log = logging.getLogger("countless.agent")
 
 MAX_SERIES = 20_000  # the default limit of a coordinator for one site
 _HALF = SCALE // 2
+_PERIOD = 99_999_999_999  # longer than the number of any window
 
 
 class Intake:
-    def __init__(self, client: Client, prefix: str = "", max_series: int = MAX_SERIES) -> None:
+    def __init__(
+        self, client: Client, prefix: str = "", max_series: int = MAX_SERIES, rules: WindowRules | None = None
+    ) -> None:
         self.lines = 0
         self.overflowed = 0  # lines and adds that were counted in an overflow series
         self.dropped: Tally[Reason] = Tally(dict.fromkeys(Reason, 0))
         self._client = client
         self._prefix = prefix
         self._max_series = max_series
+        self._rules = rules or WindowRules()
         self._counters: set[str] = set()
         self._series: dict[tuple[str, Labels], Counter] = {}
         self._fractions: dict[str, int] = {}  # of each series: what it has beyond whole events, plus one half
@@ -77,17 +87,17 @@ class Intake:
 
     def _new(self, counter: str, labels: Labels, times: int) -> Counter | Reason:
         wanted = series_name(counter, dict(labels)) if labels else counter
-        try:  # before the client is asked, because the client keeps every name it was asked for
-            validate_name(counter)
-            validate_name(wanted)
+        full, windows = len(self._series) >= self._max_series, self._rules.find(counter)
+        try:
+            validate_name(counter)  # before the client is asked, because the client keeps every name it was asked for
+            validate_name(wanted if windows["per"] is None else window_name(wanted, calendar_of(**windows), _PERIOD))
+            if full and counter not in self._counters:
+                return Reason.TOO_MANY
+            series = self._client.counter(counter, **windows)
+            if labels:
+                series = series.labels(overflow="true") if full else series.labels(**dict(labels))
         except InvalidParameter:
             return Reason.NAME
-        full = len(self._series) >= self._max_series
-        if full and counter not in self._counters:
-            return Reason.TOO_MANY
-        series = self._client.counter(counter)
-        if labels:
-            series = series.labels(overflow="true") if full else series.labels(**dict(labels))
         self._counters.add(counter)
         if series.name == wanted:
             self._series[counter, labels] = series

@@ -11,6 +11,7 @@ from countless.agent import sockets
 from countless.agent.app import build_app
 from countless.agent.intake import Intake
 from countless.agent.parts import Agent
+from countless.agent.rules import WindowRules
 from countless.agent.statsd import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
@@ -42,11 +43,12 @@ class Server(uvicorn.Server):
             print(f"countless: listening on {' '.join(self._places)}", flush=True)
 
 
-def run(client: Client, where: ListenConfig, prefix: str = "") -> None:
+def run(client: Client, where: ListenConfig, prefix: str = "", rules: WindowRules | None = None) -> None:
     """Count until SIGTERM or SIGINT. Raises `CannotListen` or `InvalidParameter` before it prints anything."""
     if prefix and not is_name(prefix):
         raise InvalidParameter("statsd-prefix", prefix, "letters, digits, '_', '.' and '-'")
-    intake, receivers, endpoints = Intake(client, prefix), list[sockets.Receiver](), list[socket.socket]()
+    intake = Intake(client, prefix, rules=rules)
+    receivers, endpoints = list[sockets.Receiver](), list[socket.socket]()
     try:
         receivers.append(sockets.udp(where.statsd_host, where.statsd_port, allow_remote=where.allow_remote))
         if where.statsd_socket is not None:

@@ -24,6 +24,17 @@ def agent(
         Path | None, typer.Option(help="Path of a Unix datagram socket for StatsD, in addition.")
     ] = None,
     statsd_prefix: Annotated[str, typer.Option(help="Prefix of the names of StatsD counters, such as web.")] = "",
+    per: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN=PER",
+            help="Windows of the counters that match: 'http.*=hour', 'orders=day,Europe/Berlin,6'. Repeat it; "
+            "the first match counts.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with more of these rules, after those given here: per = [...].")
+    ] = None,
     http_host: Annotated[str, typer.Option(help="Address for POST /add, budgets, /readyz and /metrics.")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(min=0, max=65535, help="Port for HTTP; 0 lets the system choose.")] = 2687,
     http_socket: Annotated[Path | None, typer.Option(help="Path of a Unix socket for HTTP, in addition.")] = None,
@@ -43,13 +54,15 @@ def agent(
     from countless.errors import MissingExtra
 
     try:
+        from countless.agent.rules import WindowRules, rules_in
         from countless.agent.run import ListenConfig, run
     except ModuleNotFoundError as missing:
         raise MissingExtra(str(missing.name), "server") from None
 
     where = ListenConfig(statsd_host, statsd_port, statsd_socket, http_host, http_port, http_socket, allow_plaintext)
+    rules = WindowRules([*(per or []), *(rules_in(config) if config else [])])
     client = connect(url, token, site, state_dir)
-    run(client, where, statsd_prefix)
+    run(client, where, statsd_prefix, rules)
     if not client.close(timeout):
         typer.echo(f"countless: not delivered: {client.last_error or 'no answer in time'}", err=True)
         raise typer.Exit(1)
