@@ -57,7 +57,7 @@ export function counterView(app, query, name) {
     if (kind === "history") { showParts(true); increases.forget(); points = new Series(data.points); marks = new Series(); }
     if (kind === "answer") { points.add([data.now, data.estimate, data.lower, data.upper, data.state]); showAnswer(data); }
     if (kind === "spans") { figures.showSpans(data); document.title = `${figures.rate()} ${name} – Countless`; }
-    if (kind === "bars") increases.show(data);
+    if (kind === "bars") increases.show(data); else increases.tick();
     if (kind === "marks") for (const row of data.marks) marks.add(row);
     if (kind === "details") {
       operator.show(data);

@@ -18,9 +18,9 @@ export const range = ({ lower, upper }) => `${count(Math.ceil(lower))} to ${coun
 // A rate in the unit in which it is at least one: 0.05 per second is 3 per minute. If the bounds are further apart than
 // the estimate is large, they are the number.
 const RATE_UNITS = { second: 1, minute: 60, hour: 3600, day: 86400 };
-export function rateText({ lower, estimate, upper }) {
+export function rateText({ lower, estimate, upper }, large = count) {
   const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => (upper - lower > estimate ? upper : estimate) * seconds >= 1) ?? (upper ? ["day", 86400] : ["second", 1]);
-  const text = (rate) => (rate * seconds < 1000 ? digits : whole).format(rate * seconds);
+  const text = (rate) => (rate * seconds < 1000 ? digits.format(rate * seconds) : large(rate * seconds));
   const bounds = `${text(lower)} to ${text(upper)}`;
   if (upper - lower > estimate) return { number: lower ? bounds : `≤ ${text(upper)}`, unit: `per ${unit}`, range: "" };
   return { number: text(estimate), unit: `per ${unit}`, range: lower === upper ? "" : bounds };

@@ -6,6 +6,7 @@ import { brief, count, duration, plural, range } from "./format.js";
 import { zone } from "./zone.js";
 
 const HEIGHT = 230, FOOT = 26, HEAD = 10, CAP = 4, MIN_SLOTS = 24, LABEL_SPACE = 64;
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 const UNITS = { minute: "Minutes", hour: "Hours", day: "Days", month: "Months" };
 
 export function increasesView(app, choose) {
@@ -66,34 +67,39 @@ export function increasesView(app, choose) {
     });
   }
 
-  // What the chosen bar means, in words: beside the drawing, and for screen readers.
-  function explain() {
+  // What the chosen bar means, in words: below the drawing, and for screen readers. While these read the value, it changes
+  // only with the choice: counts change every second.
+  function explain(chosenNow = false) {
+    if (!place) return;
     const at = index(), row = rows[at];
     const words = `${when(row, data.per, zone(data.tz), app.now())}: ${howMany(row, zone(data.tz), app.now())}`;
     setText(text, words);
     for (const [name, value] of Object.entries({ "aria-valuemin": 1, "aria-valuemax": rows.length, "aria-valuenow": at + 1 })) setAttribute(plot, name, value);
-    setAttribute(plot, "aria-valuetext", words);
+    if (chosenNow || document.activeElement !== plot) setAttribute(plot, "aria-valuetext", words);
     setAttribute(chosenBand, "data-shown", chosen !== null);
     const sizes = { x: place.first + place.slot * at, width: place.slot, y: 0, height: HEIGHT - FOOT };
     for (const [name, value] of Object.entries(sizes)) setAttribute(chosenBand, name, value.toFixed(1));
   }
 
-  function choosePlace(at) {
+  function chooseBar(at) {
     const bounded = Math.min(rows.length - 1, Math.max(0, at));
     chosen = bounded === rows.length - 1 ? null : rows[bounded].start;
-    explain();
+    explain(true);
   }
 
-  const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
+  function pointAt(event) {
+    if (place) chooseBar(Math.floor((event.clientX - plot.getBoundingClientRect().left - place.first) / place.slot));
+  }
+
   plot.addEventListener("keydown", (event) => {
-    if (!(event.key in STEPS) || !rows.length) return;
+    if (!(event.key in STEPS) || !place) return;
     event.preventDefault();
-    choosePlace(index() + STEPS[event.key]);
+    chooseBar(index() + STEPS[event.key]);
   });
-  plot.addEventListener("pointermove", (event) => { if (place) choosePlace(Math.floor((event.clientX - plot.getBoundingClientRect().left - place.first) / place.slot)); });
-  plot.addEventListener("pointerdown", (event) => { if (place) choosePlace(Math.floor((event.clientX - plot.getBoundingClientRect().left - place.first) / place.slot)); });
-  plot.addEventListener("pointerleave", () => { if (rows.length) choosePlace(Infinity); });
-  return { node, show, forget() { known = new Bars(); }, close: () => resized.disconnect() };
+  plot.addEventListener("pointermove", pointAt);
+  plot.addEventListener("pointerdown", pointAt);
+  plot.addEventListener("pointerleave", (event) => { if (place && event.pointerType !== "touch") chooseBar(Infinity); });
+  return { node, show, tick: () => explain(), forget() { known = new Bars(); place = null; }, close: () => resized.disconnect() };
 }
 
 function hatching() {

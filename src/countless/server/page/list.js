@@ -88,7 +88,7 @@ function tableRow({ counter }) {
   return {
     node,
     set(row, now) {
-      const { number, unit } = rateText(row.rate), times = zone(row.tz);
+      const { number, unit } = rateText(row.rate, brief), times = zone(row.tz);
       if (shownPer !== row.per) bars = new Bars();
       shownPer = row.per;
       bars.update(row.first, row.bars);
