@@ -41,7 +41,7 @@ def connection(number: int, seconds: int) -> Iterator[str]:
             moment, lower, upper = now + part / ANSWERS_PER_SECOND, estimate / 1.01, estimate / 0.99
             yield event("answer", now=moment, estimate=estimate, lower=lower, upper=upper, state=state)
         yield event("marks", marks=[[now, second // 60, second % 60]])
-        figures = [{"name": name, "exact": False, "since": None, **span(estimate)} for name in ("this-hour", "today")]
+        figures = [{"name": name, "since": None, **span(estimate)} for name in ("this-hour", "today")]
         yield event("spans", now=now, tz="UTC", rate={"over": 60, **span(997 + second % 9)}, spans=figures)
         start = now // 60 * 60
         bar = [start, start + 60, *span(997 * (second % 60)).values(), "open", None, 0, 0]

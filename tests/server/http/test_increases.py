@@ -46,7 +46,7 @@ def test_bars_of_an_exact_counter_are_known_but_for_a_second_at_their_edges() ->
     assert [bar[3] for bar in bars] == [*[180] * 9, 177]  # the last second is not over
     assert {bar[4] - bar[2] for bar in bars} <= {0, 3, 6}
     figure = Increases(recording.history).figures()[0]
-    assert (figure["name"], figure["estimate"], figure["exact"], figure["since"]) == ("this-hour", 1797, True, None)
+    assert figure == {"name": "this-hour", "lower": 1797, "estimate": 1797, "upper": 1797, "since": None}
 
 
 def test_history_that_begins_in_the_middle_says_since_when() -> None:
@@ -64,13 +64,20 @@ def test_history_that_begins_in_the_middle_says_since_when() -> None:
     assert Increases(recording.history, "minute").bars()[0][0] == NOON + 300
 
 
-def test_counter_with_a_silent_site_is_not_called_exact() -> None:
+def test_counter_with_a_silent_site_has_no_upper_bounds_until_it_is_back() -> None:
     recording = Recording(NOON)
-    recording.recorder.tick()
-    recording.time += 100
-    recording.counter.publish(50, State.DEGRADED, alpha=0)
-    recording.recorder.tick()
-    assert [figure["exact"] for figure in Increases(recording.history).figures()] == [False, False]
+    for second, total, state in ((0, 0, State.EXACT), (50, 50, State.EXACT), (130, 60, State.DEGRADED)):
+        recording.time = NOON + second
+        recording.counter.publish(total, state, alpha=0)
+        recording.recorder.tick()
+    increases = Increases(recording.history)
+    assert [(figure["lower"], figure["upper"]) for figure in increases.figures()] == [(60, None)] * 2
+    assert increases.rate()["upper"] is None
+    assert [bar[4] for bar in increases.bars()] == [None] * 3
+    recording.time += 60
+    recording.counter.publish(90, State.EXACT)
+    bounds = [(bar[2], bar[4]) for bar in Increases(recording.history).bars()]
+    assert bounds == [(50, 90), (0, 40), (0, 40), (0, 30)]
 
 
 def rate_of(

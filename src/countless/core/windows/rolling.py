@@ -54,6 +54,10 @@ class PastTotals:
         most = [upper if holds else inf for upper, holds in zip(uppers, holds, strict=True)]
         self._most = list(accumulate(reversed(most), min))[::-1]  # from each record on
 
+    def holds(self, moment: float) -> bool:
+        """Whether `upper` of a count that ends then is a bound: all sites could be reached then, or later."""
+        return self._most_at(moment) < inf
+
     def count(self, start: float, end: float) -> SpanCount:
         """The count from `start` to `end`, which is not after the last record."""
         most_at_start, most_at_end = self._most_at(start), self._most_at(end)

@@ -18,7 +18,8 @@ from countless.server.http.history import History
 from countless.server.http.window_answers import count_of_span
 from countless.server.sessions.windows import AnyCounter, WindowedCounter
 
-Row = list[Any]  # start, end, lower, estimate, upper, state, since when it is known; sites that are awaited, and lost
+# Start, end, lower, estimate, upper (None: not known), state, since when it is known; sites that are awaited, and lost.
+Row = list[Any]
 
 BARS = BARS_WITHOUT_WINDOWS | {"month": 24}
 RATE_SPANS_S = (60, 300, 900, 3600, 21_600, 86_400)
@@ -70,21 +71,16 @@ class Increases:
             expected = counts[longest].estimate * span / longest
             if expected >= MIN_RATE_EVENTS and count.upper - count.lower <= MAX_RATE_WIDTH * expected:
                 break
-        numbers = {"lower": count.lower, "estimate": count.estimate, "upper": count.upper}
-        return {"over": span, **{name: number / span for name, number in numbers.items()}}
+        upper = count.upper / span if self._holds(count) else None
+        return {"over": span, "lower": count.lower / span, "estimate": count.estimate / span, "upper": upper}
 
     def figures(self) -> list[dict[str, Any]]:
         return [{"name": name, **self._figure(per)} for name, per in self.figure_pers.items()]
 
     def _figure(self, per: str) -> dict[str, Any]:
         count = self._known_part(per, *self._periods(per, 1))
-        return {
-            "lower": count.lower,
-            "estimate": count.estimate,
-            "upper": count.upper,
-            "exact": count.exact and self._past.last.holds,
-            "since": count.known_since,
-        }
+        upper = count.upper if self._holds(count) else None
+        return {"lower": count.lower, "estimate": count.estimate, "upper": upper, "since": count.known_since}
 
     def bars(self) -> list[Row]:
         """Oldest first; none from before anything is known."""
@@ -93,7 +89,7 @@ class Increases:
     def _row(self, period: Period) -> Row:
         count = self._known_part(self.per, period)
         waiting = count.waiting if count.state is WindowState.INCOMPLETE else 0
-        bounds = [count.lower, count.estimate, count.upper]
+        bounds = [count.lower, count.estimate, count.upper if self._holds(count) else None]
         return [period.start, period.end, *bounds, count.state, count.known_since, waiting, count.lost]
 
     def _known_part(self, per: str, period: Period) -> SpanCount:
@@ -110,6 +106,10 @@ class Increases:
 
     def _count(self, start: float, end: float) -> SpanCount:
         return self._past.count(start, end)
+
+    def _holds(self, count: SpanCount) -> bool:
+        """Whether the true count cannot be more than `upper`. It can, if a site is silent."""
+        return self._past.holds(min(count.end, self._now))
 
     def _periods(self, per: str, number: int) -> list[Period]:
         """The present period and those before it, oldest first."""
@@ -161,6 +161,9 @@ class WindowIncreases(Increases):
         partly = self._closed_window(period, period + 1, first_start, second_start)
         others = self._closed_window(period + 1, self._present + 1, second_start, end)
         return narrower(super()._count(start, end), self._in_windows(start, end, partly, others))
+
+    def _holds(self, count: SpanCount) -> bool:
+        return not count.lost and (count.complete or super()._holds(count._replace(end=self._now)))
 
     def _closed_window(self, first: int, after: int, start: float, end: float) -> Window:
         """All closed windows from `first` to before `after`, as one."""

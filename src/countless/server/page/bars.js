@@ -24,7 +24,7 @@ export class Bars {
 
 // The value at the top of the drawing. Whiskers that are much longer than all bars are cut off there.
 export function topValue(rows) {
-  const highest = Math.max(0, ...rows.map((row) => row.estimate)), most = Math.max(1, ...rows.map((row) => row.upper));
+  const highest = Math.max(0, ...rows.map((row) => row.estimate)), most = Math.max(1, ...rows.map((row) => row.upper ?? row.estimate));
   return highest ? Math.min(most, 2 * highest) : most;
 }
 
@@ -49,11 +49,12 @@ function bar(group) {
     node,
     draw({ estimate, lower, upper, state, since }, left, slot, top, y, cap) {
       const gap = slot > 6 ? slot * 0.22 : 1, middle = (left + slot / 2).toFixed(1);
-      const shown = Math.min(estimate, top), low = y(Math.min(lower, top)).toFixed(1), high = y(Math.min(upper, top)).toFixed(1);
+      const shown = Math.min(estimate, top), most = upper ?? estimate + top / 10; // without an upper bound: a little more
+      const low = y(Math.min(lower, top)).toFixed(1), high = y(Math.min(most, top)).toFixed(1);
       setAttribute(node, "data-state", since === null ? state : "open");
       const sizes = { x: left + gap / 2, width: Math.max(1, slot - gap), y: y(shown), height: y(0) - y(shown) };
       for (const [name, value] of Object.entries(sizes)) setAttribute(box, name, value.toFixed(1));
-      const ends = [low, ...(upper <= top ? [high] : [])].map((at) => `M${(middle - cap).toFixed(1)} ${at}h${2 * cap}`).join("");
+      const ends = [low, ...(upper !== null && upper <= top ? [high] : [])].map((at) => `M${(middle - cap).toFixed(1)} ${at}h${2 * cap}`).join("");
       setAttribute(whisker, "d", low - high < 1 ? "" : `M${middle} ${low}V${high}${cap ? ends : ""}`);
     },
   };

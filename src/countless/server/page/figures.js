@@ -1,7 +1,7 @@
 // What people ask first: the rate now, this hour, today; then the total. Each with its bounds.
 
 import { element, setText } from "./dom.js";
-import { count, duration, range, rateText } from "./format.js";
+import { count, duration, range, rateText, totalRange } from "./format.js";
 import { ticker } from "./ticker.js";
 import { zone } from "./zone.js";
 
@@ -25,11 +25,11 @@ export function figuresView(app) {
       setText(unit, text.unit);
       setText(over, `${text.range ? `${text.range}, ` : ""}over the last ${lasting(rate.over)}`);
       for (const span of spans) {
-        const bounds = [span.exact ? "exact" : range(span), ...(span.since ? [`since ${times.moment(span.since, app.now())}`] : [])];
+        const bounds = [range(span), ...(span.since ? [`since ${times.moment(span.since, app.now())}`] : [])];
         set(span.name, span.estimate, bounds.join(", "), span.name === "this-hour" ? "" : times.name);
       }
     },
-    showTotal(answer) { set("total", answer.estimate, answer.state === "exact" ? "exact" : range(answer)); },
+    showTotal(answer) { set("total", answer.estimate, range(totalRange(answer))); },
     rate: () => `${number.textContent} ${unit.textContent}`,
     // "12.3 per second, this hour 40,210, today 1,203,400, total 9,400,210"
     text() { return [this.rate(), ...[...figures].map(([name, each]) => `${NAMES[name].toLowerCase()} ${each.text()}`)].join(", "); },

@@ -12,18 +12,28 @@ export const brief = (number) => (number < 100000 ? whole.format(number) : short
 export const share = (number) => (number > 0 && number < 0.0001 ? "< 0.01%" : percent.format(number));
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-// A range of whole numbers: the true count is in it.
-export const range = ({ lower, upper }) => `${count(Math.ceil(lower))} to ${count(Math.floor(upper))}`;
+// A range of whole numbers: the true count is in it. Without an upper bound, sites are silent, and may have counted more.
+export function range({ lower, upper }, text = count) {
+  if (upper === null) return `at least ${text(Math.ceil(lower))}`;
+  return lower === upper ? "exact" : `${text(Math.ceil(lower))} to ${text(Math.floor(upper))}`;
+}
+
+// The range of a total: while a site is silent or has not reported yet, there is no upper bound.
+export function totalRange({ estimate, lower, upper, state }) {
+  if (state === "exact") return { lower: estimate, upper: estimate };
+  return { lower, upper: state === "holding" ? upper : null };
+}
 
 // A rate in the unit in which it is at least one: 0.05 per second is 3 per minute. If the bounds are further apart than
 // the estimate is large, they are the number.
 const RATE_UNITS = { second: 1, minute: 60, hour: 3600, day: 86400 };
 export function rateText({ lower, estimate, upper }, large = count) {
-  const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => (upper - lower > estimate ? upper : estimate) * seconds >= 1) ?? (upper ? ["day", 86400] : ["second", 1]);
+  const wide = upper !== null && upper - lower > estimate, shown = wide ? upper : estimate;
+  const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => shown * seconds >= 1) ?? (shown ? ["day", 86400] : ["second", 1]);
   const text = (rate) => (rate * seconds < 1000 ? digits.format(rate * seconds) : large(rate * seconds));
-  const bounds = `${text(lower)} to ${text(upper)}`;
-  if (upper - lower > estimate) return { number: lower ? bounds : `≤ ${text(upper)}`, unit: `per ${unit}`, range: "" };
-  return { number: text(estimate), unit: `per ${unit}`, range: lower === upper ? "" : bounds };
+  const number = !wide ? text(estimate) : lower ? `${text(lower)} to ${text(upper)}` : `≤ ${text(upper)}`;
+  const bounds = upper === null ? `at least ${text(lower)}` : wide || lower === upper ? "" : `${text(lower)} to ${text(upper)}`;
+  return { number, unit: `per ${unit}`, range: bounds };
 }
 
 export function bytes(number) {

@@ -129,9 +129,10 @@ function when({ start, end }, per, times, now) {
 }
 
 function howMany(row, times, now) {
-  const bounds = row.lower === row.upper ? "" : ` (${range(row)})`, since = row.since === null ? "" : `, since ${times.clock(row.since)}`;
-  if (row.state === "open") return `${count(row.estimate)}${bounds} so far${since}, ends at ${times.moment(row.end, now)}, in ${duration(row.end - now)}`;
-  return `${count(row.estimate)}${bounds}${since}${certainty(row)}`;
+  const number = row.upper === null && row.lower === row.estimate ? range(row) : `${count(row.estimate)}${row.lower === row.upper ? "" : ` (${range(row)})`}`;
+  const since = row.since === null ? "" : `, since ${times.clock(row.since)}`;
+  if (row.state === "open") return `${number} so far${since}, ends at ${times.moment(row.end, now)}, in ${duration(row.end - now)}`;
+  return `${number}${since}${certainty(row)}`;
 }
 
 function certainty({ lower, upper, state, waiting, lost }) {
@@ -171,7 +172,7 @@ function tableLine(body) {
     node,
     set(row, per, times, now) {
       setText(time, when(row, per, times, now));
-      const texts = [count(row.estimate), count(Math.ceil(row.lower)), count(Math.floor(row.upper)), row.state === "open" ? "open" : certainty(row).slice(2)];
+      const texts = [count(row.estimate), count(Math.ceil(row.lower)), row.upper === null ? "?" : count(Math.floor(row.upper)), row.state === "open" ? "open" : certainty(row).slice(2)];
       texts.forEach((text, index) => setText(cells[index], text));
     },
   };

@@ -3,7 +3,7 @@
 import { badge } from "./badge.js";
 import { Bars, miniBars } from "./bars.js";
 import { debounce, element, nameElement, setAttribute, setText } from "./dom.js";
-import { STATES, brief, count, rateText, share } from "./format.js";
+import { STATES, brief, count, range, rateText, share, totalRange } from "./format.js";
 import { pager } from "./pager.js";
 import { zone } from "./zone.js";
 
@@ -97,7 +97,7 @@ function tableRow({ counter }) {
       rate.set(number, unit);
       hour.set(brief(row["this-hour"].estimate), small(row["this-hour"], times, now));
       today.set(brief(row.today.estimate), small(row.today, times, now));
-      total.set(brief(row.estimate), small({ ...row, exact: row.state === "exact" }));
+      total.set(brief(row.estimate), small({ estimate: row.estimate, ...totalRange(row) }));
       state.set(row.state);
       setAttribute(node, "data-state", row.state);
       if (row.sites === undefined) return;
@@ -113,10 +113,10 @@ function numberCell(kind) {
   return { node, set(number, text) { setText(value, number); setText(remark, text); } };
 }
 
-function small({ lower, estimate, upper, exact, since }, times, now) {
+function small({ lower, estimate, upper, since }, times, now) {
   if (since) return `since ${times.moment(since, now)}`;
-  const error = Math.max(upper - estimate, estimate - lower) / estimate;
-  return exact ? "" : error <= 0.2 ? `± ${share(error)}` : `${brief(Math.ceil(lower))} – ${brief(Math.floor(upper))}`;
+  const error = upper === null ? Infinity : Math.max(upper - estimate, estimate - lower) / estimate;
+  return lower === upper ? "" : error <= 0.2 ? `± ${share(error)}` : range({ lower, upper }, brief);
 }
 
 function emptyText(data, found) {
