@@ -77,6 +77,20 @@ def test_departed_site_is_known_exactly() -> None:
     assert tracker.debug_state().estimator.exact
 
 
+def test_small_site_still_reports_after_a_huge_one_has_left() -> None:
+    """The sum of the roots, in doubles, is 3, then 2**64, then 0 and -1, where the root of the last site is 2."""
+    tracker = Tracker(sites=3, alpha=0.3, scheme="deterministic")
+    for site, n in [(2, 1), (0, 4), (1, 2**128)]:
+        tracker.site(site).add(n)
+    tracker.remove_site(1)
+    tracker.remove_site(2)
+    for n in (5, 90):
+        tracker.site(0).add(n)
+    known = tracker.answer.known
+    assert known is not None
+    assert known[0] == 2**128 + 100
+
+
 @given(st.lists(st.integers(0, 10**20), min_size=1, max_size=8), st.integers(0, 10**20))
 def test_estimate_is_within_alpha_of_every_possible_total(counts: list[int], departed: int) -> None:
     made = DeterministicEstimator(0.1)

@@ -167,7 +167,8 @@ class DeterministicEstimator(Estimator):
         self._roots += root - site.root
         site.root = root
         allowed = self._allowed_per_event * self._least
-        target, unrounded = allowed * root / self._roots, site.growth * count + site.largest.extra
+        roots = max(root, self._roots)  # a sum of doubles: too small once a far larger root was added and has left
+        target, unrounded = allowed * root / roots, site.growth * count + site.largest.extra
         if MIN_RAISE * unrounded <= MAX_EXCESS * target:
             tolerance = site.most - count
             raised = min(int(MAX_EXCESS * target), tolerance + self._pool)
