@@ -12,6 +12,8 @@ from starlette.websockets import WebSocket
 
 import countless
 from countless.client.asgi import CountRequests
+from countless.client.client import Client
+from countless.client.transport.endpoint import Endpoint
 
 
 async def hello(request: Request) -> Response:
@@ -76,3 +78,11 @@ async def test_failing_application_raises_and_is_counted_as_status_500(client: c
     with pytest.raises(RuntimeError, match="mine"):
         await CountRequests(app, client, "hits")({"type": "http", "method": "GET"}, None, None)  # type: ignore[arg-type]
     assert counted(client) == {'hits{method="GET",route="",status="500"}': 1}
+
+
+def test_requests_are_counted_in_windows(unused_url: str) -> None:
+    client = Client(Endpoint.parse(unused_url), None, "here", wall_clock=lambda: 490_123 * 3600.0)
+    app = CountRequests(Starlette(routes=[Route("/", hello)]), client, per="hour")
+    assert TestClient(app).get("/").status_code == 200
+    assert list(counted(client)) == ['requests{method="GET",route="/",status="200"}@hour:490123']
+    client.close(0)

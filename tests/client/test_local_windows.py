@@ -103,7 +103,7 @@ def test_windows_begin_again_in_a_forked_child(kind: str) -> None:
     recorded.windows.add(3)
     parents = recorded.counters.pop(name(MINUTE))
     parents.close()
-    recorded.windows.reset()
+    recorded.windows.reset(0.5)
     recorded.windows.add(2)
     assert (parents.count, recorded.counts()) == (3, {name(MINUTE): 2})
 

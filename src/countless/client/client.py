@@ -394,7 +394,7 @@ class Client:
             for counter in self._local_counters.values():
                 counter.reset(self.site_id, None)
             for windows in self._windows.values():
-                windows.reset()
+                windows.reset(spread_of(self.site_id, windows.series))
             for budget in self._budgets.values():
                 budget.after_fork(self.site_id)
         self._lock.release()

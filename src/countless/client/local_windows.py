@@ -32,7 +32,6 @@ class LocalWindows:
         "_new",
         "_present",
         "_remove",
-        "_spread",
         "_windows",
         "series",
     )
@@ -49,14 +48,13 @@ class LocalWindows:
     ) -> None:
         self.series = series
         self._calendar = calendar
-        self._spread = spread
         self._lock = lock
         self._clock = clock
         self._new = new  # the counter of a window, by its wire name
         self._remove = remove  # likewise: its count is delivered
         self._closed = False
         self._present: tuple[float, float, LocalCounter | None]
-        self.reset()
+        self.reset(spread)
 
     def add(self, n: int = 1) -> None:
         starts_at, ends_at, local = self._present  # one object, so that they belong to each other
@@ -114,10 +112,10 @@ class LocalWindows:
         """The owner closes the counters of all windows."""
         self._closed = True
 
-    def reset(self) -> None:
+    def reset(self, spread: float) -> None:
         """Begin again, in a process that has counted nothing. The owner closes the counters that were there."""
         self._present = inf, -inf, None
-        self._windows: SiteWindows[LocalCounter] = SiteWindows(self._calendar, self._window, self._spread)
+        self._windows: SiteWindows[LocalCounter] = SiteWindows(self._calendar, self._window, spread)
 
     def _window(self, period: int) -> LocalCounter:
         return self._new(window_name(self.series, self._calendar, period))

@@ -22,11 +22,20 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class CountRequests:
-    """Counts the requests that `app` answers."""
+    """Counts the requests that `app` answers; with `per`, in windows, as `client.counter`."""
 
-    def __init__(self, app: App, client: Client, counter: str = "requests") -> None:
+    def __init__(
+        self,
+        app: App,
+        client: Client,
+        counter: str = "requests",
+        *,
+        per: str | None = None,
+        tz: str = "UTC",
+        anchor: int | None = None,
+    ) -> None:
         self._app = app
-        self._requests = client.counter(counter)
+        self._requests = client.counter(counter, per=per, tz=tz, anchor=anchor)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
