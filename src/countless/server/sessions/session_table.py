@@ -33,13 +33,14 @@ class Session:
 
     __slots__ = (
         "_open_windows", "asked", "awaiting_since", "budgets", "connection",
-        "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unconfirmed", "unreachable",
-        "windows_left"
+        "connections", "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unconfirmed",
+        "unreachable", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
         self.site_id = site_id
         self.connection: Connection | None = None
+        self.connections = 0  # since the coordinator started
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
         self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
         self.windows_left: dict[str, int] = {}  # by `group_of`: it has left all windows before this one
@@ -67,6 +68,7 @@ class Session:
 
     def new_connection(self) -> None:
         """A site begins by joining all that it knows."""
+        self.connections += 1
         self.unconfirmed = {name for name in self.memberships if group_of(name)} if self._open_windows else set()
         self.ignored.clear()
         self.asked.clear()
@@ -77,6 +79,12 @@ class Session:
             return True
         window = parse_window(name)
         return window is not None and window.period < self.windows_left.get(group_of(name), 0)
+
+    def was_told(self, name: str, round: int) -> bool:
+        """Whether this coordinator can have told it of a round. If not, the round is one that an older copy of the
+        state does not know: there may be another of the same number, with other triggers.
+        """
+        return round == 0 or (self.connections > 1 and name in self.memberships)
 
     @property
     def counters(self) -> int:

@@ -275,7 +275,9 @@ class SiteServer:
             return self._pipeline.send(connection, LeaveAck(name))
         try:
             counter, site_id = self._membership.join(session, name)
-            if join.round > counter.coordinator.round:  # the state was lost, or the counter deleted
+            present = counter.coordinator.round
+            if join.round > present or (join.round == present and not session.was_told(name, present)):
+                # The state was lost, or is an older copy, or the counter was deleted.
                 self._ignore_counter(session, name)
                 return self._pipeline.send(connection, Rejoin(name, keep_count=True))
             outbox = counter.coordinator.join(site_id, Snapshot(*join))
