@@ -47,8 +47,15 @@ def side_by_side(calls: dict[str, tuple[Callable[[], object], int]], turns: int 
     return dict(zip(calls, min(times, key=sum), strict=True))
 
 
+def local_counter(tracker: Tracker, name: int = 0) -> LocalCounter:
+    site = tracker.site(name)
+    if not isinstance(site, LocalCounter):
+        raise TypeError("a tracker with windows")
+    return site
+
+
 def increments() -> None:
-    quiet = Tracker(sites=1, scheme="deterministic").site(0)
+    quiet = local_counter(Tracker(sites=1, scheme="deterministic"))
     quiet.add(10**12)  # the next report is far away: what remains is the hot path
     rival = Counter("bench", "bench", registry=CollectorRegistry())
     with TemporaryDirectory() as directory:
@@ -77,7 +84,7 @@ def windows_of(new: Callable[[str], LocalCounter]) -> LocalWindows:
 
 def requests() -> None:
     """Requests that fit what the process was granted."""
-    quiet = Tracker(sites=1, scheme="deterministic").site(0)
+    quiet = local_counter(Tracker(sites=1, scheme="deterministic"))
     quiet.add(10**12)
     with TemporaryDirectory() as directory:
         file = CountFile.create(Path(directory), SiteId("bench"))
@@ -116,7 +123,7 @@ def granted_budget(new_local: NewLocal, per: str | None = None) -> ClientBudget:
 def batches() -> None:
     print("add(n): the price follows the reports, not the events")
     for n in (1, 1_000, 1_000_000, 10**12):
-        site = Tracker(sites=1, scheme="deterministic").site(0)
+        site = local_counter(Tracker(sites=1, scheme="deterministic"))
         site.add(10**15)
         print(f"  add({n:>13,})  {nanoseconds(partial(site.add, n), 20_000, 3):8.0f} ns")
 
@@ -138,7 +145,7 @@ def throughput() -> None:
 def drive(scheme: str, sites: int = 1000, laps: int = 50) -> tuple[int, float, int]:
     """Messages, processor seconds and reports of a tracker whose sites have long left exact reporting."""
     tracker = Tracker(sites=sites, alpha=0.01, scheme=scheme, seed=1)
-    counters = [tracker.site(i) for i in range(sites)]
+    counters = [local_counter(tracker, i) for i in range(sites)]
     for counter in counters:
         counter.add(1_000_000)
     calls = [(counter.add, counter.debug_state()) for counter in counters]

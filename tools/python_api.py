@@ -15,6 +15,8 @@ from countless.core.answer import Answer
 from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision
 from countless.core.budget.hold import Hold, Slot
+from countless.core.windows.spans import SpanCount, SpanRate
+from countless.core.windows.window import TotalAnswer, Window
 from countless.inprocess.budget import Budget, SpendingSite
 from countless.inprocess.network import Traffic
 from countless.inprocess.tracker import Tracker
@@ -45,7 +47,7 @@ NOT_FOR_PROGRAMS = {
 PUBLIC: tuple[object, ...] = (
     *(connect, Client, Counter, Spendable, ClientBudget, Watch, CountRequests, LimitRequests, header_key),
     *(Reader, TotalCount, WindowCount, RollingCount, Rate),
-    *(Tracker, Answer, Traffic),
+    *(Tracker, Answer, Traffic, TotalAnswer, SpanCount, SpanRate, Window),
     *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
 )
 

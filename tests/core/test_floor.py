@@ -92,3 +92,15 @@ def test_restart_below_the_floor_keeps_the_bound() -> None:
             again.receive(site_id, reply)
     assert again.answer.contains(3000)
     assert again.answer.floor == 10_000
+
+
+def test_sites_that_were_expected_get_no_reserve_of_slots() -> None:
+    """Each number of slots needs a plan of its own, so the number must not change while expected sites join."""
+    coordinator, network, members = world(3, 100, 0.1, "deterministic", 8)
+    network.send(members[0].site_id, members[0].advance(200))
+    assert coordinator.round == 1
+    for number in range(3, 8):
+        coordinator.join(SiteId(number), Snapshot("c", 0, 0))
+        assert (coordinator.debug_state().joined, coordinator.next_context.sites) == (0, 8)
+    coordinator.join(SiteId(8), Snapshot("c", 0, 0))
+    assert (coordinator.debug_state().joined, coordinator.next_context.sites) == (1, 11)

@@ -86,7 +86,7 @@ def test_small_site_still_reports_after_a_huge_one_has_left() -> None:
     tracker.remove_site(2)
     for n in (5, 90):
         tracker.site(0).add(n)
-    known = tracker.answer.known
+    known = tracker.debug_state().answer.known
     assert known is not None
     assert known[0] == 2**128 + 100
 
@@ -119,7 +119,7 @@ def test_what_is_borrowed_is_never_more_than_what_is_lent(alpha: float, stream: 
         if leaves == 0 and len(left) < 2:
             tracker.remove_site(site)
             left.add(site)
-        known = tracker.answer.known
+        known = tracker.debug_state().answer.known
         assert known is not None
         least, most = known
         assert least <= total <= most

@@ -21,5 +21,5 @@ def tapped_tracker(**parameters: Any) -> tuple[Tracker, list[Line]]:
         return MemoryNetwork(coordinator, receive, tap, count_bytes=count_bytes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("countless.inprocess.tracker.MemoryNetwork", network)
+        patch.setattr("countless.inprocess.tracked_total.MemoryNetwork", network)
         return Tracker(**parameters), lines

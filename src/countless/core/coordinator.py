@@ -61,7 +61,7 @@ class Coordinator:
         alpha: float,
         delta: float,
         floor: int = 0,
-        expected_sites: int = 1,
+        expected_sites: int = 0,
         fleet: Iterable[SiteId] = (),
         saved_state: PersistentState | None = None,
     ) -> None:

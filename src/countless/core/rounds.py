@@ -48,7 +48,7 @@ class Rounds:
         alpha: float,
         delta: float,
         floor: int = 0,
-        expected_sites: int = 1,
+        expected_sites: int = 0,
         number: int = 0,
         published: float = 0,
     ) -> None:
@@ -60,7 +60,7 @@ class Rounds:
         self.published = published
         self.setup = RoundSetup(scheme.name, ExactSum())
         self.awaited = sum(entry.round_state is AWAITING_SNAPSHOT for entry in ledger.values())  # snapshots
-        self.joined = 0  # sites that joined during this round
+        self.joined = 0  # sites that joined during this round, without those that were expected
         self.planned_total = 0  # the lower bound on the total from which the scheme opened this round
         self._counter = counter
         self._rng = rng
@@ -225,13 +225,14 @@ class Rounds:
 
     def join(self, site_id: SiteId, hello: Snapshot) -> Outbox:
         entry = self._ledger.add(site_id, hello.count)
-        self.joined += 1
+        unexpected = int(self._ledger.present > self._expected_sites)
+        self.joined += unexpected
         if self.setup.slots is not None and entry.slot >= self.setup.slots:
             try:
                 setup = self._open_round()
             except PlanError:  # there is no plan for so many sites
                 self._ledger.discard(entry)
-                self.joined -= 1
+                self.joined -= unexpected
                 raise
             return self._start(setup)
         if hello.round == self.number:  # only in round 0: it has a trigger of this round already, its own

@@ -22,6 +22,10 @@ class Traffic:
     down: int
     bytes: int | None = None
 
+    def __add__(self, other: "Traffic") -> "Traffic":
+        in_bytes = None if self.bytes is None or other.bytes is None else self.bytes + other.bytes
+        return Traffic(self.up + other.up, self.down + other.down, in_bytes)
+
     @property
     def total(self) -> int:
         """Messages in both directions."""

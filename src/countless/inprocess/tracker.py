@@ -3,22 +3,32 @@
 The site and the coordinator are those of production; only the transport is missing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from threading import RLock
+from time import time
+from typing import Any
 
 from countless.client.local_counter import LocalCounter
 from countless.core.answer import Answer
-from countless.core.coordinator import Coordinator, DebugState
+from countless.core.calendar import require_calendar
+from countless.core.coordinator import DebugState
 from countless.core.estimator import Scheme
-from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
+from countless.core.messages import SiteId, SiteName
 from countless.core.parameters import require_alpha, require_probability
-from countless.core.site import Site
-from countless.core.triggers import Trigger
-from countless.errors import InvalidParameter, PlanError, UnknownName
-from countless.inprocess.network import MemoryNetwork, Traffic
+from countless.core.windows.rule import WindowRule
+from countless.core.windows.spans import SpanCount, SpanRate
+from countless.core.windows.window import TotalAnswer, Window, total_answer
+from countless.errors import InvalidParameter, UnknownName
+from countless.inprocess.network import Traffic
 from countless.inprocess.site_names import free_number, require_name, site_names
+from countless.inprocess.tracked_total import TrackedTotal
+from countless.inprocess.windows import TrackedWindows, WindowedSite
 from countless.randomness import SeededRandom, SystemRandom
 from countless.schemes.registry import require_adversary, scheme_named
+from countless.wire.windows import window_name
+
+AnySite = LocalCounter | WindowedSite
 
 
 class Tracker:
@@ -37,6 +47,20 @@ class Tracker:
     "sees-everything" (also to message counts and times). With a `seed` every run is the same; without one the
     randomness is the operating system's. With `count_bytes` the tracker encodes every message to add up
     `messages.bytes`, which is None otherwise.
+
+    With `per` ("minute", "hour", "day" or "month") an event belongs to the window that `clock`, in seconds since 1970,
+    shows; `tz` and `anchor` say when windows begin. The count n of the open window is known to within
+    alpha * max(n, floor); without a `floor` it is a tenth of the window before. Closed windows are exact, and `keep` of
+    them are kept.
+
+    >>> tracker = Tracker(sites=10, alpha=0.05, per="hour", clock=lambda: 1_763_002_800 + i / 10)
+    >>> for i in range(50_000):
+    ...     tracker.site(i % 10).add()
+    >>> tracker.window("last").estimate, tracker.window("last").exact
+    (36000, True)
+    >>> this_hour, last_quarter = tracker.window("now"), tracker.rolling("15m")
+    >>> this_hour.lower <= 14_000 <= this_hour.upper, last_quarter.lower <= 9_000 <= last_quarter.upper
+    (True, True)
     """
 
     def __init__(
@@ -50,6 +74,12 @@ class Tracker:
         *,
         counter: str = "total",
         count_bytes: bool = False,
+        per: str | None = None,
+        tz: str = "UTC",
+        anchor: int | None = None,
+        floor: int | None = None,
+        keep: int | None = None,
+        clock: Callable[[], float] = time,
     ) -> None:
         fleet = [SiteId(name) for name in site_names(sites)]
         require_alpha(alpha)
@@ -57,109 +87,139 @@ class Tracker:
         require_adversary(adversary)
         if not isinstance(counter, str):
             raise InvalidParameter("counter", counter, "a string")
+        rule = _window_rule(per, tz, anchor, floor, keep, clock)
         self._lock = RLock()
-        self._rng: SystemRandom | SeededRandom = SystemRandom() if seed is None else SeededRandom(seed)
-        self._counters: dict[SiteName, LocalCounter] = {}
         self._incarnations: dict[SiteName, int] = {}
-        self._departed = 0  # events counted by the sites that were removed
-        self._listeners: list[Callable[[Answer], None]] = []
-        self._prepared_round = 0  # the last round in which the scheme was asked to plan ahead
+        self._listeners: list[Callable[[Any], None]] = []
         self._announced: float = 0  # the last estimate given to the listeners
         self._announcing = False
-        self._coordinator = Coordinator(
-            counter,
-            scheme if isinstance(scheme, Scheme) else scheme_named(scheme, adversary),
-            self._rng.spawn("coordinator"),
-            alpha=float(alpha),
-            delta=float(delta),
-            fleet=fleet,
+        rng: SystemRandom | SeededRandom = SystemRandom() if seed is None else SeededRandom(seed)
+        alpha, delta = float(alpha), float(delta)
+        scheme = scheme if isinstance(scheme, Scheme) else scheme_named(scheme, adversary)
+        new_total = partial(
+            TrackedTotal,
+            scheme=scheme,
+            lock=self._lock,
+            changed=self._announce,
+            alpha=alpha,
+            delta=delta,
+            count_bytes=count_bytes,
         )
-        self._network = MemoryNetwork(self._coordinator, self._receive, count_bytes=count_bytes)
-        for site_id in fleet:
-            self._new_site(site_id, self._coordinator.trigger_of(site_id))
-        self._coordinator.prepare()
+        self._count: TrackedTotal | TrackedWindows
+        if rule is None:
+            self._count = new_total(counter, rng=rng, fleet=fleet)
+        else:
+            calendar = rule.calendar
+
+            def new_window(period: int, floor: int, expected_sites: int) -> TrackedTotal:
+                name, window_rng = window_name(counter, calendar, period), rng.spawn("window", period)
+                return new_total(name, rng=window_rng, floor=floor, expected_sites=expected_sites)
+
+            answer = partial(total_answer, alpha=alpha, delta=delta, scheme=scheme.name)
+            self._count = TrackedWindows(rule, clock, self._lock, new_window, self._announce, answer)
+            for site_id in fleet:
+                self._count.add_site(site_id)
+        self._sites: Mapping[SiteName, AnySite] = self._count.sites
 
     def __repr__(self) -> str:
+        answer, coordinator = self.answer, self._count.coordinator
         return (
-            f"<Tracker {self._coordinator.counter!r} ({self._coordinator.scheme.name}, alpha {self.answer.alpha}, "
-            f"delta {self.answer.delta}): {self.answer}; {self.messages.total:,} messages>"
+            f"<Tracker {coordinator.counter!r} ({coordinator.scheme.name}, alpha {answer.alpha}, "
+            f"delta {answer.delta}): {answer}; {self.messages.total:,} messages>"
         )
 
-    def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
-        rng = self._rng.spawn("site", *site_id)
-        site = Site(self._coordinator.counter, site_id, rng, trigger=trigger)
-        self._counters[site_id.site] = LocalCounter(site, self._lock, self._deliver)
-        return site
-
     @property
-    def answer(self) -> Answer:
-        """The published total, with its bounds and its state."""
+    def answer(self) -> Answer | TotalAnswer:
+        """The published total, with its bounds and its state; with windows, over all of them."""
         with self._lock:
-            return self._coordinator.answer
+            return self._count.answer
 
     @property
     def total(self) -> int:
         """The exact total, which a distributed coordinator does not have: for tests and demonstrations."""
         with self._lock:
-            return self._departed + sum(counter.count for counter in self._counters.values())
+            return self._count.total
 
     @property
     def messages(self) -> Traffic:
         """The messages sent so far."""
         with self._lock:
-            return self._network.traffic
+            return self._count.traffic
 
     @property
     def plan(self) -> object:
         """The numbers of the present round, with the reason for each."""
-        return self._coordinator.plan
+        with self._lock:
+            return self._count.coordinator.plan
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
         """The names of the present sites."""
         with self._lock:
-            return tuple(self._counters)
+            return tuple(self._sites)
 
-    def site(self, name: SiteName) -> LocalCounter:
+    def site(self, name: SiteName) -> AnySite:
         """The site of this name: call its `add` for every event."""
         try:
-            return self._counters[name]
+            return self._sites[name]
         except (KeyError, TypeError):
-            raise UnknownName("site", name, self._counters) from None
+            raise UnknownName("site", name, self._sites) from None
 
     def debug_state(self) -> DebugState:
-        """The state of the coordinator, for tests."""
+        """The state of the coordinator, for tests; with windows, of the present one."""
         with self._lock:
-            return self._coordinator.debug_state()
+            return self._count.coordinator.debug_state()
 
-    def add_site(self, name: SiteName | None = None) -> LocalCounter:
+    def add_site(self, name: SiteName | None = None) -> AnySite:
         """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
             if name is None:
-                name = free_number(self._counters)
+                name = free_number(self._sites)
             require_name(name)
-            if name in self._counters:
+            if name in self._sites:
                 raise InvalidParameter("site", name, "a name that is not taken")
-            site = self._new_site(SiteId(name, self._incarnations.get(name, 0)))
-            try:
-                self._network.join(site.site_id, site.snapshot())
-            except PlanError:  # there is no plan for so many sites: the tracker stays as it was
-                del self._counters[name]
-                raise
-            self._after_delivery()
-            return self._counters[name]
+            site = self._count.add_site(SiteId(name, self._incarnations.get(name, 0)))
+            self._announce()
+            return site
 
     def remove_site(self, name: SiteName) -> int:
         """Remove a site and return its exact last count, which stays in the total."""
         with self._lock:
-            final = self.site(name).close()
-            del self._counters[name]
+            self.site(name)
             site_id = SiteId(name, self._incarnations.get(name, 0))
             self._incarnations[name] = site_id.incarnation + 1
-            self._departed += final.count
-            self._network.leave(site_id, final)
-            self._after_delivery()
-            return final.count
+            count = self._count.remove_site(site_id)
+            self._announce()
+            return count
+
+    # Windows
+
+    @property
+    def windows(self) -> list[Window]:
+        """The windows that are kept and have counted something, and the present one; oldest first."""
+        with self._lock:
+            return self._windows("windows", None).windows
+
+    def window(self, which: str = "now") -> SpanCount:
+        """The count of `now`, `last`, `today`, `yesterday`, `this-hour`, `last-month` ..., or of the window that
+        contains a time such as `2026-11-16T10:30`, by the clocks of the time zone.
+        """
+        with self._lock:
+            return self._windows("window", which).window(which)
+
+    def rolling(self, over: str | float) -> SpanCount:
+        """The count of the last `15m`, `1h`, `7d` ..., or of so many seconds. The bounds always hold."""
+        with self._lock:
+            return self._windows("over", over).rolling(over)
+
+    def rate(self, over: str | float = "5m") -> SpanRate:
+        """Events per second, over the last five minutes or another time."""
+        return self.rolling(over).rate
+
+    def _windows(self, parameter: str, value: object) -> TrackedWindows:
+        if isinstance(self._count, TrackedWindows):
+            return self._count
+        raise InvalidParameter(parameter, value, 'asked of a tracker with windows, such as Tracker(per="hour")')
 
     def on_change(self, listener: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """Call `listener` with the answer whenever the published estimate moves. Usable as a decorator.
@@ -172,31 +232,32 @@ class Tracker:
             self._listeners.append(listener)
         return listener
 
-    # The methods below are called under the lock.
-
-    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self._network.send(site.site_id, messages)
-        self._after_delivery()
-
-    def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
-        return self._counters[site_id.site].receive(message)
-
-    def _after_delivery(self) -> None:
-        """Let the scheme plan ahead for the next round, and call the listeners."""
-        if self._coordinator.round != self._prepared_round:
-            self._prepared_round = self._coordinator.round
-            self._coordinator.prepare()
-        if self._listeners and not self._announcing:
-            self._announce()
-
     def _announce(self) -> None:
+        """Call the listeners if the estimate has moved. The lock is held."""
+        if not self._listeners or self._announcing:
+            return
         # A listener that adds events may move the answer again: the loop, not a nested call, announces that.
         self._announcing = True
         try:
-            while self._coordinator.published != self._announced:
-                self._announced = self._coordinator.published
-                answer = self._coordinator.answer
+            while self._count.published != self._announced:
+                self._announced = self._count.published
+                answer = self._count.answer
                 for listener in tuple(self._listeners):
                     listener(answer)
         finally:
             self._announcing = False
+
+
+def _window_rule(
+    per: str | None, tz: str, anchor: int | None, floor: int | None, keep: int | None, clock: Callable[[], float]
+) -> WindowRule | None:
+    """None: the tracker has no windows."""
+    if not callable(clock):
+        raise InvalidParameter("clock", clock, "a function that returns seconds since 1970")
+    if per is not None:
+        return WindowRule(per, tz, anchor, floor, keep)
+    require_calendar(None, tz, anchor, "a tracker without windows (per)")
+    for parameter, value, default in (("floor", floor, None), ("keep", keep, None), ("clock", clock, time)):
+        if value is not default:
+            raise InvalidParameter(parameter, value, "left out for a tracker without windows (per)")
+    return None

@@ -21,6 +21,14 @@ from countless.core.windows.window import Window, WindowState
 from countless.errors import InvalidParameter
 
 
+class SpanRate(NamedTuple):
+    """Events per second: lower <= truth <= upper."""
+
+    lower: float
+    estimate: float
+    upper: float
+
+
 class SpanCount(NamedTuple):
     """What is known of the number of events in a span of time: lower <= truth <= upper."""
 
@@ -42,6 +50,17 @@ class SpanCount(NamedTuple):
     def complete(self) -> bool:
         """The span is over, and every site has delivered its last count: nothing is added any more."""
         return self.state is WindowState.CLOSED
+
+    @property
+    def rate(self) -> SpanRate:
+        """Events per second of the span, which must have a length. The estimate is over the time that is known."""
+        length_s = self.end - self.start
+        known_s = length_s if self.known_since is None else max(1.0, self.end - self.known_since)
+        lower, upper = self.lower / length_s, self.upper / length_s
+        return SpanRate(lower, min(max(lower, self.estimate / known_s), upper), upper)
+
+    def __str__(self) -> str:
+        return f"{self.estimate:,} (from {self.lower:,} to {self.upper:,}; {self.state})"
 
 
 def count_between(

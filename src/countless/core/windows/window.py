@@ -1,9 +1,10 @@
 """What readers see of the windows of a counter: each window, and the total over all of them."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from countless.core.answer import State
+from countless.core.answer import Answer, State
 from countless.core.messages import SiteName
 
 
@@ -51,3 +52,50 @@ class TotalAnswer(NamedTuple):
     sites: int
     scheme: str
     silent: tuple[SiteName, ...] = ()
+
+    def contains(self, total: int) -> bool:
+        """Whether `total` is between the bounds."""
+        return self.lower <= total <= self.upper
+
+    def __str__(self) -> str:
+        return f"{self.estimate:,} (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state}, all windows)"
+
+
+_ROUNDING = 2.0**-50  # more than the addition of some floats can lose
+_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING)
+
+
+def bounds_of(answer: Answer) -> tuple[float, float]:
+    """Where every event is reported, there is no error."""
+    return (answer.estimate, answer.estimate) if answer.state is State.EXACT else (answer.lower, answer.upper)
+
+
+def total_answer(
+    settled: int, answers: Sequence[Answer], published: float, *, alpha: float, delta: float, scheme: str
+) -> TotalAnswer:
+    """The sum of what is known exactly and of the answers of open windows, given oldest first.
+
+    `published` is the last estimate of the total. When a window is closed the sum may fall: the estimate does not.
+    """
+    total = settled + sum(answer.estimate for answer in answers)
+    bounds = [bounds_of(answer) for answer in answers]
+    lower, upper = (settled + sum(each) for each in zip(*bounds, strict=True)) if bounds else (settled, settled)
+    if upper > 1 / _ROUNDING:
+        lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
+    estimate = max(published, total)
+    states = {answer.state for answer in answers}
+    if estimate > total:
+        states.add(State.HOLDING)
+    last = answers[-1] if answers else None
+    return TotalAnswer(
+        estimate,
+        lower,
+        max(upper, estimate),
+        alpha,
+        delta,
+        next((each for each in _WORST_FIRST if each in states), State.EXACT),
+        last.round if last else 0,
+        max((answer.sites for answer in answers), default=0),
+        last.scheme if last else scheme,
+        tuple(dict.fromkeys(site for answer in answers for site in answer.silent)),
+    )

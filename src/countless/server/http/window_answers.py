@@ -101,18 +101,10 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
         lower=count.lower,
         upper=count.upper,
         state=_state(counter, count),
-        rate=_rate(count),
+        rate=Rate(*count.rate),
         known_since=None if count.known_since is None else _utc(count.known_since),
         as_of=_utc(now),
     )
-
-
-def _rate(count: SpanCount) -> Rate:
-    """The estimate is over the time that is known."""
-    length_s = count.end - count.start
-    known_s = length_s if count.known_since is None else max(1.0, count.end - count.known_since)
-    lower, upper = count.lower / length_s, count.upper / length_s
-    return Rate(lower, min(max(lower, count.estimate / known_s), upper), upper)
 
 
 def _with_windows(counter: AnyCounter) -> WindowedCounter:

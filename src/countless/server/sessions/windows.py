@@ -19,12 +19,12 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from countless.core.answer import Answer, State
+from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
-from countless.core.windows.window import TotalAnswer, Window, WindowState
+from countless.core.windows.window import TotalAnswer, Window, WindowState, bounds_of, total_answer
 from countless.errors import InvalidParameter
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.counter import Counter, PlanKey, Traffic, Watched
@@ -36,7 +36,6 @@ from countless.wire.windows import window_group, window_name
 MAX_AHEAD = (
     8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open window after window
 )
-_ROUNDING = 2.0**-50  # more than the addition of some floats can lose
 _NEW = CounterFields(0, 0, 0)
 
 
@@ -136,7 +135,7 @@ class WindowedCounter(Watched):
     def most_not_kept(self) -> int:
         """How many events the windows before `kept_from` have, at most: a site that was away may open one again."""
         again = (answer for period, answer in self._published.open.items() if period < self._published.first)
-        return self.dropped + sum(int(_bounds(answer)[1]) for answer in again)
+        return self.dropped + sum(int(bounds_of(answer)[1]) for answer in again)
 
     @property
     def complete_until(self) -> int:
@@ -188,7 +187,7 @@ class WindowedCounter(Watched):
                 next_open = next(open_periods, None)
             answer, total = published.open.get(period), published.closed.get(period) or 0
             estimate = answer.estimate if answer else total
-            lower, upper = _bounds(answer) if answer else (total, total)
+            lower, upper = bounds_of(answer) if answer else (total, total)
             state = self._state(period, lost) if ended else WindowState.OPEN
             start, end = self.calendar.bounds(period)
             waiting = len(members if ended else silent)
@@ -379,35 +378,15 @@ class WindowedCounter(Watched):
 
     def _add_up(self) -> TotalAnswer:
         published, config = self._published, self.config
-        answers = list(published.open.values())
-        settled = published.dropped + published.closed.total
-        bounds = [_bounds(answer) for answer in answers]
-        lower, upper = (settled + sum(each) for each in zip(*bounds, strict=True)) if bounds else (settled, settled)
-        if upper > 1 / _ROUNDING:
-            lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
-        states = {answer.state for answer in answers}
-        if published.estimate > settled + sum(answer.estimate for answer in answers):
-            states.add(State.HOLDING)
-        last = answers[-1] if answers else None
-        return TotalAnswer(
+        return total_answer(
+            published.dropped + published.closed.total,
+            list(published.open.values()),
             published.estimate,
-            lower,
-            max(upper, published.estimate),
-            config.alpha,
-            config.delta,
-            next((state for state in _WORST_FIRST if state in states), State.EXACT),
-            last.round if last else 0,
-            max((answer.sites for answer in answers), default=0),
-            last.scheme if last else config.scheme,
-            tuple(dict.fromkeys(site for answer in answers for site in answer.silent)),
+            alpha=config.alpha,
+            delta=config.delta,
+            scheme=config.scheme,
         )
 
 
-def _bounds(answer: Answer) -> tuple[float, float]:
-    """Where every event is reported, there is no error."""
-    return (answer.estimate, answer.estimate) if answer.state is State.EXACT else (answer.lower, answer.upper)
-
-
-_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING)
 AnyCounter = Counter | WindowedCounter
 AnyAnswer = Answer | TotalAnswer

@@ -1,0 +1,219 @@
+"""The windows of a `Tracker`: a total for each open window, the counts of closed ones, and the sum.
+
+All sites have the same clock. A site joins a window with its first event in it. There is no thread in the background,
+so windows are closed by the calls of the program: at once when it reads windows, otherwise when an event comes some
+time after the end. Then all sites of the window leave, and its count is exact. No later event is counted in it, even
+if the clock goes back.
+"""
+
+from collections.abc import Callable, Iterator
+from math import inf, nextafter
+from threading import RLock
+from typing import NamedTuple
+
+from countless.core.answer import Answer
+from countless.core.coordinator import Coordinator
+from countless.core.durations import require_duration
+from countless.core.messages import SiteId, SiteName
+from countless.core.site import require_increment
+from countless.core.windows.rolling import Record, count_since, narrower
+from countless.core.windows.rule import WindowRule
+from countless.core.windows.site import MARGIN_S, SiteWindows
+from countless.core.windows.spans import SpanCount, count_between, span_named
+from countless.core.windows.window import TotalAnswer, Window, WindowState, bounds_of
+from countless.errors import InvalidParameter
+from countless.inprocess.network import Traffic
+from countless.inprocess.past_answers import PastAnswers
+from countless.inprocess.tracked_total import TrackedTotal
+
+MIN_ROLLING, MAX_ROLLING = "1s", "3660d"
+RECORDS_PER_MARGIN = 24  # answers of the past: every 15 seconds where windows are hours
+
+
+class OpenWindow(NamedTuple):
+    period: int
+    total: TrackedTotal
+
+
+class TrackedWindows:
+    """Everything is called with the lock held. `new` makes the total of a window, from its period, its floor and the
+    number of sites to expect. `changed` is called when the sum may have changed. `answer` is `total_answer`.
+    """
+
+    def __init__(
+        self,
+        rule: WindowRule,
+        clock: Callable[[], float],
+        lock: RLock,
+        new: Callable[[int, int, int], TrackedTotal],
+        changed: Callable[[], None],
+        answer: Callable[[int, list[Answer], float], TotalAnswer],
+    ) -> None:
+        self.lock = lock
+        self.sites: dict[SiteName, WindowedSite] = {}
+        self._rule = rule
+        self._calendar = rule.calendar
+        self._margin_s = MARGIN_S[rule.per]
+        self._clock = clock
+        self._new = new
+        self._changed = changed
+        self._answer = answer
+        self._windows: SiteWindows[OpenWindow] = SiteWindows(self._calendar, self._open)
+        self._closed: dict[int, int] = {}  # counts by period, oldest first
+        self._settled = 0  # the sum of all windows that were closed
+        self._kept_since = -inf  # of the windows before this moment, only the sum is known
+        self._last = 0  # the window that was closed last
+        self._estimate: float = 0  # the largest that was published
+        self._traffic = Traffic(0, 0, 0)  # of closed windows
+        self._past = PastAnswers(self._margin_s / RECORDS_PER_MARGIN)
+        self._close_at = inf  # when an event closes the first window
+
+    # Counting
+
+    def add_site(self, site_id: SiteId) -> "WindowedSite":
+        site = self.sites[site_id.site] = WindowedSite(site_id, self)
+        return site
+
+    def remove_site(self, site_id: SiteId) -> int:
+        """All that it has counted, in all windows."""
+        site = self.sites.pop(site_id.site)
+        site.open = False
+        for _, total in self._windows.states.values():
+            if site_id.site in total.sites:
+                total.remove_site(site_id)
+        return site.count
+
+    def add(self, site: "WindowedSite", n: int) -> None:
+        if not site.open:
+            raise InvalidParameter("site", site.site_id.site, "a site that has not been removed")
+        now = self._clock()
+        if now >= self._close_at:
+            self._close(now - self._margin_s)
+        total = self._windows.enter(now).total
+        local, joins = total.sites.get(site.site_id.site), False
+        if local is None:
+            local, joins = total.add_site(site.site_id), True
+        if self._past.is_due(now):
+            self._record(nextafter(now, -inf))  # the total before this event
+        site.count += n
+        local.add(n)
+        if joins:
+            self._changed()
+
+    def _open(self, period: int) -> OpenWindow:
+        used = [each for each in self._windows.states.values() if each.period < period and each.total.sites]
+        # Of an open window we use what is published: the floor, which readers see, must not tell more.
+        last = int(max(used).total.answer.lower) if used else self._last
+        self._close_at = min(self._close_at, self._calendar.bounds(period)[1] + self._margin_s)
+        return OpenWindow(period, self._new(period, self._rule.floor_after(last), len(self.sites)))
+
+    def _close(self, moment: float) -> None:
+        """Close the windows that have ended by this moment."""
+        finished = self._windows.finish(moment, moment)
+        if not finished:
+            return
+        for period, total in finished:
+            for name in list(total.sites):
+                total.remove_site(self.sites[name].site_id)
+            self._traffic += total.traffic
+            if total.total:
+                self._closed[period] = self._last = total.total
+                self._settled += total.total
+        for period in list(self._closed)[: -self._rule.windows_kept]:
+            del self._closed[period]
+            self._kept_since = self._calendar.bounds(period)[1]
+        ends = (self._calendar.bounds(period)[1] for period in self._windows.states)
+        self._close_at = min(ends, default=inf) + self._margin_s
+        self._changed()
+
+    def _record(self, now: float) -> None:
+        answer = self.answer
+        self._past.add(Record(now, answer.estimate, answer.lower, answer.upper, holds=True))
+
+    # Reading
+
+    @property
+    def answer(self) -> TotalAnswer:
+        answer = self._answer(self._settled, [total.answer for total in self._open_totals()], self._estimate)
+        self._estimate = answer.estimate
+        return answer
+
+    @property
+    def published(self) -> float:
+        return max(self._estimate, self._settled + sum(total.coordinator.published for total in self._open_totals()))
+
+    @property
+    def total(self) -> int:
+        return self._settled + sum(total.total for total in self._open_totals())
+
+    @property
+    def traffic(self) -> Traffic:
+        self._windows.enter(self._clock())  # at least one is open, and tells whether bytes are counted
+        return sum((total.traffic for total in self._open_totals()), self._traffic)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Of the present window."""
+        return self._windows.enter(self._clock()).total.coordinator
+
+    @property
+    def windows(self) -> list[Window]:
+        """The windows that are kept and in which something was counted, and the present one; oldest first."""
+        return list(self._read(self._now()))
+
+    def window(self, which: str) -> SpanCount:
+        now = self._now()
+        if not isinstance(which, str):
+            raise InvalidParameter("window", which, "a string, such as now, last, today or 2026-11-16T10:30")
+        return self._count(*span_named(which, self._calendar, now), now)
+
+    def rolling(self, over: str | float) -> SpanCount:
+        length_s = require_duration("over", over, MIN_ROLLING, MAX_ROLLING)
+        now = self._now()
+        self._record(now)
+        start, end = now - length_s, nextafter(now, inf)  # clocks may show whole seconds: with the events of now
+        return narrower(self._count(start, end, now)._replace(end=now), count_since(self._past.records, start))
+
+    def _now(self) -> float:
+        """What the clock shows, but not before the window in which events are counted. Ended windows are closed."""
+        now = self._clock()
+        self._close(now)
+        return max(now, self._calendar.bounds(self._windows.present_at(now))[0])
+
+    def _count(self, start: float, end: float, now: float) -> SpanCount:
+        dropped = self._settled - sum(self._closed.values())
+        return count_between(self._read(now), start, end, now, dropped=dropped, kept_since=self._kept_since)
+
+    def _read(self, now: float) -> Iterator[Window]:
+        self._windows.enter(now)
+        for period, count in self._closed.items():
+            yield Window(period, *self._calendar.bounds(period), count, count, count, WindowState.CLOSED)
+        for period, window in sorted(self._windows.states.items()):
+            answer = window.total.answer
+            lower, upper = bounds_of(answer)
+            yield Window(period, *self._calendar.bounds(period), lower, answer.estimate, upper, WindowState.OPEN)
+
+    def _open_totals(self) -> Iterator[TrackedTotal]:
+        return (window.total for _, window in sorted(self._windows.states.items()))
+
+
+class WindowedSite:
+    """One site of a `Tracker` with windows: an event belongs to the window that the clock shows."""
+
+    __slots__ = ("_windows", "count", "open", "site_id")
+
+    def __init__(self, site_id: SiteId, windows: TrackedWindows) -> None:
+        self.site_id = site_id
+        self.count = 0  # all that it has counted, in all windows
+        self.open = True  # it has not been removed
+        self._windows = windows
+
+    def __repr__(self) -> str:
+        return f"<WindowedSite {self.site_id.site!r}: {self.count:,} counted>"
+
+    def add(self, n: int = 1) -> None:
+        require_increment(n)
+        with self._windows.lock:
+            self._windows.add(self, n)
+
+    inc = add
