@@ -2,8 +2,8 @@
 
     python docs/images/make.py
 
-Needs chromium and what `make setup` installs. Takes six minutes, so that what was counted at its beginning is not in
-the rate. In the first minutes of an hour the last bar is small.
+Needs chromium and what `make setup` installs. Takes six minutes: the rate is over the last five. In the first minutes
+of an hour the last bar is small.
 """
 
 import random
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from math import cos, pi
 from pathlib import Path
 from threading import Event, Thread
@@ -25,21 +26,27 @@ from countless.server.storage.base import Changes, Config, CounterFields, Window
 from countless.server.storage.sqlite_store import SqliteStore
 
 OUT = Path(__file__).with_name("page.png")
-SITES, SECONDS, HOUR_S = 100, 330, 3600
+SITES, SECONDS, HOUR_S, ALPHA = 100, 330, 3600, 0.008
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
 def past_hours(directory: Path, now: float) -> None:
-    """Two days of hours: busy by day, quiet by night."""
+    """Two days of hours, busy by day and quiet by night, and the part of this hour that is over."""
     rng, present = random.Random(5), int(now // HOUR_S)  # noqa: S311  # only has to look natural
-    config = Config(alpha=0.02, windows=WindowRule("hour"))
+    config = Config(alpha=ALPHA)
     totals = {period: int(hourly(period) * rng.uniform(0.94, 1.06)) for period in range(present - 47, present)}
-    store = SqliteStore(directory / STATE_FILE)
     windows: dict[WindowKey, WindowFields | None] = {
         WindowKey("requests", period): WindowFields(0, total) for period, total in totals.items()
     }
-    fields = CounterFields(present - 47, sum(totals.values()), 0)
-    store.save(Changes(counters={"requests": fields}, configs={"requests": config}, windows=windows))
+    windows[WindowKey("requests", present)] = WindowFields(totals[present - 1] // 10, None)
+    open_name, counted = f"requests@hour:{present}", int(hourly(present) * (now % HOUR_S) / HOUR_S)
+    counters = {
+        "requests": CounterFields(present - 47, sum(totals.values()) + counted, 0),
+        open_name: CounterFields(1, counted, counted),
+    }
+    configs = {"requests": replace(config, windows=WindowRule("hour")), open_name: config}
+    store = SqliteStore(directory / STATE_FILE)
+    store.save(Changes(counters=counters, configs=configs, windows=windows))
     store.close()
 
 
@@ -48,15 +55,16 @@ def hourly(period: int) -> float:
 
 
 def count(clients: list[countless.Client], done: Event) -> None:
-    """A few sites are busy, most are not. First they count what came before in this hour."""
+    """A few sites are busy, most are not."""
     rng = random.Random(7)  # noqa: S311
     weights = [rng.paretovariate(1.3) for _ in clients]
     per_second = hourly(int(time() // HOUR_S)) / HOUR_S / sum(weights)
-    elapsed = time() % HOUR_S
+    last = time()
     while not done.wait(0.1):
+        now = time()
         for client, weight in zip(clients, weights, strict=True):
-            client.counter("requests", per="hour").add(int(per_second * weight * elapsed + rng.random()))
-        elapsed = 0.1 * rng.uniform(0.7, 1.3)
+            client.counter("requests", per="hour").add(int(per_second * weight * (now - last) + rng.random()))
+        last = now
 
 
 def picture(url: str) -> None:
@@ -74,7 +82,7 @@ def picture(url: str) -> None:
 
 def main() -> None:
     """Serve, count, look."""
-    command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0", "--alpha", "0.02"]
+    command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0"]
     command += ["--silent-after", "60s", "--state-dir"]
     with tempfile.TemporaryDirectory() as directory:
         past_hours(Path(directory), time())

@@ -32,7 +32,7 @@ export function rateText({ lower, estimate, upper }, large = count) {
   const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => shown * seconds >= 1) ?? (shown ? ["day", 86400] : ["second", 1]);
   const text = (rate) => (rate * seconds < 1000 ? digits.format(rate * seconds) : large(rate * seconds));
   const number = !wide ? text(estimate) : lower ? `${text(lower)} to ${text(upper)}` : `≤ ${text(upper)}`;
-  const bounds = upper === null ? `at least ${text(lower)}` : wide || lower === upper ? "" : `${text(lower)} to ${text(upper)}`;
+  const bounds = upper === null ? (lower ? `at least ${text(lower)}` : "") : wide || lower === upper ? "" : `${text(lower)} to ${text(upper)}`;
   return { number, unit: `per ${unit}`, range: bounds };
 }
 
