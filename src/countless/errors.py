@@ -73,7 +73,7 @@ class BudgetRefused(CountlessError):
 
 
 class Exhausted(BudgetRefused):
-    """Not enough of the budget is left. `retry_after`: seconds until its period ends, if it has periods."""
+    """Not enough of the budget is left. `retry_after`: seconds until more is available, if that is known."""
 
     def __init__(self, budget: str, units: int, retry_after: float | None = None) -> None:
         super().__init__(f"budget {budget!r} has not {units} units left")

@@ -41,6 +41,16 @@ def test_budget_is_created_spent_raised_and_deleted(server: Server) -> None:
     assert (unknown.returncode, "there is no budget 'acme/tokens'" in unknown.stderr) == (2, True)
 
 
+def test_rolling_budget_is_created_and_spent(server: Server) -> None:
+    made = run("budget", "create", "logins", "--limit", "5", "--rolling", "1m", "--slack", "0", url=server.url)
+    assert made.stdout == "logins: 0 to 0 of 5 in every 60 s taken (0 leaked; open)\n"
+    assert run("take", "logins", "5", url=server.url).returncode == 0
+    refused = run("take", "logins", url=server.url)
+    assert (refused.returncode, refused.stderr) == (1, "countless: 1 of logins: exhausted\n")
+    wrong = run("budget", "create", "other", "--limit", "5", "--rolling", "1m", "--per", "day", url=server.url)
+    assert (wrong.returncode, "rolling = " in wrong.stderr) == (2, True)
+
+
 @pytest.mark.soak
 def test_template_limits_each_name_on_its_own(server: Server) -> None:
     command = "budget create keys/* --limit 2 --per month --slack 0 --max-names 3"
@@ -81,7 +91,7 @@ def test_budget_with_periods_is_created_spent_watched_and_reset(server: Server) 
     assert run("take", "acme/monthly", "30M", url=server.url).returncode == 0
     refused = run("take", "acme/monthly", "30000000", url=server.url)
     assert refused.returncode == 1
-    assert "countless: 30000000 of acme/monthly: exhausted; the next period begins in " in refused.stderr
+    assert "countless: 30000000 of acme/monthly: exhausted; more is available in " in refused.stderr
     with watching("acme/monthly", url=server.url) as lines:
         resets = status["resets_at"]
         spent = "30,000,000 to 30,000,000 of 50,000,000 per month spent"

@@ -34,6 +34,11 @@ class Budget:
         self.taken: list[int] = []
         self._decide = decide
 
+    def retry_after(self, n: int = 1) -> float | None:
+        if self.rule.rolling is not None:
+            return 3.2 * n
+        return None if self.resets_at is None else self.resets_at - time()
+
     async def atake(self, n: int, wait: float) -> Decision:
         self.taken.append(n)
         return Decision(self._decide(self.name))
@@ -114,6 +119,14 @@ def test_budget_without_a_period_has_no_window_and_no_time_to_retry() -> None:
     assert answer.headers["ratelimit-policy"] == '"default";q=999999999999999'  # the largest integer of such a field
     assert answer.headers["ratelimit"] == '"default";r=0'
     assert "retry-after" not in answer.headers
+
+
+def test_rolling_budget_has_its_window_and_the_time_until_units_come_back() -> None:
+    rule = BudgetRule(5, rolling=60)
+    refused = limited(Client(always(Reason.EXHAUSTED), rule), cost=lambda scope: 3).get("/")
+    assert refused.headers["ratelimit-policy"] == '"default";q=5;w=60'
+    assert refused.headers["ratelimit"] == '"default";r=0;t=4'
+    assert refused.headers["retry-after"] == "10"
 
 
 def test_window_of_a_month_is_the_length_of_this_month() -> None:

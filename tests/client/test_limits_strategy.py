@@ -31,6 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         for name, limit, per in (("3-per-month", 3, "month"), ("100-per-month", 100, "month"), ("5-per-day", 2, "day")):
             rule = {"name": f"limits/{name}/*", "limit": limit, "slack": 0.0, "per": per}
             server.reader.request("POST", "/api/v1/budgets", rule)
+        rule = {"name": "limits/3-in-7200s/*", "limit": 3, "slack": 0.0, "rolling": "2h"}
+        server.reader.request("POST", "/api/v1/budgets", rule)
         yield server
 
 
@@ -72,6 +74,20 @@ def test_hits_are_admitted_up_to_the_limit_of_the_rule(storage: BudgetStorage) -
     assert time() < stats.reset_time < time() + 32 * 86_400
     assert limiter.hit(limit, "another key")
     assert storage.check()
+
+
+def test_moving_window_strategy_takes_rolling_budgets_of_any_length(
+    storage: BudgetStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    limiter, limit = STRATEGIES["countless-moving-window"](storage), parse("3 per 2 hours")
+    assert [limiter.hit(limit, "moving") for _ in range(4)] == [True, True, True, False]
+    stats = limiter.get_window_stats(limit, "moving")
+    assert stats.remaining == 0
+    assert 0 < stats.reset_time - time() <= 7201
+    assert limiter.hit(limit, "another key")
+    assert not [record for record in caplog.records if "rule differs" in record.message]
+    with pytest.raises(ConfigurationError, match=r"'limits/5-in-1s/\*' --limit 5 --rolling 1s"):
+        limiter.hit(parse("5/second"), "a")
 
 
 def test_rule_of_the_coordinator_decides_and_the_difference_is_logged_once(

@@ -102,8 +102,8 @@ def comes_back_a_pane_too_early(patch: pytest.MonkeyPatch) -> None:
 def counts_from_the_first_moment_of_a_pane(patch: pytest.MonkeyPatch) -> None:
     original = RollingWindow._add
 
-    def add(self: RollingWindow, units: int, moment: float) -> None:
-        original(self, units, self.ends_at - self.length / rolling.PANES)
+    def add(self: RollingWindow, moment: float) -> None:
+        original(self, self.ends_at - self.length / rolling.PANES)
 
     patch.setattr(RollingWindow, "_add", add)
 

@@ -35,6 +35,7 @@ from support.site_server import FakeConnection
 
 LIMIT = 16
 CALENDAR = Calendar("minute")
+PER_MINUTE = BudgetRule(LIMIT, "minute", slack=0)
 START_S = 30_000_000 * 60.0
 MAX_JUMP_S = 400.0
 SILENT_AFTER_S = 20.0
@@ -60,14 +61,14 @@ class Site:
     def __init__(self, world: "World", name: str) -> None:
         self.name = name
         self.offset = 0.0  # of its wall clock
-        self._world = world
+        self.world = world
         self.start()
 
     def start(self) -> None:
         """A new process that knows nothing of the one before it."""
-        site_id = SiteId(self.name, next(self._world.incarnations))
+        site_id = SiteId(self.name, next(self.world.incarnations))
         self.lock = RLock()
-        self.session = SiteSession(site_id, self.lock, lambda: None, self._world.clock)
+        self.session = SiteSession(site_id, self.lock, lambda: None, self.world.clock)
         link = BudgetLink(self._queue, lambda: True, lambda number: None, clock=self.wall_clock)
         self.budget = ClientBudget("tokens", site_id, self.lock, link)
         self.session.add_budget("tokens", self.budget)
@@ -75,7 +76,7 @@ class Site:
         self.disconnect()
 
     def wall_clock(self) -> float:
-        return START_S + self._world.time + self.offset
+        return START_S + self.world.time + self.offset
 
     def _queue(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
         self.session.queue_budget(items)
@@ -93,7 +94,7 @@ class Site:
             if resets_at is None:
                 raise Broken("a request was admitted before the rule was known")
             period = CALENDAR.period_at(resets_at - 1)
-            self._world.admitted[period] += n
+            self.world.admitted[period] += n
             if hold:
                 self.holds.append((period, n, request))
         return allowed
@@ -102,7 +103,7 @@ class Site:
         period, units, request = self.holds.pop(0)
         used = min(used, units)
         request.settle(units, used)
-        self._world.admitted[period] -= units - used
+        self.world.admitted[period] -= units - used
 
     # The connection
 
@@ -134,6 +135,8 @@ class Site:
 
 
 class World:
+    site_class = Site
+
     def __init__(self, sites: int, seed: int, weights: dict[str, int]) -> None:
         self.rng = Random(seed)  # noqa: S311
         self.weights = WEIGHTS | weights
@@ -142,7 +145,7 @@ class World:
         self.incarnations = count(1)
         self.admitted: Counter[int] = Counter()  # by period: spent and held, in truth
         self.store = MemoryStore()
-        self.sites = [Site(self, f"site-{number}") for number in range(sites)]
+        self.sites = [self.site_class(self, f"site-{number}") for number in range(sites)]
 
     def clock(self) -> float:
         return self.time
@@ -285,9 +288,9 @@ class World:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[World]:
+async def running(world: World, rule: BudgetRule = PER_MINUTE) -> AsyncIterator[World]:
     world.start_server()
-    world.server.budgets.create("tokens", BudgetRule(LIMIT, "minute", slack=0))
+    world.server.budgets.create("tokens", rule)
     await world.server.flush()
     try:
         yield world

@@ -3,7 +3,6 @@
 from asyncio import get_running_loop
 from collections import Counter as Tally
 from math import ceil
-from time import time
 from typing import Annotated
 
 import msgspec
@@ -78,7 +77,7 @@ class AgentBudgets:
         except InvalidParameter as problem:
             raise Refused(str(problem)) from problem
         if not decision:
-            return self._refusal(budget, decision.reason, body.wait)
+            return self._refusal(budget, decision.reason, body)
         self.decisions[Reason.ALLOWED] += 1
         return json({"decision": Reason.ALLOWED})
 
@@ -94,7 +93,7 @@ class AgentBudgets:
         except InvalidParameter as problem:
             raise Refused(str(problem)) from problem
         except BudgetRefused as refusal:
-            return self._refusal(budget, _REASONS[type(refusal)], body.wait)
+            return self._refusal(budget, _REASONS[type(refusal)], body)
         self.decisions[Reason.ALLOWED] += 1
         identity = self.holds.add(budget.name, hold, body.expires_in, get_running_loop().call_later)
         return json({"decision": Reason.ALLOWED, "hold": identity, "units": body.n, "expires_in": body.expires_in})
@@ -111,13 +110,14 @@ class AgentBudgets:
         except InvalidParameter as problem:
             raise Refused(str(problem)) from problem
 
-    def _refusal(self, budget: ClientBudget, reason: Reason, wait: float) -> Response:
+    def _refusal(self, budget: ClientBudget, reason: Reason, body: Take | Reserve) -> Response:
         self.decisions[reason] += 1
         if reason is Reason.STARVED:
-            self.starved_s += wait
+            self.starved_s += body.wait
         status, message = _REFUSALS[reason]
         content: dict[str, object] = {"decision": reason, "error": f"budget {budget.name!r}: {message}"}
-        if reason is not Reason.EXHAUSTED or budget.resets_at is None:
+        retry_after = budget.retry_after(body.n) if reason is Reason.EXHAUSTED else None
+        if retry_after is None:
             return json(content, status)
-        seconds = max(0, ceil(budget.resets_at - time()))
+        seconds = ceil(retry_after)
         return json({**content, "retry_after": seconds}, status, retry_after=str(seconds))

@@ -38,6 +38,10 @@ def budget(
         str | None,
         typer.Option(help="With create: the limit is for each minute, hour, day or month; for ever if not given."),
     ] = None,
+    rolling: Annotated[
+        str | None,
+        typer.Option(help="With create: at most the limit in every interval of this length, such as 1m or 24h."),
+    ] = None,
     tz: Annotated[str | None, typer.Option(help="With --per: the time zone; UTC if not given.")] = None,
     anchor: Annotated[
         int | None,
@@ -71,7 +75,7 @@ def budget(
         raise InvalidParameter("action", action, f"one of: {', '.join(ACTIONS)}")
     if (name is None) is not (action == "list"):
         raise InvalidParameter("name", name, "given with every action but list")
-    fields = {"per": per, "tz": tz, "anchor": anchor, "kind": kind}
+    fields = {"per": per, "rolling": rolling, "tz": tz, "anchor": anchor, "kind": kind}
     fields |= {"on_loss": on_loss, "on_unreachable": on_unreachable, "max_names": max_names}
     rule = {key: value for key, value in (_amounts(limit, slack) | fields).items() if value is not None}
     if rule and action not in ("create", "set"):
@@ -120,11 +124,12 @@ def _print(result: Any, as_json: bool) -> None:
 
 
 def _text(status: dict[str, Any]) -> str:
-    period = f" per {status['per']}" if status["per"] else ""
+    rolling = status["rolling"]
+    period = f" per {status['per']}" if status["per"] else f" in every {rolling:g} s" if rolling else ""
     if status["max_names"] is not None:
         names = f"{status['names']:,} of at most {status['max_names']:,} names in use"
         return f"{status['name']}: {status['limit']:,}{period} for each name ({names})"
-    used = "in use" if status["kind"] == "in_flight" else "spent"
+    used = "in use" if status["kind"] == "in_flight" else "taken" if rolling else "spent"
     resets = f"; resets at {status['resets_at']}" if status["resets_at"] else ""
     return (
         f"{status['name']}: {status['used_lower']:,} to {status['used_upper']:,} of {status['limit']:,}{period} {used} "

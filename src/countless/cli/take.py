@@ -34,6 +34,6 @@ def take(
     if not decision:
         detail = f" ({client.last_error})" if client.last_error else ""
         if decision.retry_after is not None:
-            detail += f"; the next period begins in {decision.retry_after:.0f} s"
+            detail += f"; more is available in {decision.retry_after:.0f} s"
         typer.echo(f"countless: {units} of {name}: {decision.reason}{detail}", err=True)
         raise typer.Exit(1 if decision.reason is Reason.EXHAUSTED else EX_TEMPFAIL)

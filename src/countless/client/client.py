@@ -213,6 +213,7 @@ class Client:
                     new_local=in_memory if self._durable is None else self._durable.budget,
                     disabled=self._disabled,
                     clock=self._wall_clock,
+                    contact=partial(self._contact_of, name),
                 )
                 budget = self._budgets[name] = ClientBudget(name, self._loop.site_id_for(name), self._lock, link)
                 self._loop.add_budget(name)
@@ -353,6 +354,9 @@ class Client:
 
     def _connected_for(self, budget: str) -> bool:
         return self._loop.connected_for(budget)
+
+    def _contact_of(self, budget: str) -> float:
+        return self._loop.contact_of(budget)
 
     def _count_waiter(self, number: int) -> None:
         self._loop.waiters += number

@@ -1,4 +1,4 @@
-"""A storage and a strategy for the `limits` library. Importing the module registers both under the name `countless`.
+"""A storage and two strategies for the `limits` library. Importing the module registers them.
 
     import countless.client.limits_strategy
 
@@ -6,13 +6,16 @@
 
 The rate limit `100/minute` is the budget `limits/100-per-minute/<identifiers>`. An operator makes the rule for all of
 them at the coordinator: `countless budget create 'limits/100-per-minute/*' --limit 100 --per minute`.
+
+The strategy `countless-moving-window` admits as many in every interval of the length, as `moving-window` of the library
+does: `100/minute` is the budget `limits/100-in-60s/<identifiers>`, with the rule `--limit 100 --rolling 60s`.
 """
 
 import atexit
 import logging
 from hashlib import sha256
 from time import time
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 from urllib.parse import quote
 
 from limits import RateLimitItem
@@ -100,11 +103,33 @@ def _seconds(wait: float | str) -> float:
 
 
 def _needs_strategy() -> NoReturn:
-    raise ConfigurationError('the storage countless:// has one strategy: set strategy="countless"')
+    raise ConfigurationError(
+        'the storage countless:// has strategies of its own: set strategy="countless" or "countless-moving-window"'
+    )
+
+
+class ExpectedRule(NamedTuple):
+    """The rule that an operator should have made for a rate limit."""
+
+    name: str
+    limit: int
+    option: str  # of `countless budget create`
+    per: str | None = None
+    rolling: float | None = None
 
 
 class BudgetRateLimiter(RateLimiter):
     """Each rate limit and its identifiers are a budget. The coordinator's rule decides, if it differs from the item."""
+
+    @staticmethod
+    def expected_rule(item: RateLimitItem) -> ExpectedRule:
+        period = item.GRANULARITY.name
+        if item.multiples != 1 or period not in PERIODS:
+            raise ConfigurationError(
+                f"rate limit {item!r}: budgets have limits per {', '.join(PERIODS)}, and no multiples; "
+                'strategy="countless-moving-window" has any'
+            )
+        return ExpectedRule(f"limits/{item.amount}-per-{period}", item.amount, f"--per {period}", per=period)
 
     def __init__(self, storage: StorageTypes) -> None:
         if not isinstance(storage, BudgetStorage):
@@ -128,35 +153,48 @@ class BudgetRateLimiter(RateLimiter):
     def _reserve(self, item: RateLimitItem, identifiers: tuple[str, ...], cost: int, used: int) -> bool:
         if cost == 0:
             return True
-        budget = self._budgets.budget(budget_name(item, *identifiers))
+        expected = self.expected_rule(item)
+        budget = self._budgets.budget(budget_name(item, *identifiers, rule=expected))
         try:
             budget.reserve(cost, self._wait_s).settle(used)
         except UnknownBudget as problem:
-            raise _no_rule(item, problem) from problem
+            command = f"countless budget create '{expected.name}/*' --limit {expected.limit} {expected.option}"
+            raise ConfigurationError(f"{problem}; create the rule: {command}") from problem
         except (Exhausted, AboveLimit):
             return False
         finally:
-            self._compare(item, budget.rule)
+            self._compare(expected, item, budget.rule)
         return True
 
     def get_window_stats(self, item: RateLimitItem, *identifiers: str) -> WindowStats:
-        """The end of the period, and what this process can admit without asking."""
-        budget = self._budgets.budget(budget_name(item, *identifiers))
-        return WindowStats(budget.resets_at or time(), budget.remaining)
+        """When this process knows that there will be more, and what it can admit without asking."""
+        budget = self._budgets.budget(budget_name(item, *identifiers, rule=self.expected_rule(item)))
+        return WindowStats(time() + (budget.retry_after() or 0.0), budget.remaining)
 
-    def _compare(self, item: RateLimitItem, rule: BudgetRule | None) -> None:
-        name, period = _rule_name(item), item.GRANULARITY.name
-        if rule is not None and (rule.limit, rule.per) != (item.amount, period) and name not in self._differing:
-            self._differing.add(name)
-            log.warning(
-                "rule differs: rate limit is %r, %s/* has %d per %s and decides", item, name, rule.limit, rule.per
-            )
+    def _compare(self, expected: ExpectedRule, item: RateLimitItem, rule: BudgetRule | None) -> None:
+        if rule is None or expected.name in self._differing:
+            return
+        if (rule.limit, rule.per, rule.rolling) != (expected.limit, expected.per, expected.rolling):
+            self._differing.add(expected.name)
+            interval = f"per {rule.per}" if rule.rolling is None else f"in every {rule.rolling:g} s"
+            rule_text = f"{expected.name}/* has {rule.limit} {interval}"
+            log.warning("rule differs: rate limit is %r, %s and decides", item, rule_text)
 
     def clear(self, item: RateLimitItem, *identifiers: str) -> None:
-        self.storage.clear(budget_name(item, *identifiers))
+        self.storage.clear(budget_name(item, *identifiers, rule=self.expected_rule(item)))
 
 
-def budget_name(item: RateLimitItem, *identifiers: str) -> str:
+class RollingBudgetRateLimiter(BudgetRateLimiter):
+    """At most the amount in every interval as long as the item's: of any granularity, with multiples."""
+
+    @staticmethod
+    def expected_rule(item: RateLimitItem) -> ExpectedRule:
+        seconds = item.get_expiry()
+        name, option = f"limits/{item.amount}-in-{seconds}s", f"--rolling {seconds}s"
+        return ExpectedRule(name, item.amount, option, rolling=float(seconds))
+
+
+def budget_name(item: RateLimitItem, *identifiers: str, rule: ExpectedRule | None = None) -> str:
     """The budget of a rate limit: one name below the rule, whatever the identifiers contain.
 
     >>> from limits import parse
@@ -167,21 +205,8 @@ def budget_name(item: RateLimitItem, *identifiers: str) -> str:
     key = ":".join(quote(str(part), safe="", errors="surrogatepass") for part in parts)
     if len(key) > MAX_KEY_CHARS:
         key = sha256(key.encode()).hexdigest()
-    return f"{_rule_name(item)}/{key}"
-
-
-def _rule_name(item: RateLimitItem) -> str:
-    period = item.GRANULARITY.name
-    if item.multiples != 1 or period not in PERIODS:
-        raise ConfigurationError(f"rate limit {item!r}: budgets have limits per {', '.join(PERIODS)}, and no multiples")
-    return f"limits/{item.amount}-per-{period}"
-
-
-def _no_rule(item: RateLimitItem, problem: UnknownBudget) -> ConfigurationError:
-    rule, period = _rule_name(item), item.GRANULARITY.name
-    return ConfigurationError(
-        f"{problem}; create the rule: countless budget create '{rule}/*' --limit {item.amount} --per {period}"
-    )
+    return f"{(rule or BudgetRateLimiter.expected_rule(item)).name}/{key}"
 
 
 STRATEGIES["countless"] = BudgetRateLimiter  # type: ignore[assignment]  # declared for the library's own three
+STRATEGIES["countless-moving-window"] = RollingBudgetRateLimiter  # type: ignore[assignment]

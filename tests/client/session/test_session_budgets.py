@@ -104,6 +104,7 @@ class Idle:
     """A budget that counts how often it is looked at."""
 
     active = True
+    leased = False
     settled = True
 
     def __init__(self, pause: float) -> None:

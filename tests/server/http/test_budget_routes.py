@@ -26,8 +26,9 @@ DEFAULTS: dict[str, Any] = {
     "template": None,
     "max_names": None,
     "names": None,
+    "rolling": None,
 }
-UNUSED = {"used_lower": 0, "used_upper": 0, "leaked": 0, "holders": 0, "state": "open"}
+UNUSED = {"used_lower": 0, "used_upper": 0, "held": 0, "leaked": 0, "holders": 0, "state": "open"}
 MONTHLY = LIMIT | {"per": "month", "tz": "Europe/Berlin", "anchor": 31}
 
 
@@ -52,6 +53,22 @@ def test_budget_is_created_read_changed_and_deleted(local: TestClient) -> None:
     assert changed.json() == made.json() | {"limit": 2000, "slack": 0}
     assert local.delete("/api/v1/budgets/acme/tokens").status_code == 204
     assert local.get("/api/v1/budgets").json() == {"budgets": [], "next": None}
+
+
+def test_rolling_budget_is_created_and_its_window_cannot_be_changed(local: TestClient) -> None:
+    made = local.post("/api/v1/budgets", json=LIMIT | {"rolling": "1m"})
+    assert (made.status_code, made.json()) == (201, LIMIT | DEFAULTS | UNUSED | {"rolling": 60.0})
+    assert local.post("/api/v1/budgets/acme/tokens/reset").json() == made.json()
+    refused = local.patch("/api/v1/budgets/acme/tokens", json={"rolling": 61})
+    assert (refused.status_code, refused.json()["error"].split()[0]) == (400, "rolling")
+    assert local.patch("/api/v1/budgets/acme/tokens", json={"rolling": "60s", "limit": 7}).json()["limit"] == 7
+
+
+@pytest.mark.parametrize("rule", [{"rolling": 0.5}, {"rolling": "soon"}, {"rolling": 60, "per": "minute"}])
+def test_wrong_window_is_refused(local: TestClient, rule: dict[str, Any]) -> None:
+    refused = local.post("/api/v1/budgets", json=LIMIT | rule)
+    assert (refused.status_code, refused.json()["error"].split()[0]) == (400, "rolling")
+    assert local.get("/api/v1/budgets").json()["budgets"] == []
 
 
 def test_template_is_created_read_changed_and_deleted(local: TestClient) -> None:

@@ -76,6 +76,7 @@ async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() 
         'countless_budget_limit{budget="keys/*"} 2.0',
         'countless_budget_used_lower{budget="tokens"} 2.0',
         'countless_budget_used_upper{budget="tokens"} 3.0',
+        'countless_budget_held{budget="tokens"} 0.0',
         'countless_budget_leaked{budget="tokens"} 0.0',
         'countless_budget_rounds_total{budget="tokens"} 0.0',
         'countless_budget_names{budget="keys/*",state="open"} 1.0',

@@ -6,7 +6,7 @@ from countless.core.budget.coordinator import BudgetState, SavedSite
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.rule import BudgetRule
 from countless.errors import InvalidParameter, ProtocolError
-from countless.server.sessions import budgets
+from countless.server.sessions import budget_losses
 from countless.server.sessions.budget_periods import MAX_ENDED, MAX_OPEN_PERIODS
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
@@ -227,7 +227,7 @@ async def test_incarnation_that_is_connected_is_not_handed_in_by_another() -> No
 
 
 async def test_incarnations_that_were_given_up_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "MAX_GIVEN_UP", 3)
+    monkeypatch.setattr(budget_losses, "MAX_GIVEN_UP", 3)
     store = MemoryStore()
     async with site_server(store, silent_after=10) as harness:
         create(harness, 1000)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from math import ceil
-from time import monotonic, time
+from time import monotonic
 
 from countless.client.asgi.count_requests import App, Message, Receive, Scope, Send
 from countless.client.asgi.ratelimit_fields import limit_field, policy_field, require_policy
@@ -102,7 +102,7 @@ class LimitRequests:
         self._record(budget.name, reason, detail, passes)
         if passes:
             return await self._app(scope, receive, send)
-        return await self._refuse(send, budget, reason)
+        return await self._refuse(send, budget, reason, cost)
 
     async def _decide(self, budget: ClientBudget, cost: int) -> tuple[str, str]:
         """The reason, and what the log says of it."""
@@ -130,20 +130,20 @@ class LimitRequests:
         return send_with_fields
 
     def _fields(self, budget: ClientBudget, available: int) -> Fields:
-        rule, resets_at = budget.rule, budget.resets_at
+        rule = budget.rule
         if rule is None:  # of an earlier coordinator
             return []
-        policy = policy_field(self._policy, rule.limit, _window_s(rule, resets_at))
-        limit = limit_field(self._policy, available, _seconds_until(resets_at))
+        policy = policy_field(self._policy, rule.limit, _window_s(rule, budget.resets_at))
+        limit = limit_field(self._policy, available, _retry_s(budget, 1))
         return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", limit.encode())]
 
-    async def _refuse(self, send: Send, budget: ClientBudget, reason: str) -> None:
+    async def _refuse(self, send: Send, budget: ClientBudget, reason: str, cost: int) -> None:
         if reason == ABOVE_LIMIT:
             status, kind, title = 429, "quota-exceeded", "this request costs more than its whole quota"
             fields, retry = self._fields(budget, 0), None
         elif reason == Reason.EXHAUSTED:
             status, kind, title = 429, "quota-exceeded", "the quota of this request is used up"
-            fields, retry = self._fields(budget, 0), _seconds_until(budget.resets_at)
+            fields, retry = self._fields(budget, 0), _retry_s(budget, cost)
         else:
             status, kind, title = 503, "temporary-reduced-capacity", "the quota of this request is not known at present"
             fields, retry = [], RETRY_S
@@ -168,13 +168,16 @@ class _SparseLog:
         self._next[level], self._left_out[level] = monotonic() + LOG_EVERY_S, 0
 
 
-def _seconds_until(resets_at: float | None) -> int | None:
-    return None if resets_at is None else max(0, ceil(resets_at - time()))
+def _retry_s(budget: ClientBudget, cost: int) -> int | None:
+    seconds = budget.retry_after(cost)
+    return None if seconds is None else ceil(seconds)
 
 
 @lru_cache(maxsize=64)
 def _window_s(rule: BudgetRule, resets_at: float | None) -> int | None:
-    """The length of the period that ends then: days may have 23 or 25 hours, and months differ."""
+    """The rolling window, or the length of the period that ends then: days may have 23 or 25 hours, months differ."""
+    if rule.rolling is not None:
+        return ceil(rule.rolling)
     calendar = rule.calendar
     if calendar is None or resets_at is None:
         return None

@@ -2,12 +2,14 @@
 
 A request that fits the units this process was granted is admitted without a message. Other requests ask the coordinator
 and wait. When the client closes it hands in what it spent; if the process is killed, all that it was granted stays
-charged. A budget may have periods: the clock of this process decides to which one a request belongs.
+charged. A budget may have periods: the clock of this process decides to which one a request belongs. Or it is rolling:
+units come back when a window has passed, by a monotonic clock.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
+from math import inf
 from threading import RLock
 from time import time
 from typing import NamedTuple, TypeVar
@@ -16,6 +18,7 @@ from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
 from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter, require_wait
 from countless.client.budgets.spendable import Spendable
+from countless.client.clock import steady_clock
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.rule import OVERDRAFT, WAIT, BudgetRule
@@ -23,6 +26,7 @@ from countless.core.budget.site import ALLOWED as ADMITTED
 from countless.core.budget.site import Taken, Verdict
 from countless.core.messages import SiteId
 from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
+from countless.wire.budget_rule import rule_of
 from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
 
 _ONE = 1  # CPython has one object for it, which True and 1.0 are not: comparing that makes take() 15 % faster
@@ -52,6 +56,8 @@ class BudgetLink(NamedTuple):
     new_local: NewLocal = in_memory  # for an incarnation of this process
     disabled: bool = False  # nothing is ever sent, and every request is allowed
     clock: Callable[[], float] = time  # it decides to which period a request belongs
+    steady_clock: Callable[[], float] = steady_clock  # of rolling budgets
+    contact: Callable[[], float] = lambda: inf  # when, by this clock, the last frame was sent that was answered
 
 
 class ClientBudget(Spendable):
@@ -65,9 +71,9 @@ class ClientBudget(Spendable):
         self.name = name
         self._lock = lock
         self._link = link
-        self._periods = LocalPeriods(name, site_id, link.new_local)
+        self._periods = LocalPeriods(name, site_id, link.new_local, link.contact)
         self._local = self._periods.present
-        self._ends_at: float | None = None  # when the present period ends; None without periods
+        self._ends_at: float | None = None  # when the present period, or the open pane, ends; None without
         self._clock = link.clock
         if link.disabled:
             self._local.units = repeat(True)
@@ -100,7 +106,18 @@ class ClientBudget(Spendable):
         """When the present period ends, in seconds since 1970; None if the budget has none, or its rule is unknown."""
         with self._lock:
             self._enter()
-            return self._ends_at
+            return None if self.rule is None or self.rule.per is None else self._ends_at
+
+    def retry_after(self, n: int = 1) -> float | None:
+        """Seconds until a request of `n` units that was refused may succeed, if that is known.
+
+        With periods: until the present one ends. If the budget is rolling: until enough of what this process has taken
+        itself comes back.
+        """
+        with self._lock:
+            self._enter()
+            at = self._periods.available_at(n)
+            return None if at is None else max(0.0, at - self._clock())
 
     @property
     def overdraft(self) -> int:
@@ -147,6 +164,8 @@ class ClientBudget(Spendable):
             self._enter()
             if self._unusable:
                 raise UnknownBudget(self.name, self._unusable)
+            if self._periods.cut_off:
+                return None
             self._updating = True
             try:
                 taken = apply(self._local, n)
@@ -203,9 +222,8 @@ class ClientBudget(Spendable):
     def _exhausted(self, n: int) -> Decision:
         if self.rule is not None and n > self.rule.limit:
             raise AboveLimit(self.name, n, self.rule.limit)
-        if self._ends_at is None:
-            return EXHAUSTED
-        return Decision(Reason.EXHAUSTED, max(0.0, self._ends_at - self._clock()))
+        at = self._periods.available_at(n)
+        return EXHAUSTED if at is None else Decision(Reason.EXHAUSTED, max(0.0, at - self._clock()))
 
     def _send(self, items: Sequence[UpItem]) -> None:
         if items:
@@ -229,13 +247,17 @@ class ClientBudget(Spendable):
         """Change the state: no request that comes in between is decided."""
         before, self._updating = self._updating, True
         try:
+            self._send(self._periods.advance(self._clock()))
             result = change()
-            self._local, self._ends_at = self._periods.present, self._periods.ends_at
+            self._show_present()
             return result
         finally:
             self._updating = before
             if self._settlements and not before:
                 self._apply_settlements()
+
+    def _show_present(self) -> None:
+        self._local, self._ends_at = self._periods.present, self._periods.ends_at
 
     def _serve_waiters(self) -> None:
         for waiter in list(self._waiters):
@@ -247,6 +269,11 @@ class ClientBudget(Spendable):
     def active(self) -> bool:
         """Whether there is anything to tell the coordinator."""
         return self._periods.active
+
+    @property
+    def leased(self) -> bool:
+        """Whether it needs an answer of the coordinator from time to time."""
+        return self.rule is not None and self.rule.rolling is not None
 
     @property
     def settled(self) -> bool:
@@ -283,12 +310,13 @@ class ClientBudget(Spendable):
 
     def _set_rule(self, item: SetBudgetRule) -> None:
         try:
-            rule = BudgetRule(*item[1:])
+            rule = rule_of(item)
         except InvalidParameter as error:  # an unknown time zone, or a newer coordinator
             self._unusable = f"its rule cannot be followed here: {error}"
             self._reject(self._unusable)
         else:
             self._unusable = ""
+            self._clock = self._link.clock if rule.rolling is None else self._link.steady_clock
             self._periods.set_rule(rule, self._clock())
 
     def _reject(self, reason: str) -> None:
@@ -308,7 +336,8 @@ class ClientBudget(Spendable):
         self._settlements.clear()
         self._waiters.clear()
         self._updating = False
-        self._update(partial(self._periods.abandon, site_id, self._clock()))
+        self._periods.abandon(site_id, self._clock())
+        self._show_present()
 
     def _change(self, change: Callable[[], _T]) -> _T:
         """Change the state, and repeat the requests that wait."""

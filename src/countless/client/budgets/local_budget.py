@@ -23,6 +23,8 @@ from operator import length_hint
 
 from countless.client.interpreter import GIL
 from countless.core.budget.messages import Ask, BudgetId, DownMessage
+from countless.core.budget.rolling import RollingWindow
+from countless.core.budget.rule import IN_FLIGHT, BudgetRule
 from countless.core.budget.site import BudgetSite, Taken
 from countless.errors import InvalidParameter
 
@@ -34,11 +36,12 @@ NONE_ASIDE: Iterator[object] = iter(())
 class LocalBudget:
     """A site of a budget, and the units set aside for `take(1)`. Everything but `units` needs the owner's lock."""
 
-    __slots__ = ("_aside", "in_flight", "site", "units")
+    __slots__ = ("_aside", "in_flight", "site", "units", "window")
 
     def __init__(self, budget: BudgetId) -> None:
         self.site = BudgetSite(budget)
         self.in_flight = False  # units are only held, and all holds end with the process
+        self.window: RollingWindow | None = None  # of a rolling budget
         self.units = NONE_ASIDE  # for any thread: one unit is admitted for each item
         self._aside = NONE_ASIDE  # the same units: what takes an item here admits none
 
@@ -51,11 +54,25 @@ class LocalBudget:
         """The units that can be admitted without a message."""
         return self.site.room + length_hint(self._aside)
 
+    def follow(self, rule: BudgetRule | None) -> None:
+        """None: it is not known yet."""
+        if rule is not None:
+            self.in_flight = rule.kind == IN_FLIGHT
+            if rule.rolling is not None and (self.window is None or self.window.length != rule.rolling):
+                self.window = RollingWindow(self.site, rule.rolling)
+
+    def advance(self, now: float) -> tuple[Ask, ...]:
+        """Before anything else happens to a rolling budget: units may come back."""
+        self._put_back()
+        return () if self.window is None else self.window.advance(now)
+
     def take(self, n: int) -> Taken:
         self.require_spending()
         if self._aside is not NONE_ASIDE:
             self._put_back()
         taken = self.site.take(n)
+        if self.window is not None:
+            self.window.record()
         if n == 1 and GIL:
             self._set_aside()
         return taken
@@ -72,7 +89,10 @@ class LocalBudget:
 
     def settle(self, units: int, used: int) -> tuple[Ask, ...]:
         self._put_back()
-        return self.site.settle(units, 0 if self.in_flight else used)
+        messages = self.site.settle(units, 0 if self.in_flight else used)
+        if self.window is not None:
+            self.window.record()
+        return messages
 
     def overdraw(self, n: int) -> None:
         """Make room for `n` units, whatever was granted."""

@@ -5,15 +5,20 @@ does every hold: each goes to the state of its own period, whatever the clock sh
 
 A period that is over is closed and handed in. If the clock goes back to it before that is acknowledged, requests are
 refused: what was handed in may be sent again, and must not be taken for the end of a second membership.
+
+A rolling budget has one period, 0, for ever. When it was not used for a window it is handed in, too. It is *cut off*
+when the coordinator has not answered for the length of the rule's lease: from then on it admits nothing, because the
+coordinator may count this process as lost and let others have its units (docs/theory/budgets.md).
 """
 
 from collections.abc import Callable
+from math import inf
 from zlib import crc32
 
 from countless.client.budgets.local_budget import LocalBudget
 from countless.core.budget.messages import Ask, BudgetId, DownMessage, Recall
 from countless.core.budget.periods import Periods
-from countless.core.budget.rule import IN_FLIGHT, BudgetRule
+from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetLeave
 
@@ -24,9 +29,11 @@ NewLocal = Callable[[BudgetId, SiteId], LocalBudget]
 class LocalPeriods:
     """Everything is called with the owner's lock. A method that returns items returns what must be sent."""
 
-    def __init__(self, name: str, site_id: SiteId, new_local: NewLocal) -> None:
+    def __init__(self, name: str, site_id: SiteId, new_local: NewLocal, contact: Callable[[], float]) -> None:
         self.rule: BudgetRule | None = None  # until the coordinator has sent it
         self.closed = False
+        self.cut_off = False
+        self._contact = contact  # when the last frame was sent that the coordinator has answered
         self._name = name
         self._site_id = site_id
         self._new_local = new_local
@@ -48,7 +55,7 @@ class LocalPeriods:
             return closed
         self._unknown.pop(period, None)
         local = self._new_local(budget, self._site_id)
-        local.in_flight = self.rule is not None and self.rule.kind == IN_FLIGHT
+        local.follow(self.rule)
         return local
 
     # The present period
@@ -59,8 +66,23 @@ class LocalPeriods:
 
     @property
     def ends_at(self) -> float | None:
-        """Of the present period; None without periods. A float: comparing it with a clock is twice as fast."""
+        """Of the present period, or the open pane; None without. A float: comparing with a clock is twice as fast."""
+        window = self.present.window
+        if window is not None and self.rule is not None:
+            return min(window.ends_at, self._contact() + self.rule.lease)
         return None if self._periods.calendar is None else float(self._periods.ends_at)
+
+    def available_at(self, n: int) -> float | None:
+        """When a request that was refused may succeed, if that is known."""
+        window = self.present.window
+        return self.ends_at if window is None else window.returns_at(n - self.present.remaining)
+
+    def advance(self, now: float) -> list[UpItem]:
+        """Before anything else happens to a rolling budget."""
+        if self.closed or self.rule is None or self.rule.rolling is None:
+            return []
+        self.cut_off = self.present.site.limit > 0 and now >= self._contact() + self.rule.lease
+        return list(self.present.advance(now))
 
     def enter(self, now: float) -> list[UpItem]:
         """Go to the period of this moment."""
@@ -74,7 +96,7 @@ class LocalPeriods:
         """With another calendar it is another budget of this name, and nothing was granted of it yet."""
         before, self.rule = self.rule, rule
         for local in self._periods.states.values():
-            local.in_flight = rule.kind == IN_FLIGHT
+            local.follow(rule)
         if self.closed or _calendar_fields(before) == _calendar_fields(rule):
             return
         for local in (*self._periods.states.values(), *self._hand_ins.values()):
@@ -84,11 +106,20 @@ class LocalPeriods:
         self._start(now)
 
     def seconds_to_tick(self, now: float) -> float:
-        """Until the present period ends, or the next one must be prepared."""
+        """Until the present period ends, or the next one must be prepared; or until units come back."""
+        window = self.present.window
+        if window is not None:
+            return inf if self.present.site.closed else min(window.next_at, window.idle_at) - now
         return min(self._periods.ends_at - now, self._periods.seconds_to_prepare(now, self._spread))
 
     def tick(self, now: float) -> list[UpItem]:
-        """Go to the period of this moment. If it was used and ends soon, ask for a first share of the next one."""
+        """Go to the period of this moment. If it was used and ends soon, ask for a first share of the next one.
+
+        A rolling budget that was not used for a window is handed in.
+        """
+        window = self.present.window
+        if window is not None:
+            return self._hand_in([self.present]) if window.idle_at <= now and not self.present.site.closed else []
         items = self.enter(now)
         if self.closed or self._periods.seconds_to_prepare(now, self._spread) > 0:
             return items

@@ -37,6 +37,11 @@ class DurableBudget(LocalBudget):
         self._save()
         return taken
 
+    def advance(self, now: float) -> tuple[Ask, ...]:
+        messages = super().advance(now)
+        self._save()
+        return messages
+
     def settle(self, units: int, used: int) -> tuple[Ask, ...]:
         messages = super().settle(units, used)
         self._save()
@@ -100,6 +105,7 @@ class OrphanedBudget:
     """A budget of a process that has ended: it only hands in what was spent and held."""
 
     active = True
+    leased = False
 
     def __init__(self, records: Iterable[BudgetRecord]) -> None:
         self._records = {(record.budget, record.incarnation): record for record in records}

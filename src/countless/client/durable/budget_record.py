@@ -2,9 +2,9 @@
 
     name word, incarnation, period, boot, unit total, batch total, name of the budget
 
-Units that are taken one by one are in the unit total, all others in the batch total; their sum is what is handed in for
-the incarnation. A record with incarnation 0 is free: it can be used again, also for a budget whose name takes as many
-words.
+Units that are taken one by one are in the unit total, all others in the batch total; their sum, modulo 2^64, is what is
+handed in for the incarnation. Units of a rolling budget that came back are subtracted from the batch total. A record
+with incarnation 0 is free: it can be used again, also for a budget whose name takes as many words.
 
 As in `record.py` every change is one aligned store of 8 bytes, and the incarnation is stored last. A request is in the
 file before it is admitted, and units that come back leave the file before the coordinator is told. So whenever the
@@ -25,6 +25,7 @@ from countless.core.budget.messages import BudgetId
 
 NAME_OFFSET = 6  # words before the name
 UNKNOWN_BOOT = 0  # no two runs of the machine can be told apart: nothing is handed in
+_WORD = (1 << 64) - 1
 _INCARNATION, _PERIOD, _BOOT, _UNIT_TOTAL, _BATCH_TOTAL = range(1, 6)
 
 
@@ -72,7 +73,7 @@ class BudgetRecord:
     @property
     def used(self) -> int:
         """The units spent and held."""
-        return self.unit_total + self.words[self.at + _BATCH_TOTAL]
+        return (self.unit_total + self.words[self.at + _BATCH_TOTAL]) & _WORD
 
     def begin(self, period: int, incarnation: int, boot: int) -> None:
         words, at = self.words, self.at
@@ -90,7 +91,7 @@ class BudgetRecord:
         return filterfalse(partial(setitem, self.words, self.at + _UNIT_TOTAL), numbers)
 
     def save(self, batch_total: int) -> None:
-        self.words[self.at + _BATCH_TOTAL] = batch_total
+        self.words[self.at + _BATCH_TOTAL] = batch_total & _WORD
 
     def free(self) -> None:
         """What the incarnation spent is handed in, or nothing was ever granted."""

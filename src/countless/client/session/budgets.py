@@ -24,6 +24,10 @@ class BudgetState(Protocol):
         """Whether there is anything to tell the coordinator."""
 
     @property
+    def leased(self) -> bool:
+        """Whether it needs an answer of the coordinator from time to time."""
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is left to hand in."""
 
@@ -49,6 +53,7 @@ class SessionBudgets:
     """Everything but `tick` is called with the lock held."""
 
     def __init__(self, lock: RLock) -> None:
+        self.leased = False  # whether one of them is, or was
         self._lock = lock
         self._all: WeakValueDictionary[str, BudgetState] = WeakValueDictionary()
         self._active: dict[str, BudgetState] = {}
@@ -92,6 +97,7 @@ class SessionBudgets:
         if budget is None:
             return False
         budget.receive(item)
+        self.leased = self.leased or budget.leased
         self._ticks.schedule(name, 0.0)  # its rule, or what it has granted, may be new
         return True
 
@@ -105,6 +111,12 @@ class SessionBudgets:
     def renew(self, site_id: SiteId) -> None:
         for budget in list(self._all.values()):
             budget.renew(site_id)
+
+    def on_contact(self) -> None:
+        """The coordinator has answered after a long time: requests that wait for this can be decided."""
+        for budget in list(self._active.values()):
+            if budget.leased:
+                budget.tick()
 
     def _activate(self, name: str) -> None:
         if name not in self._active:

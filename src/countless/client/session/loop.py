@@ -2,6 +2,7 @@
 
 import select
 from collections.abc import Mapping, Sequence
+from math import inf
 from threading import RLock
 from time import monotonic
 
@@ -66,6 +67,10 @@ class ClientLoop:
     def connected_for(self, budget: str) -> bool:
         """The shard of this budget has answered on its present stream."""
         return bool(self._sessions) and self._session_of_budget(budget).connected
+
+    def contact_of(self, budget: str) -> float:
+        """When the last frame was sent that the shard of this budget has answered."""
+        return self._session_of_budget(budget).contact.at if self._sessions else -inf
 
     @property
     def delivered(self) -> bool:

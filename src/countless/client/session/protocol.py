@@ -9,9 +9,11 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from threading import RLock
-from time import monotonic, time
+from time import time
 
+from countless.client.clock import steady_clock
 from countless.client.session.budgets import BudgetState, SessionBudgets
+from countless.client.session.contact import Contact
 from countless.client.session.counters import CounterState, SessionCounters
 from countless.client.session.windows import WindowsState
 from countless.client.transport.base import ConnectionLost, Send
@@ -73,7 +75,7 @@ class SiteSession:
         site_id: SiteId,
         lock: RLock,
         notify: Callable[[], None],
-        clock: Clock = monotonic,
+        clock: Clock = steady_clock,
     ) -> None:
         self.site_id = site_id
         self.acked = 0  # the last `request_ack` that was acknowledged
@@ -81,6 +83,7 @@ class SiteSession:
         self.done = False  # there is nothing more to send
         self.delivered = False  # ... because all counters have left, and the coordinator has acknowledged that
         self.connected = False  # the coordinator has answered on the present stream
+        self.contact = Contact()
         self._counters = SessionCounters(lock, self._has_work_now, clock)
         self._budgets = SessionBudgets(lock)
         self._lock = lock
@@ -147,16 +150,17 @@ class SiteSession:
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
+        self.contact.new_stream()
         send(next(encode_frames([Hello(VERSION, str(self.site_id.site), self.site_id.incarnation)])))
         heartbeat = yield from self._handshake()
         self.connected = True
         _send_items(send, [*self._initial_items(), *self._drain(force_sync=True)])
         on_ack()
-        last_received = last_sent = last_sync = self._clock()
+        last_received = last_sent = self._clock()
         while not self.done:
             # The coordinator times us out when it receives nothing for long, and sends nothing unless it has to. So a
             # Sync is due a heartbeat after our last frame, and a heartbeat after its last frame or our last Sync.
-            sync_due = min(last_sent, max(last_received, last_sync)) + heartbeat
+            sync_due = self._sync_due(last_sent, last_received, heartbeat)
             next_tick = min(self._budgets.next_tick, self._counters.windows.next_tick)
             due = last_sent + LINGER_S if self._wakeup_pending else min(sync_due, next_tick)
             frames = yield max(0.0, due - self._clock())
@@ -169,12 +173,19 @@ class SiteSession:
             if now - last_received > _TIMEOUT_HEARTBEATS * heartbeat:
                 raise ConnectionLost(f"connection timed out: nothing received for {now - last_received:.1f} s")
             items = self._drain() if self._wakeup_pending and now - last_sent >= LINGER_S else []
-            if now - min(last_sent, max(last_received, last_sync)) >= heartbeat:
-                items.append(Sync(self._ack_sent))
-                last_sync = now
+            if now >= self._sync_due(last_sent, last_received, heartbeat):
+                items.append(self._sync(now))
             if items:
                 last_sent = now
                 _send_items(send, items)
+
+    def _sync_due(self, last_sent: float, last_received: float, heartbeat: float) -> float:
+        due = min(last_sent, max(last_received, self.contact.last_sync)) + heartbeat
+        return min(due, self.contact.due) if self._budgets.leased else due
+
+    def _sync(self, now: float) -> Sync:
+        self.contact.sync_sent(now)
+        return Sync(self._ack_sent)
 
     def _handshake(self) -> Generator[float, list[bytes], float]:
         """Wait for the answer to the hello; the heartbeat in seconds."""
@@ -197,16 +208,21 @@ class SiteSession:
         return items
 
     def _drain(self, force_sync: bool = False) -> list[UpItem]:
-        """Take all that is due, with a Sync if an acknowledgement was requested since the last one."""
+        """Take all that is due, with a Sync if an acknowledgement was requested since the last one.
+
+        There is one with an `Ask` as well, if none was sent for long: its budget may turn out to need a contact.
+        """
         with self._lock:
             self._wakeup_pending = False
-            items: list[UpItem] = [*self._counters.drain(), *self._budgets.drain()]
+            now, budget_items = self._clock(), self._budgets.drain()
+            force_sync = force_sync or (bool(budget_items) and now >= self.contact.due)
+            items: list[UpItem] = [*self._counters.drain(), *budget_items]
             if self._leaving:
                 items += [*self._counters.leave_items(), *self._budgets.hand_ins()]
                 self._check_all_left()
             if force_sync or self._ack_requested > self._ack_sent:
                 self._ack_sent = self._ack_requested
-                items.append(Sync(self._ack_sent))
+                items.append(self._sync(now))
         return items
 
     def _check_all_left(self) -> None:
@@ -218,6 +234,9 @@ class SiteSession:
             if isinstance(item, SyncAck):
                 self.acked = max(self.acked, item.number)
                 on_ack()
+                if self.contact.sync_answered(self._clock()):
+                    with self._lock:
+                        self._budgets.on_contact()
             else:
                 with self._lock:
                     self._on_item(item)

@@ -154,6 +154,11 @@ class BudgetCoordinator:
         return self._holders.present
 
     @property
+    def held(self) -> int:
+        """The units that sites held when they last reported."""
+        return sum(holder.held for holder in self._holders.values())
+
+    @property
     def holder_rows(self) -> list[HolderRow]:
         return [
             HolderRow(site_id, each.limit, each.spent, each.held, each.state is GIVEN_UP, each.refused_from)

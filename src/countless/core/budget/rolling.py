@@ -42,7 +42,7 @@ class RollingWindow:
     ((), 5)
     """
 
-    __slots__ = ("_empty_since", "_now", "_open", "_panes", "_report_at", "_site", "_units", "ends_at", "length")
+    __slots__ = ("_empty_since", "_now", "_open", "_panes", "_report_at", "_site", "ends_at", "length")
 
     def __init__(self, site: BudgetSite, length: float) -> None:
         site.rolling = True
@@ -51,7 +51,6 @@ class RollingWindow:
         self._site = site
         self._panes: deque[tuple[float, int]] = deque()  # when the last unit was taken, at the latest; units
         self._open = False  # whether the last of them is open
-        self._units = 0  # in all panes
         self._now = -inf
         self._empty_since = inf
         self._report_at = inf
@@ -62,7 +61,7 @@ class RollingWindow:
         if site.closed:
             return ()
         now = self._now = max(now, self._now)  # a clock that goes back keeps units longer
-        self._add(site.spent - self._units, min(now, self.ends_at))
+        self._add(min(now, self.ends_at))
         if now >= self.ends_at:
             self.ends_at, self._open = now + self.length / PANES, False
         self._release(now)
@@ -76,23 +75,26 @@ class RollingWindow:
 
     def record(self) -> None:
         """What was taken since the last `advance` was taken at its time."""
-        self._add(self._site.spent - self._units, self._now)
+        self._add(self._now)
 
-    def _add(self, units: int, moment: float) -> None:
-        if units:
-            if self._open:
-                units += self._panes.pop()[1]
+    @property
+    def _unrecorded(self) -> int:
+        return self._site.spent - sum(units for _, units in self._panes)
+
+    def _add(self, moment: float) -> None:
+        units = self._unrecorded
+        if units and self._open:
+            self._panes[-1] = (moment, self._panes[-1][1] + units)
+        elif units:
             self._panes.append((moment, units))
             self._open = True
-            self._units = self._site.spent
 
     def _release(self, now: float) -> None:
         site, first = self._site, None
         while self._panes and self._panes[0][0] + self.length + MARGIN_S <= now:
             moment, units = self._panes.popleft()
             first = moment if first is None else first
-            self._units -= units
-            site.expire(units)
+            site.expire(units)  # an exception of a signal handler before this makes them count for another window
         if first is None:
             return
         if site.may_report and self._report_at == inf:
@@ -105,7 +107,7 @@ class RollingWindow:
     def next_at(self) -> float:
         """When to call `advance` next, if nothing happens before."""
         site = self._site
-        if site.spent != self._units:
+        if self._unrecorded:
             return self.ends_at
         if site.exhausted_from is not None and self._panes:
             return min(self._report_at, self._return_of(self._panes[0]))

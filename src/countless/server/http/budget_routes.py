@@ -46,6 +46,8 @@ def _status(budget: BudgetPeriods, budgets: Budgets) -> BudgetStatus:
         template=rule.template,
         max_names=rule.max_names,
         names=len(budgets.templates.names(budget.name)) if is_template(budget.name) else None,
+        rolling=rule.rolling,
+        held=budget.held,
     )
 
 
@@ -58,7 +60,7 @@ async def list_budgets(request: Request) -> Response:
 
 
 async def create_budget(request: Request) -> Response:
-    """Create a budget, with or without periods. Its calendar and kind cannot be changed later.
+    """Create a budget: for ever, with periods, or rolling. Its calendar, window and kind cannot be changed later.
 
     `keys/*` is a template: each name that begins with `keys/` is a budget with its rule, made when it is first used.
     """

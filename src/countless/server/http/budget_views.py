@@ -22,6 +22,8 @@ def budget_row(budget: BudgetPeriods, names: Tally[str]) -> dict[str, Any]:
     """`names`: how many names follow each template."""
     limit, lower, upper, leaked, state = budget.usage
     window, rule = budget.window, budget.rule
+    if rule.rolling is not None:  # units that come back are never certain; those of the last reports are worth a bar
+        lower = min(upper, lower + budget.held)
     return {
         "budget": budget.name,
         "limit": limit,
@@ -31,6 +33,7 @@ def budget_row(budget: BudgetPeriods, names: Tally[str]) -> dict[str, Any]:
         "state": state,
         "per": rule.per,
         "kind": rule.kind,
+        "rolling": rule.rolling,
         "resets_at": None if window is None else window[1],
         "max_names": rule.max_names,
         "names": names[budget.name] if rule.max_names is not None else None,

@@ -101,6 +101,7 @@ class ServerCollector(Collector):
         limit = _gauge("countless_budget_limit", "Units that all sites may spend together.", "budget")
         lower = _gauge("countless_budget_used_lower", "Units spent in this period, at least.", "budget")
         upper = _gauge("countless_budget_used_upper", "Units spent in this period, at most.", "budget")
+        held = _gauge("countless_budget_held", "Units that sites held when they last reported.", "budget")
         leaked = _gauge("countless_budget_leaked", "Units of sites that ended without a report.", "budget")
         rounds = _counter("countless_budget_rounds", "Rounds started: recalls of what sites do not use.", "budget")
         names = _gauge("countless_budget_names", "Names that follow a template, by state.", "budget", "state")
@@ -116,11 +117,12 @@ class ServerCollector(Collector):
                 continue
             lower.add_metric([name], usage.lower)
             upper.add_metric([name], usage.upper)
+            held.add_metric([name], budget.held)
             leaked.add_metric([name], usage.leaked)
             rounds.add_metric([name], budget.rounds)
         for (template, state), number in following.items():
             names.add_metric([template, state], number)
-        yield from (limit, lower, upper, leaked, rounds, names)
+        yield from (limit, lower, upper, held, leaked, rounds, names)
 
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:

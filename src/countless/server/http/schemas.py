@@ -8,7 +8,15 @@ from msgspec import UNSET, Struct
 from countless.core.answer import State
 from countless.core.budget.amounts import MAX_AMOUNT
 from countless.core.budget.coordinator import BudgetState
-from countless.core.budget.rule import DEFAULT_MAX_NAMES, KINDS, MAX_NAMES, ON_LOSS, ON_UNREACHABLE
+from countless.core.budget.rule import (
+    DEFAULT_MAX_NAMES,
+    KINDS,
+    MAX_NAMES,
+    MAX_ROLLING,
+    MIN_ROLLING,
+    ON_LOSS,
+    ON_UNREACHABLE,
+)
 from countless.core.calendar import PERIODS
 from countless.core.windows.rule import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter
@@ -168,6 +176,15 @@ Slack = Annotated[
 ]
 
 
+Rolling = Annotated[
+    Any,
+    described(
+        "At most the limit is taken in every interval of this length: a number of seconds, or a duration such as 1m, "
+        f"from {MIN_ROLLING} to {MAX_ROLLING}.",
+        type=["string", "number", "null"],
+        examples=["1m"],
+    ),
+]
 Kind = Annotated[Any, described("What is limited.", type="string", enum=list(KINDS))]
 OnLoss = Annotated[
     Any, described("What happens to the units of a site that is lost.", type="string", enum=list(ON_LOSS))
@@ -201,6 +218,7 @@ class NewBudget(Struct, forbid_unknown_fields=True):
     on_loss: OnLoss = "charge"
     on_unreachable: OnUnreachable = "refuse"
     max_names: MaxNames = None
+    rolling: Rolling = None
 
     def rule(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "name"}
@@ -218,6 +236,7 @@ class BudgetChange(Struct, forbid_unknown_fields=True, omit_defaults=True):
     on_loss: OnLoss = None
     on_unreachable: OnUnreachable = None
     max_names: MaxNames = None
+    rolling: Annotated[Any, described("Cannot be changed.")] = None
 
     def given(self) -> dict[str, Any]:
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
@@ -255,6 +274,8 @@ class BudgetStatus(Struct):
     template: Annotated[str | None, described("The template that this name follows.")]
     max_names: Annotated[int | None, described("Of a template: how many names may follow it at the same time.")]
     names: Annotated[int | None, described("Of a template: how many names follow it now.")]
+    rolling: Annotated[float | None, described("The window of a rolling budget in seconds: its units come back.")]
+    held: Annotated[int, described("Units that sites held when they last reported; of a rolling budget, those taken.")]
 
 
 class BudgetList(Struct):

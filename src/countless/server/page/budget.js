@@ -3,7 +3,7 @@
 import { badge } from "./badge.js";
 import { parts, usageBar } from "./bar.js";
 import { element, nameElement, setAttribute, setText } from "./dom.js";
-import { BUDGET_STATES, count, duration, plural, share, spending, used } from "./format.js";
+import { BUDGET_STATES, count, duration, interval, plural, share, spending, used } from "./format.js";
 import { zone } from "./zone.js";
 
 const LEGEND = { spent: "Spent", granted: "Granted, not reported as spent", leaked: "Leaked", free: "Free" };
@@ -32,7 +32,7 @@ export function budgetView(app, query, name) {
     names.hidden = !template;
     if (template) return showTemplate(data);
     setText(spent, spending(data));
-    setText(limit, `of ${count(data.limit)}${data.per ? ` per ${data.per}` : ""} ${used(data)}${data.template ? `, by the rule of ${data.template}` : ""}`);
+    setText(limit, `of ${count(data.limit)}${interval(data)} ${used(data)}${data.template ? `, by the rule of ${data.template}` : ""}`);
     state.set(data.state);
     setText(means, why(data));
     setAttribute(answer, "data-state", data.state);
@@ -46,7 +46,7 @@ export function budgetView(app, query, name) {
   function showTemplate(data) {
     const prefix = name.slice(0, -1);
     names.replaceChildren(
-      element("p", {}, `${count(data.limit)}${data.per ? ` per ${data.per}` : ""} for each name that begins with `, nameElement(prefix), "."),
+      element("p", {}, `${count(data.limit)}${interval(data)} for each name that begins with `, nameElement(prefix), "."),
       element("p", {}, element("a", { href: `#/budgets?${new URLSearchParams({ find: prefix, sort: "-used" })}` },
         `${plural(data.names, "name")} of at most ${count(data.max_names)} in use`)));
   }
@@ -58,7 +58,8 @@ export function budgetView(app, query, name) {
     if (kind === "holders") holders.show(data);
     holders.node.hidden = role !== "operator" || shown === null || shown.max_names !== null;
     const at = shown?.resets_at ?? null;
-    setText(resets, at === null ? "" : `Resets at ${zone(shown.tz).moment(at, app.now())} ${zone(shown.tz).name}, in ${duration(at - app.now())}.`);
+    if (shown?.rolling) setText(resets, `Units come back ${duration(shown.rolling)} after they were taken. The bar shows what sites last reported.`);
+    else setText(resets, at === null ? "" : `Resets at ${zone(shown.tz).moment(at, app.now())} ${zone(shown.tz).name}, in ${duration(at - app.now())}.`);
   }
 
   return {

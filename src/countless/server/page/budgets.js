@@ -3,7 +3,7 @@
 import { badge } from "./badge.js";
 import { usageBar } from "./bar.js";
 import { debounce, element, nameElement, setAttribute, setText } from "./dom.js";
-import { BUDGET_STATES, brief, count, duration, spending, used } from "./format.js";
+import { BUDGET_STATES, brief, count, duration, interval, spending, used } from "./format.js";
 import { pager } from "./pager.js";
 
 const SORTS = { name: "Name, A to Z", "-used": "Fullest first" };
@@ -72,7 +72,7 @@ function tableRow(body) {
       bar.node.hidden = state.node.hidden = template;
       bar.set(row);
       setText(names, template ? `${count(row.names)} of ${count(row.max_names)} names in use` : "");
-      setText(spent, template ? `${brief(row.limit)}${row.per ? ` per ${row.per}` : ""} for each name` : `${spending(row)} of ${brief(row.limit)}${row.kind === "in_flight" ? ` ${used(row)}` : ""}`);
+      setText(spent, template ? `${brief(row.limit)}${interval(row)} for each name` : `${spending(row)} of ${brief(row.limit)}${row.kind === "in_flight" ? ` ${used(row)}` : row.rolling ? interval(row) : ""}`);
       state.set(row.state);
       resetsAt = template ? null : row.resets_at;
     },

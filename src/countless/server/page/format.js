@@ -54,11 +54,14 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
+// To which time the limit of a budget belongs.
+export const interval = ({ per, rolling }) => (per ? ` per ${per}` : rolling ? ` in every ${duration(rolling)}` : "");
+
 // What is known of a budget's spending: a number, or the bounds of it.
 export const spending = ({ lower, upper }) => (lower === upper ? count(lower) : `${count(lower)} – ${count(upper)}`);
 
 // What happens to its units.
-export const used = ({ kind }) => (kind === "in_flight" ? "in use" : "spent");
+export const used = ({ kind, rolling }) => (kind === "in_flight" ? "in use" : rolling ? "taken" : "spent");
 
 // Each state has a word, a sign and a colour, so that none is needed to tell states apart.
 export const STATES = {

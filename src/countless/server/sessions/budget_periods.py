@@ -15,6 +15,7 @@ from collections.abc import Callable
 from countless.core.budget.coordinator import BudgetCoordinator, BudgetState, PersistentState, Usage
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.server.sessions.rolling_units import RollingUnits
 from countless.server.storage.base import SavedBudget
 
 MAX_GRACE_S = 86_400.0
@@ -38,6 +39,7 @@ class BudgetPeriods:
         self.calendar = rule.calendar
         self.first_period = first_period  # earlier ones are closed for good
         self.periods: dict[int, BudgetCoordinator] = {}
+        self.rolling = None if rule.rolling is None else RollingUnits(rule, clock)
         self._clock = clock
         self._wall_clock = wall_clock
         self._rounds_before = 0  # of periods that are closed
@@ -45,7 +47,15 @@ class BudgetPeriods:
 
     def load(self, saved: SavedBudget) -> None:
         for period, each in saved.periods.items():
-            self.periods[period] = self._coordinator(period, saved_state=each.state(self.rule.limit))
+            self.periods[period] = coordinator = self._coordinator(period, saved_state=each.state(self.rule.limit))
+            if self.rolling is not None:
+                self.rolling.add_saved(coordinator.gone)
+
+    def start_again(self) -> None:
+        """Forget all accounts. The caller deletes what is saved of them."""
+        self._rounds_before = self.rounds
+        self.periods.clear()
+        self.rolling = None if self.rolling is None else RollingUnits(self.rule, self._clock)
 
     # Reading
 
@@ -66,6 +76,12 @@ class BudgetPeriods:
         if coordinator is None and self.calendar is not None and self.present < self.first_period:
             return Usage(limit, 0, limit, 0, BudgetState.CLOSED)
         return Usage(limit, 0, 0, 0, BudgetState.OPEN) if coordinator is None else coordinator.usage
+
+    @property
+    def held(self) -> int:
+        """The units that sites held when they last reported."""
+        coordinator = self.periods.get(self.present)
+        return 0 if coordinator is None else coordinator.held
 
     @property
     def holders(self) -> int:

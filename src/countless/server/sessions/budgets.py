@@ -4,7 +4,8 @@ A site that asks is a holder from then on, in the period that it asked for. When
 as spent until it is back; when the session is retired, for good, unless a later incarnation of the site hands in what
 was spent. The rows of a period are deleted when it is closed. So the rows kept of a budget are those of sessions, and
 those of MAX_GIVEN_UP incarnations that ended without handing in their units, for each period that is open. Names that
-follow a template are dropped when they are not used any more (`budget_templates.py`).
+follow a template are dropped when they are not used any more (`budget_templates.py`). Of a rolling budget no site is
+given up: its units come back (`rolling_units.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,25 +15,26 @@ from typing import Any
 from countless.core.budget.amounts import MAX_AMOUNT
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Grant, Outbox, Recall
-from countless.core.budget.rule import DEFAULT_MAX_NAMES, FREE, IN_FLIGHT, OVERDRAFT, BudgetRule
+from countless.core.budget.rule import DEFAULT_MAX_NAMES, OVERDRAFT, BudgetRule
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError, UnknownName
 from countless.server.connection import Connection
+from countless.server.sessions.budget_losses import BudgetLosses
 from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.budget_restore import BudgetRestore
 from countless.server.sessions.budget_templates import Templates, is_template, validate_budget_name
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset, SetBudgetRule
+from countless.wire.budget_rule import rule_item
+from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
 from countless.wire.names import validate_name
 
-FIXED_FIELDS = ("per", "tz", "anchor", "kind")  # with another calendar, the numbers of periods mean other times
+FIXED_FIELDS = ("per", "tz", "anchor", "kind", "rolling")  # with another calendar, periods are at other times
 MAX_BUDGETS = 10_000  # that operators created
 MAX_PERIODS_PER_SITE = 30_000  # one site cannot fill the memory: three periods each of 10,000 names
 MAX_RULES_SENT = 30_000  # remembered for a connection: beyond that, a change reaches the site with its next new period
 BUDGETS_PER_SLICE = 1_000  # looked at in one go: three milliseconds
-MAX_GIVEN_UP = 1_000  # remembered in one period: older ones cannot hand in any more, and stay charged
 
 
 class Budgets:
@@ -54,7 +56,7 @@ class Budgets:
         self._clock = clock
         self._wall_clock = wall_clock
         self._restore = BudgetRestore(restore_wait, clock)
-        self._given_up: dict[SiteId, set[BudgetId]] = {}  # periods in which an incarnation was given up
+        self.losses = BudgetLosses(self._find, self._dispatch, clock)
 
     def recover(self, saved: dict[str, SavedBudget]) -> None:
         """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.
@@ -71,7 +73,7 @@ class Budgets:
                 budget_id = BudgetId(name, number)
                 for site_id, site in period.sites.items():
                     if site.given_up:
-                        self._given_up.setdefault(site_id, set()).add(budget_id)
+                        self.losses.remember(site_id, budget_id)
                     else:
                         self._sessions.open(site_id, self._clock()).budgets.add(budget_id)
                 if self._restore.active:
@@ -109,6 +111,9 @@ class Budgets:
 
     def _close_ended(self, budget: BudgetPeriods) -> None:
         closed = budget.close_ended()
+        units = 0 if budget.rolling is None else budget.rolling.due()
+        for coordinator in budget.periods.values() if units else ():
+            self._dispatch(coordinator.budget, (), coordinator.return_units(units))
         drop = budget.rule.template is not None and budget.unused
         for coordinator in closed:
             self._pipeline.mark_period_closed(coordinator.budget)
@@ -194,15 +199,25 @@ class Budgets:
         self._pipeline.mark_budget(budget.name)
         for session in self._sessions:
             if session.connection is not None and budget.name in session.rules_sent:
-                self._pipeline.send(session.connection, _rule_item(budget))
+                self._pipeline.send(session.connection, rule_item(budget.name, budget.rule))
         for coordinator in budget.periods.values():
             self._dispatch(coordinator.budget, (), coordinator.set_limit(rule.limit, rule.slack))
 
     def reset(self, name: str) -> BudgetPeriods:
-        """Start the present period again; `BudgetCoordinator.reset` has the rules."""
+        """Start the present period again; `BudgetCoordinator.reset` has the rules.
+
+        A rolling budget starts with new accounts. Sites that are told forget what they have taken, and ask again.
+        """
         budget = self.get(name)
         coordinator = budget.periods.get(budget.present)
-        if coordinator is not None:
+        if coordinator is not None and budget.rolling is not None:
+            self._pipeline.mark_period_closed(coordinator.budget)
+            budget.start_again()
+            for site_id in coordinator.site_ids:
+                session = self._release(site_id, coordinator.budget)
+                if session is not None and session.connection is not None:
+                    self._pipeline.send(session.connection, BudgetReset(coordinator.budget))
+        elif coordinator is not None:
             self._dispatch(coordinator.budget, (), coordinator.reset())
         return budget
 
@@ -279,7 +294,7 @@ class Budgets:
         if len(session.rules_sent) >= MAX_RULES_SENT:
             session.rules_sent.clear()
         session.rules_sent.add(budget.name)
-        self._pipeline.send(connection, _rule_item(budget))
+        self._pipeline.send(connection, rule_item(budget.name, budget.rule))
 
     def _add_name(self, budget: BudgetPeriods) -> bool:
         """The first use of a name that follows a template; False if there are too many of them."""
@@ -293,65 +308,45 @@ class Budgets:
     def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
         """The units that an incarnation of the session's site has spent. A repeated one is acknowledged again."""
         site_id = SiteId(session.site_id.site, leave.incarnation)
-        coordinator, holder = self._find(leave.budget), self._sessions.get(site_id)
+        found, holder = self._find(leave.budget), self._sessions.get(site_id)
         if holder is not None and holder is not session and holder.connection is not None:
             raise ProtocolError(f"{site_id} is connected, and hands in what it spent itself")
-        if coordinator is None and self._restore.waiting and leave.budget.name in self.by_name:
-            coordinator = self._open(self.by_name[leave.budget.name], leave.budget.period)
-        known = None if coordinator is None else coordinator.saved_site(site_id)
-        if coordinator is not None and (known is not None or coordinator.restoring):
-            overdrawn = self.get(leave.budget.name).rule.on_unreachable == OVERDRAFT or coordinator.restoring
+        if found is None and self._restore.waiting and leave.budget.name in self.by_name:
+            self._open(self.by_name[leave.budget.name], leave.budget.period)
+            found = self._find(leave.budget)
+        known = None if found is None else found[1].saved_site(site_id)
+        if found is not None and (known is not None or found[1].restoring):
+            budget, coordinator = found
+            overdrawn = budget.rule.on_unreachable == OVERDRAFT or coordinator.restoring
             if known is not None and leave.spent > known.limit and not overdrawn:
                 raise ProtocolError(f"{site_id} spent {leave.spent} of {leave.budget}; its limit is {known.limit}")
+            if budget.rolling is not None:
+                budget.rolling.add_handed_in(leave.spent)
             outbox = coordinator.leave(site_id, leave.spent)
             coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
             self._dispatch(leave.budget, (site_id,), outbox)
         self._release(site_id, leave.budget)
         self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
 
-    def mark_unreachable(self, session: Session) -> None:
-        for coordinator in self._of(session):
-            self._dispatch(coordinator.budget, (session.site_id,), coordinator.mark_unreachable(session.site_id))
-
-    def retire(self, session: Session) -> None:
-        for coordinator in self._of(session):
-            rule = self.get(coordinator.budget.name).rule
-            if rule.on_loss == FREE:
-                spent, held = coordinator.reported(session.site_id)
-                outbox = coordinator.leave(session.site_id, spent if rule.kind == IN_FLIGHT else spent + held)
-                coordinator.forget(session.site_id)
-                self._dispatch(coordinator.budget, (session.site_id,), outbox)
-                continue
-            outbox = coordinator.give_up(session.site_id)
-            forgotten = coordinator.given_up_beyond(MAX_GIVEN_UP)
-            self._given_up.setdefault(session.site_id, set()).add(coordinator.budget)
-            for site_id in forgotten:
-                coordinator.forget(site_id)
-                self._discard_given_up(site_id, coordinator.budget)
-            self._dispatch(coordinator.budget, (session.site_id, *forgotten), outbox)
-        session.budgets.clear()
-
     def unheard(self, session: Session) -> bool:
         """After a restore: whether a budget waits for this session, or for an operator who drops it."""
-        return self._restore.active and any(session.site_id in each.unheard for each in self._of(session))
+        return self._restore.active and any(session.site_id in each.unheard for _, each in self.losses.of(session))
 
-    def retired(self, site_id: SiteId) -> bool:
-        """Whether this incarnation was given up in a period that is open: it must not ask again."""
-        return site_id in self._given_up
+    def free_lost(self, session: Session) -> None:
+        """A session is unreachable, and perhaps for long enough."""
+        for budget_id in self.losses.free(session):
+            self._release(session.site_id, budget_id)
 
     # Small parts
 
-    def _find(self, budget_id: BudgetId) -> BudgetCoordinator | None:
+    def _find(self, budget_id: BudgetId) -> tuple[BudgetPeriods, BudgetCoordinator] | None:
         budget = self.by_name.get(budget_id.name)
-        return None if budget is None else budget.periods.get(budget_id.period)
-
-    def _of(self, session: Session) -> list[BudgetCoordinator]:
-        found = (self._find(budget_id) for budget_id in sorted(session.budgets))
-        return [coordinator for coordinator in found if coordinator is not None]
+        coordinator = None if budget is None else budget.periods.get(budget_id.period)
+        return None if budget is None or coordinator is None else (budget, coordinator)
 
     def _release(self, site_id: SiteId, budget_id: BudgetId) -> Session | None:
         """The site holds nothing of this period any more. Its session ends if it has nothing else."""
-        self._discard_given_up(site_id, budget_id)
+        self.losses.forget(site_id, budget_id)
         session = self._sessions.get(site_id)
         if session is None:
             return None
@@ -360,12 +355,6 @@ class Budgets:
         if session.connection is None and not session.memberships and not session.budgets:
             self._sessions.remove(session)
         return session
-
-    def _discard_given_up(self, site_id: SiteId, budget_id: BudgetId) -> None:
-        periods = self._given_up.get(site_id, set())
-        periods.discard(budget_id)
-        if not periods:
-            self._given_up.pop(site_id, None)
 
     def _reject(self, connection: Connection, budget_id: BudgetId, reason: str) -> None:
         self._pipeline.send(connection, BudgetRejected(budget_id, reason))
@@ -381,11 +370,3 @@ class Budgets:
             if isinstance(message, Recall) and session.awaiting_since is None:
                 session.awaiting_since = self._clock()
             self._pipeline.send(session.connection, message)
-
-
-def _rule_item(budget: BudgetPeriods) -> SetBudgetRule:
-    rule = budget.rule
-    return SetBudgetRule(
-        *(BudgetId(budget.name), rule.limit, rule.per, rule.tz, rule.anchor, rule.slack, rule.kind),
-        *(rule.on_loss, rule.on_unreachable),
-    )

@@ -71,15 +71,17 @@ class SessionLifecycle:
                 expired = 0 < forget_after < now - session.last_seen
                 if expired or self._sessions.has_successor(session):
                     self.retire_lost(session)
+                elif now >= session.free_at:
+                    self._budgets.free_lost(session)
 
     def _mark_unreachable(self, session: Session) -> None:
-        session.unreachable = True
+        session.unreachable, session.free_at = True, 0.0
         if session.connection is not None:
             session.connection.close(1001, "timed out: no heartbeat and no answer")
             self.disconnect(session, session.connection)
         for _, counter, site_id in self._membership.of(session):
             self._dispatcher.dispatch(counter, counter.coordinator.mark_unreachable(site_id))
-        self._budgets.mark_unreachable(session)
+        self._budgets.losses.mark_unreachable(session)
 
     def retire_lost(self, session: Session) -> None:
         """It will not come back, as it seems. After a restore an operator decides that: see `BudgetRestore`."""
@@ -88,7 +90,7 @@ class SessionLifecycle:
 
     def retire(self, session: Session) -> None:
         """Leave all counters with the counts that are known, and give up the limits of its budgets."""
-        self._budgets.retire(session)
+        self._budgets.losses.retire(session)
         self._give_up(session, sorted(session.memberships))
         self._sessions.remove(session)
 

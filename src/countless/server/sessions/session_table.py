@@ -33,7 +33,7 @@ class Session:
 
     __slots__ = (
         "_open_windows", "asked", "awaiting_since", "budgets", "connection",
-        "connections", "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unconfirmed",
+        "connections", "free_at", "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unconfirmed",
         "unreachable", "windows_left"
     )  # fmt: skip
 
@@ -53,6 +53,7 @@ class Session:
         self.last_seen = now
         self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
         self.unreachable = False
+        self.free_at = 0.0  # while it is unreachable: when to look for units of rolling budgets that are free again
 
     def join(self, name: str, site_id: SiteId) -> None:
         """Record a membership. The windows of a series need only one entry beside those that are open."""

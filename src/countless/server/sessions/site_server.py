@@ -192,7 +192,9 @@ class SiteServer:
             await self.flush()  # a tombstone that is not saved yet cannot be read
             final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
             # A site that has left some windows, and is a member of none, may count in the next one.
-            retired = self.budgets.retired(site_id) or not all(self._is_watermark(name) for name, _ in final_counts)
+            retired = self.budgets.losses.retired(site_id) or not all(
+                self._is_watermark(name) for name, _ in final_counts
+            )
             if retired and site_id not in self.sessions:
                 connection.send([IncarnationRetired(final_counts)])
                 return None
