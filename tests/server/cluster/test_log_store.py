@@ -14,6 +14,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
 from countless.server.cluster import log_store
 from countless.server.cluster.broker import LOG_STREAM, open_log
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced, LogStore
@@ -28,6 +29,8 @@ from countless.server.storage.base import (
     SavedPeriod,
     SiteCounts,
     StoreError,
+    WindowFields,
+    WindowKey,
 )
 from countless.wire.nats_subjects import log_subject
 
@@ -101,6 +104,30 @@ async def test_budgets_are_read_by_the_next_owner(jetstream: JetStreamContext, m
     assert two.load_budgets() == one.load_budgets()
     await save(two, new_counter(1))  # writes the whole state, and purges older records
     assert (await take_over(jetstream, "three")).load_budgets() == one.load_budgets()
+
+
+async def test_windows_are_read_by_the_next_owner(jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, config = "hits@day,Europe/Berlin,6:5", Config(windows=WindowRule("day", "Europe/Berlin", 6, 2**100, 3))
+    opened = Changes({"hits": CounterFields(4, 2.5, 2**70), name: CounterFields(1, 1, 0)}, {name: {WEB: 1}})
+    opened.configs = {"hits": config, name: CONFIG}
+    opened.windows = {
+        WindowKey("hits", 4): WindowFields(0, 2**80, 1, 5),
+        WindowKey("hits", 5): WindowFields(2**70, None),
+    }
+    one = await take_over(jetstream, "one")
+    await save(one, opened)
+    two = await take_over(jetstream, "two")
+    assert two.load() == one.load()
+    assert two.load()["hits"][0] == config
+    assert list(two.load_windows()) == [*opened.windows.items()]
+    closed = {WindowKey("hits", 4): None, WindowKey("hits", 5): WindowFields(0, 1)}
+    await save(two, Changes(windows=closed, closed=[name]))
+    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 0)
+    three = await take_over(jetstream, "three")
+    await save(three, new_counter(1))  # writes the whole state, and purges older records
+    four = await take_over(jetstream, "four")
+    assert four.load().keys() == {"hits"}
+    assert list(four.load_windows()) == [(WindowKey("hits", 5), WindowFields(0, 1))]
 
 
 async def test_previous_owner_is_fenced(jetstream: JetStreamContext) -> None:
