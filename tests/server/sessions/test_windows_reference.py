@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from countless.core.windows.window import WindowState
+from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows import WindowedCounter
 from countless.server.storage import commit
@@ -41,10 +42,10 @@ async def test_closed_windows_are_exact_in_many_long_runs(labels: bool) -> None:
 def closes_out_of_order(patch: pytest.MonkeyPatch) -> None:
     """A window is closed when its own sites have left it."""
 
-    def state(self: WindowedCounter, period: int, lost: int) -> WindowState:
+    def state(self: PublishedWindows, period: int, lost: int) -> WindowState:
         return WindowState.INCOMPLETE if lost or period in self.open else WindowState.CLOSED
 
-    patch.setattr(WindowedCounter, "_state", state)
+    patch.setattr(PublishedWindows, "state", state)
 
 
 def forgets_the_watermark(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,11 @@ class ClosedWindows:
         """Periods, oldest first."""
         return iter(self._periods)
 
+    @property
+    def last(self) -> int:
+        """The youngest period; 0 if there is none."""
+        return self._periods[-1] if self._periods else 0
+
     def get(self, period: int) -> int | None:
         index = bisect_left(self._periods, period)
         found = index < len(self._periods) and self._periods[index] == period

@@ -12,42 +12,29 @@ one is open: until then readers see `incomplete`. A site that is retired is *los
 it was a member of to the present one (`losses.py`), and these stay `incomplete`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from math import inf
-from typing import NamedTuple
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
-from countless.core.windows.window import TotalAnswer, Window, WindowState, bounds_of, total_answer
+from countless.core.windows.window import TotalAnswer, Window, bounds_of
 from countless.errors import InvalidParameter
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.counter import Counter, PlanKey, Traffic, Watched
-from countless.server.sessions.labels import client_key, site_of
+from countless.server.sessions.labels import client_key
 from countless.server.sessions.losses import Loss, Losses
+from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
 from countless.wire.windows import window_group, window_name
 
-MAX_AHEAD = (
-    8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open window after window
-)
+MAX_AHEAD = 8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open any number of them
 _NEW = CounterFields(0, 0, 0)
-
-
-class Published(NamedTuple):
-    """What readers see. All of it is saved."""
-
-    estimate: float  # of the total
-    open: dict[int, Answer]  # by period, oldest first
-    closed: ClosedWindows
-    losses: Losses
-    first: int  # earlier windows are not kept
-    dropped: int  # their total
 
 
 class WindowedCounter(Watched):
@@ -109,7 +96,7 @@ class WindowedCounter(Watched):
     def published_answer(self) -> TotalAnswer:
         """The total over all windows."""
         if self._total is None:
-            self._total = self._add_up()
+            self._total = self._published.total(self.config)
         return self._total
 
     def now(self) -> float:
@@ -144,14 +131,13 @@ class WindowedCounter(Watched):
 
     def windows(self, limit: int | None = None) -> list[Window]:
         """The present window, and all others that are kept and may have a count; the youngest `limit`, oldest first."""
-        published = self._published
-        periods = self._listed(published.first, max(self.present, *published.closed, *published.open, 0))
-        return list(self._windows(periods if limit is None else periods[-limit:] if limit > 0 else []))
+        periods = self._published.periods(self.present)
+        return self._windows(periods if limit is None else periods[-limit:] if limit > 0 else [])
 
     def windows_between(self, start: float, end: float) -> list[Window]:
         """Those of `windows` that overlap this span, in seconds since 1970."""
         first, last = self.calendar.period_at(start), self.calendar.period_at(end)
-        listed = self._windows(self._listed(max(first, self._published.first), last))
+        listed = self._windows(self._published.periods(self.present, first, last))
         return [window for window in listed if window.start < end and window.end > start]
 
     @property
@@ -162,50 +148,24 @@ class WindowedCounter(Watched):
         """The present one and those that are not closed; from `first` on, also those that have lost sites."""
         published, present = self._published, self.present
         periods = {present, *published.open, *published.losses.periods(first, present)}
-        return list(self._windows(sorted(period for period in periods if period >= published.first)))
-
-    def _listed(self, first: int, last: int) -> list[int]:
-        published, present = self._published, self.present
-        lost = published.losses.periods(first, min(last, present))
-        periods = {*published.closed.between(first, last), *lost, *published.open, present}
-        return sorted(period for period in periods if first <= period <= last)
+        return self._windows(sorted(period for period in periods if period >= published.first))
 
     def window(self, period: int) -> Window | None:
         """None: it is not kept any more. A window of which nothing is known is empty."""
-        return None if period < self._published.first else next(self._windows([period]))
+        return None if period < self._published.first else self._windows([period])[0]
 
-    def _windows(self, periods: list[int]) -> Iterator[Window]:
-        published, present = self._published, self.present
-        members, silent, open_periods = set[SiteId](), set[str](), iter(sorted(self.open))
-        next_open = next(open_periods, None)
-        for period, lost in zip(periods, published.losses.at(periods), strict=True):
-            ended = period < present
-            while next_open is not None and next_open <= period:
-                if ended:
-                    members.update(self._members_of(next_open))
-                silent.update(map(site_of, published.open[next_open].silent if next_open in published.open else ()))
-                next_open = next(open_periods, None)
-            answer, total = published.open.get(period), published.closed.get(period) or 0
-            estimate = answer.estimate if answer else total
-            lower, upper = bounds_of(answer) if answer else (total, total)
-            state = self._state(period, lost) if ended else WindowState.OPEN
-            start, end = self.calendar.bounds(period)
-            waiting = len(members if ended else silent)
-            yield Window(period, start, end, lower, estimate, upper, state, lost, waiting)
-
-    def _state(self, period: int, lost: int) -> WindowState:
-        """Of a window that has ended."""
-        closed = not lost and all(each > period for each in self._published.open)
-        return WindowState.CLOSED if closed else WindowState.INCOMPLETE
+    def _windows(self, periods: list[int]) -> list[Window]:
+        return list(self._published.windows(periods, self.calendar, self.present, self._members_of))
 
     def sites_waited_for(self, period: int) -> list[str]:
         """Sites that have not finished this window, or an earlier one: for operators."""
         ids = {site_id for each in self.open if each <= period for site_id in self._members_of(each)}
         return sorted({str(site_id.site) for site_id in ids})
 
-    def _members_of(self, period: int) -> Iterator[SiteId]:
-        tracker = self.open[period]
-        return (client_key(tracker.name, site_id)[1] for site_id, _ in tracker.coordinator.saved_state.known)
+    def _members_of(self, period: int) -> list[SiteId]:
+        tracker = self.open.get(period)
+        known = tracker.coordinator.saved_state.known if tracker else ()
+        return [client_key(self.window_name(period), site_id)[1] for site_id, _ in known]
 
     # Reading for operators
 
@@ -341,7 +301,7 @@ class WindowedCounter(Watched):
         A wrong clock must not make all windows of the next years incomplete: the site is lost to as many windows after
         the last known one as are kept.
         """
-        last = max((*self.closed, *self.open)) + self.rule.windows_kept
+        last = max(self.closed.last, *self.open) + self.rule.windows_kept
         self.losses = self.losses.added(oldest, Loss(1, min(max(newest, self.present), last)))
 
     # Saving and publishing
@@ -362,30 +322,19 @@ class WindowedCounter(Watched):
     def publication(self) -> Callable[[], None]:
         return partial(self._publish, self._snapshot())
 
-    def _publish(self, published: Published) -> None:
+    def _publish(self, published: PublishedWindows) -> None:
         if published != self._published:
             self._published, self._total = published, None
             self.notify()
 
-    def _snapshot(self) -> Published:
+    def _snapshot(self) -> PublishedWindows:
         """When a window is closed, the sum over all windows may fall: the estimate does not."""
         self._answers = {period: self._answers[period] for period in sorted(self.open)}
         estimate = self.before + self.closed.total + sum([answer.estimate for answer in self._answers.values()])
         if estimate > self._estimate:
             self._estimate = estimate
         answers = dict(self._answers)
-        return Published(self._estimate, answers, self.closed, self.losses, self.first, self.before)
-
-    def _add_up(self) -> TotalAnswer:
-        published, config = self._published, self.config
-        return total_answer(
-            published.dropped + published.closed.total,
-            list(published.open.values()),
-            published.estimate,
-            alpha=config.alpha,
-            delta=config.delta,
-            scheme=config.scheme,
-        )
+        return PublishedWindows(self._estimate, answers, self.closed, self.losses, self.first, self.before)
 
 
 AnyCounter = Counter | WindowedCounter
