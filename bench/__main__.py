@@ -27,6 +27,7 @@ SECTIONS = {
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
     "skew": Section("skew", tables=("skew",)),
+    "windows": Section("windows", tables=("windows-costs", "windows-edges")),
     "budgets": Section("budgets", tables=("budgets",)),
     "agent": Section("agent", tables=("agent",)),
     "load": Section("load", tables=("load",)),

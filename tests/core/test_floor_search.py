@@ -123,8 +123,8 @@ class ForgetsWhatJoinersHide(BelowFloor):
 
 
 class StepTooLarge(BelowFloor):
-    def __init__(self, step: int, alpha: float, floor: int) -> None:
-        super().__init__(step + 1, alpha, floor)
+    def __init__(self, step: int, slots: int, alpha: float, floor: int) -> None:
+        super().__init__(step + 1, slots, alpha, floor)
 
 
 @pytest.mark.parametrize("mutant", [PublishesTheKnownTotal, ForgetsWhatJoinersHide, StepTooLarge])
@@ -134,7 +134,7 @@ def test_exploration_catches_mutants(mutant: type[BelowFloor], monkeypatch: pyte
         if setup is None:
             return None
         trigger = setup.estimator.trigger(0)
-        return RoundSetup(setup.scheme, mutant(trigger.step, context.alpha, floor), setup.slots)  # type: ignore[union-attr]
+        return RoundSetup(setup.scheme, mutant(trigger.step, context.sites, context.alpha, floor), setup.slots)  # type: ignore[union-attr]
 
     monkeypatch.setattr(rounds, "open_below_floor", open_mutant)
     with pytest.raises(AssertionError):
@@ -229,4 +229,4 @@ def test_reports_below_the_floor_are_few_for_any_traffic(
         world.add(SiteId(data.draw(st.integers(0, sites - 1))), data.draw(st.integers(1, 1 + floor // 10)))
         reports += len(world.wire)
         world.deliver_all()
-    assert reports <= sites / (2 * alpha) + 1
+    assert reports <= sites / (2 * alpha) + sites

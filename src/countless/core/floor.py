@@ -1,9 +1,12 @@
-"""Below the floor: while the total is less than the floor, every site reports at multiples of one step.
+"""Below the floor: while the total is less than the floor, every site reports once in each step, at its own phase.
 
 A counter with a floor promises |answer - n| <= alpha * max(n, floor). So while n < floor, all sites together may keep
 2 alpha * floor events to themselves, whatever n is. With k sites that is a step of floor(2 alpha * floor / k) + 1, and
 floor / step reports until the total has reached the floor: there the scheme of the counter takes over. There is no
 randomness here, so this is certain, against every adversary (docs/theory/windows.md).
+
+The phases of the slots are spread evenly over the step. Otherwise sites with the same traffic, which all begin at the
+edge of a window, would all report in the same second, again and again.
 """
 
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ from fractions import Fraction
 from countless.core.answer import midpoint
 from countless.core.estimator import Effect, Estimator, RoundContext, RoundSetup
 from countless.core.ledger import Entry
-from countless.core.triggers import EveryNth, Trigger
+from countless.core.triggers import OffsetMultiple, Trigger
 
 NAME = "floor"
 
@@ -24,8 +27,8 @@ class BelowFloor(Estimator):
     of every total that the reports allow.
     """
 
-    def __init__(self, step: int, alpha: float, floor: int) -> None:
-        self._trigger = EveryNth(step)
+    def __init__(self, step: int, slots: int, alpha: float, floor: int) -> None:
+        self._step, self._slots = step, slots
         self._hidden = step - 1  # what a site may have counted beyond its last report
         self._part, self._unit = Fraction(repr(alpha)).as_integer_ratio()
         self._floor = floor
@@ -36,7 +39,7 @@ class BelowFloor(Estimator):
         return self._least, self._most
 
     def trigger(self, slot: int) -> Trigger:
-        return self._trigger
+        return OffsetMultiple(self._step, slot * self._step // self._slots)
 
     def start(self, entries: Sequence[Entry], departed: int) -> None:
         self._least = departed + sum(entry.round_start for entry in entries)
@@ -70,5 +73,6 @@ def open_below_floor(context: RoundContext, floor: int) -> RoundSetup | None:
     if context.total >= floor:
         return None
     alpha = Fraction(repr(context.alpha))
-    step = int(2 * alpha * floor / context.sites) + 1
-    return None if step == 1 else RoundSetup(NAME, BelowFloor(step, context.alpha, floor), context.sites)
+    slots = context.sites
+    step = int(2 * alpha * floor / slots) + 1
+    return None if step == 1 else RoundSetup(NAME, BelowFloor(step, slots, context.alpha, floor), slots)
