@@ -17,6 +17,7 @@ from countless.core.calendar import Calendar
 from countless.core.coordinator import Coordinator
 from countless.core.messages import Outbox, SiteId
 from countless.core.site import Site
+from countless.core.windows.rule import FLOOR_SHARE
 from countless.core.windows.site import MARGIN_S, SiteWindows
 from countless.planning.baselines import FLUSH_PERIODS_S
 from countless.randomness import SeededRandom
@@ -28,9 +29,13 @@ START_S = 1_794_823_200  # 2026-11-16 10:00, the beginning of the first hour
 EVENTS_PER_HOUR = 36_000_000
 FLEETS = (10, 100, 1_000)
 ALPHAS = (0.01, 0.05)
-FLOORS = {"from scratch": 0, "floor: a tenth": EVENTS_PER_HOUR // 10, "floor: the last window": EVENTS_PER_HOUR}
+FLOORS = {
+    "from scratch": 0,
+    "floor: a third": EVENTS_PER_HOUR // FLOOR_SHARE,
+    "floor: the last window": EVENTS_PER_HOUR,
+}
 EDGE_SITES = 1_000
-EDGE_FLOORS = {"a tenth": 10, "a third": 3, "the last window": 1}
+EDGE_FLOORS = {"a tenth": 10, "a third": FLOOR_SHARE, "the last window": 1}
 KINDS = ("joins", "leaves", "reports", "rounds")
 EDGE_S = MARGIN_S["hour"]  # on both sides of an edge
 

@@ -20,7 +20,7 @@ from time import time
 from playwright.sync_api import expect, sync_playwright
 
 import countless
-from countless.core.windows.rule import WindowRule
+from countless.core.windows.rule import FLOOR_SHARE, WindowRule
 from countless.server.settings import STATE_FILE
 from countless.server.storage.base import Changes, Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.sqlite_store import SqliteStore
@@ -38,7 +38,7 @@ def past_hours(directory: Path, now: float) -> None:
     windows: dict[WindowKey, WindowFields | None] = {
         WindowKey("requests", period): WindowFields(0, total) for period, total in totals.items()
     }
-    windows[WindowKey("requests", present)] = WindowFields(totals[present - 1] // 10, None)
+    windows[WindowKey("requests", present)] = WindowFields(totals[present - 1] // FLOOR_SHARE, None)
     open_name, counted = f"requests@hour:{present}", int(hourly(present) * (now % HOUR_S) / HOUR_S)
     counters = {
         "requests": CounterFields(present - 47, sum(totals.values()) + counted, 0),

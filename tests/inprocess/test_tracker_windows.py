@@ -118,7 +118,7 @@ def test_no_event_is_counted_in_a_closed_window() -> None:
     assert [window.estimate for window in tracker.windows] == [1, 30]
 
 
-def test_floor_is_a_tenth_of_the_window_before_or_as_given() -> None:
+def test_floor_is_a_third_of_the_window_before_or_as_given() -> None:
     tracker, clock = tracker_at(alpha=0.05, scheme="deterministic")
     given_floor, given_clock = tracker_at(alpha=0.05, scheme="deterministic", floor=50_000)
     for each, its_clock in ((tracker, clock), (given_floor, given_clock)):
@@ -126,7 +126,7 @@ def test_floor_is_a_tenth_of_the_window_before_or_as_given() -> None:
         its_clock.now += HOUR_S
         each.site(0).add(1)
     floors = tracker.debug_state().answer.floor, given_floor.debug_state().answer.floor
-    assert 9000 <= floors[0] <= 10_000  # the window before is not closed yet: a tenth of its lower bound
+    assert 30_000 <= floors[0] <= 33_333  # the window before is not closed yet: a third of its lower bound
     assert floors[1] == 50_000
     clock.now += HOUR_S
     assert tracker.window("last").estimate == 1
@@ -170,7 +170,7 @@ def test_idle_windows_cost_nothing_and_do_not_change_the_floor() -> None:
     assert tracker.messages.up == messages.up + 1
     clock.now += HOUR_S
     tracker.site(0).add(1)
-    assert tracker.debug_state().answer.floor == 100
+    assert tracker.debug_state().answer.floor == 333
     assert tracker.windows[0].estimate == 1000
 
 

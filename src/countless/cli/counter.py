@@ -32,7 +32,7 @@ def counter(
     floor: Annotated[
         str | None,
         typer.Option(
-            help="The error of a window is at most alpha * max(count, floor): 1000, 50k ... or auto, a tenth of the "
+            help="The error of a window is at most alpha * max(count, floor): 1000, 50k ... or auto, a third of the "
             "last window. A larger floor saves messages."
         ),
     ] = None,

@@ -50,7 +50,7 @@ class Tracker:
 
     With `per` ("minute", "hour", "day" or "month") an event belongs to the window that `clock`, in seconds since 1970,
     shows; `tz` and `anchor` say when windows begin. The count n of the open window is known to within
-    alpha * max(n, floor); without a `floor` it is a tenth of the window before. Closed windows are exact, and `keep` of
+    alpha * max(n, floor); without a `floor` it is a third of the window before. Closed windows are exact, and `keep` of
     them are kept.
 
     >>> tracker = Tracker(sites=10, alpha=0.05, per="hour", clock=lambda: 1_763_002_800 + i / 10)

@@ -8,7 +8,9 @@ from countless.errors import InvalidParameter
 
 DEFAULT_KEEP = {"minute": 1440, "hour": 744, "day": 400, "month": 60}  # a day, a month, a year, five years
 MAX_FLOOR = 1 << 128  # like `add`: more is not a float on some way
-FLOOR_SHARE = 10  # by default, the floor of a window is the last closed one divided by this
+# The default floor is the last closed window divided by this. A smaller floor makes a burst of reports after an edge:
+# more than three times the average at 1,000 sites (docs/bench/windows.md).
+FLOOR_SHARE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class WindowRule:
 
     `tz` and `anchor` say when a window begins: at that second of a minute, minute of an hour, hour of a day or day of a
     month, by the clocks of the time zone. None is the first. The answer of the open window is within
-    alpha * max(n, floor) of its count n. Without a `floor` it is a tenth of the last closed window. After `keep` closed
+    alpha * max(n, floor) of its count n. Without a `floor` it is a third of the last closed window. After `keep` closed
     windows the oldest is dropped; None is DEFAULT_KEEP.
 
     >>> WindowRule("day", tz="Europe/Berlin").calendar

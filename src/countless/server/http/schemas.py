@@ -40,7 +40,7 @@ Floor = Annotated[
     Any,
     described(
         "The error of a window of n events is at most alpha * max(n, floor): a larger floor saves messages. "
-        "Null: a tenth of the last closed window.",
+        "Null: a third of the last closed window.",
         type=["integer", "null"],
         minimum=0,
         maximum=MAX_FLOOR,

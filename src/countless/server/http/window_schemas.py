@@ -95,6 +95,6 @@ class WindowsStatus(Struct):
     per: str
     tz: str
     anchor: int
-    floor: Annotated[int | None, described("Null: a tenth of the last closed window.")]
+    floor: Annotated[int | None, described("Null: a third of the last closed window.")]
     keep: int
     incomplete: Annotated[list[IncompleteWindow], described("The youngest, oldest first.")]
