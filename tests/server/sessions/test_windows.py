@@ -349,7 +349,7 @@ async def test_floor_is_that_of_the_last_closed_window_and_survives_a_restart(cl
     async with site_server(store, wall_clock=clock) as harness:
         trackers = counter(harness).open
         floors = {period - FIRST: tracker.coordinator.answer.floor for period, tracker in trackers.items()}
-        assert floors == {1: 100, 2: 7}
+        assert floors == {1: 333, 2: 7}
 
 
 async def test_sites_of_the_window_before_are_expected(clock: Clock) -> None:
