@@ -118,6 +118,14 @@ def test_no_event_is_counted_in_a_closed_window() -> None:
     assert [window.estimate for window in tracker.windows] == [1, 30]
 
 
+def test_replayed_times_may_begin_at_zero() -> None:
+    tracker, clock = tracker_at(0, scheme="exact")
+    for hour in range(3):
+        clock.now = hour * HOUR_S
+        tracker.site(0).add(hour + 1)
+    assert [(window.start, window.estimate) for window in tracker.windows] == [(0, 1), (HOUR_S, 2), (2 * HOUR_S, 3)]
+
+
 def test_floor_is_a_third_of_the_window_before_or_as_given() -> None:
     tracker, clock = tracker_at(alpha=0.05, scheme="deterministic")
     given_floor, given_clock = tracker_at(alpha=0.05, scheme="deterministic", floor=50_000)

@@ -13,7 +13,7 @@ look only at the clock's seconds and minutes, so an hour that is repeated when s
 Periods are numbered without gaps from 1970; the number alone says nothing about the calendar.
 """
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -32,8 +32,8 @@ _ANCHORS = {
     "month": (1, 31, "the day on which months begin, or the last of a shorter month"),
 }
 _EPOCH = date(1970, 1, 1).toordinal()
-# A clock that shows a moment outside these years is wrong; it counts as the first or the last of them.
-_FIRST_S, _LAST_S = 366 * _DAY_S, 8000 * 365 * _DAY_S
+_FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_S = 8000 * 365 * _DAY_S  # what comes later counts as this; what comes before period 0, as its beginning
 _NOT_EVERYWHERE_THE_SAME = ("localtime", "posixrules", "right/", "posix/")
 
 
@@ -91,6 +91,7 @@ class Calendar:
         self._zone = require_zone(tz)
         self.anchor = require_anchor(anchor, per)
         self._start = lru_cache(maxsize=8)(self._find_start)
+        self._first_s = self._start(0)
         self._latest = (0, 0, 0)  # the period that was found last, after its bounds
 
     def __repr__(self) -> str:
@@ -101,7 +102,7 @@ class Calendar:
 
     def period_at(self, unix_s: float) -> int:
         """The period of this moment, in seconds since 1970."""
-        second = int(min(max(_FIRST_S, unix_s), _LAST_S))
+        second = int(min(max(self._first_s, unix_s), _LAST_S))
         start, end, period = self._latest
         if start <= second < end:
             return period
@@ -113,10 +114,10 @@ class Calendar:
 
     def bounds(self, period: int) -> tuple[int, int]:
         """The first moment of a period, and the first one after it. Equal if the zone skipped it."""
-        first, last = self._shown(_FIRST_S) - 1, self._shown(_LAST_S) + 1
-        require_integer("period", period, first)
+        last = self._shown(_LAST_S) + 1
+        require_integer("period", period, 0)
         if period > last:
-            raise InvalidParameter("period", period, f"an integer from {first} to {last}")
+            raise InvalidParameter("period", period, f"an integer from 0 to {last}")
         return self._start(period), self._start(period + 1)
 
     def next(self, period: int) -> int:
@@ -146,7 +147,8 @@ class Calendar:
 
     def _phase(self, second: int) -> int:
         """The reading minus the moment."""
-        offset = datetime.fromtimestamp(second, self._zone).utcoffset()
+        moment = _FIRST_MOMENT + timedelta(seconds=second)  # fromtimestamp() fails on some systems before 1970
+        offset = moment.astimezone(self._zone).utcoffset()
         seconds = 0 if offset is None else offset.days * _DAY_S + offset.seconds
         return seconds if self.per in ("day", "month") else seconds % _LENGTH_S[self.per]
 
