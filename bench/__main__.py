@@ -29,6 +29,10 @@ SECTIONS = {
     "skew": Section("skew", tables=("skew",)),
     "windows": Section("windows", tables=("windows-costs", "windows-edges")),
     "budgets": Section("budgets", tables=("budgets",)),
+    "families": Section(
+        "families",
+        tables=("families-messages", "families-adversaries", "families-memory", "families-quantiles"),
+    ),
     "agent": Section("agent", tables=("agent",)),
     "load": Section("load", tables=("load",)),
     "scale": Section("scale", tables=("scale-memory",)),

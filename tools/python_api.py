@@ -15,9 +15,13 @@ from countless.core.answer import Answer
 from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision
 from countless.core.budget.hold import Hold, Slot
+from countless.core.family.answer import LabelCount, Top
+from countless.core.family.distribution import Quantile, Rank
 from countless.core.windows.spans import SpanCount, SpanRate
 from countless.core.windows.window import TotalAnswer, Window
 from countless.inprocess.budget import Budget, SpendingSite
+from countless.inprocess.distribution import Distribution, ObservingSite
+from countless.inprocess.family import Family, LabelSite
 from countless.inprocess.network import Traffic
 from countless.inprocess.tracker import Tracker
 
@@ -25,7 +29,8 @@ HEAD = """# Python API
 
 *Written by `python -m tools.reference` from the docstrings.*
 
-`from countless import Tracker, Budget, Answer, Client, Reader, connect, CountlessError, InvalidParameter`.
+`from countless import Tracker, Budget, Family, Distribution, Answer, Client, Reader, connect, CountlessError,
+InvalidParameter`.
 The privacy library has [a page of its own](../theory/partial-dp.md). All other modules are internal;
 the [architecture](../architecture.md) explains them.
 """
@@ -49,6 +54,7 @@ PUBLIC: tuple[object, ...] = (
     *(Reader, TotalCount, WindowCount, RollingCount, Rate),
     *(Tracker, Answer, Traffic, TotalAnswer, SpanCount, SpanRate, Window),
     *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
+    *(Family, LabelSite, LabelCount, Top, Distribution, ObservingSite, Quantile, Rank),
 )
 
 

@@ -10,8 +10,8 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "Budget", "Client", "CountlessError", "InvalidParameter", "Reader", "Tracker"]
-__all__ += ["__version__", "connect"]
+__all__ = ["Answer", "Budget", "Client", "CountlessError", "Distribution", "Family", "InvalidParameter", "Reader"]
+__all__ += ["Tracker", "__version__", "connect"]
 
 if TYPE_CHECKING:
     from countless.client.client import Client, connect
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from countless.core.answer import Answer
     from countless.errors import CountlessError, InvalidParameter
     from countless.inprocess.budget import Budget
+    from countless.inprocess.distribution import Distribution
+    from countless.inprocess.family import Family
     from countless.inprocess.tracker import Tracker
 
 _HOMES = {
@@ -26,6 +28,8 @@ _HOMES = {
     "Budget": "countless.inprocess.budget",
     "Client": "countless.client.client",
     "CountlessError": "countless.errors",
+    "Distribution": "countless.inprocess.distribution",
+    "Family": "countless.inprocess.family",
     "InvalidParameter": "countless.errors",
     "Reader": "countless.client.reader",
     "Tracker": "countless.inprocess.tracker",

@@ -1,0 +1,124 @@
+"""Ranks and quantiles: a family whose labels are buckets of values, each a constant factor above the one before."""
+
+from collections.abc import Mapping
+from math import ceil, inf, isfinite, log
+from typing import NamedTuple
+
+from countless.core.family.messages import Sync, UpMessage
+from countless.core.family.site import NO_MESSAGES, FamilySite
+from countless.errors import InvalidParameter
+
+ZERO = "zero"  # the bucket of values below the least one
+MIN_VALUE = 1e-9
+
+
+class BucketSite(FamilySite):
+    """A site that reports all labels that have grown when they have grown by `steps.total` together.
+
+    So it holds back fewer than `steps.total` events, whatever their labels: ranks are sums over labels.
+    """
+
+    __slots__ = ()
+
+    def _count(self, label: str, n: int) -> tuple[UpMessage, ...]:
+        self._pending[label] = self._pending.get(label, 0) + n
+        self._pending_total += n
+        return self._start_round()
+
+    def _start_round(self) -> tuple[UpMessage, ...]:
+        return NO_MESSAGES if self._pending_total < self.steps.total else self._report(self._grown(1))
+
+    def sync(self) -> Sync:
+        return Sync(self.family, self.round, self.steps, self.total, self.reported)
+
+
+class Buckets:
+    """Bucket i has the values in (base^(i-1), base^i]; the middle of a bucket is within `accuracy` of all of them.
+
+    >>> buckets = Buckets(0.01)
+    >>> buckets.label(17.0), [round(edge, 2) for edge in buckets.edges(142)]
+    ('142', [16.78, 17.12])
+    """
+
+    def __init__(self, accuracy: float) -> None:
+        if isinstance(accuracy, bool) or not isinstance(accuracy, int | float) or not 1e-4 <= accuracy <= 0.5:
+            raise InvalidParameter("accuracy", accuracy, "a number from 0.0001 to 0.5")
+        self.accuracy = accuracy
+        self._base = (1 + accuracy) / (1 - accuracy)
+        self._log_base = log(self._base)
+
+    def index(self, value: float) -> int | None:
+        """None is the bucket of the values below MIN_VALUE."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+            raise InvalidParameter("value", value, "a finite number of at least 0")
+        return None if value < MIN_VALUE else ceil(log(value) / self._log_base)
+
+    def label(self, value: float) -> str:
+        index = self.index(value)
+        return ZERO if index is None else str(index)
+
+    def edges(self, index: int | None) -> tuple[float, float]:
+        return (0.0, MIN_VALUE) if index is None else (self._base ** (index - 1), self._base**index)
+
+    def middle(self, index: int | None) -> float:
+        return 0.0 if index is None else 2 * self._base**index / (self._base + 1)
+
+
+class Quantile(NamedTuple):
+    """The value with a share `q` of all observations at or below it: lower <= truth <= upper."""
+
+    q: float
+    estimate: float
+    lower: float
+    upper: float
+
+
+class Rank(NamedTuple):
+    """How many observations are at most `value`: lower <= truth <= upper."""
+
+    value: float
+    lower: int
+    upper: int
+
+
+class Ranks:
+    """The known counts of buckets; up to `held_back` observations, of any value, are not in them."""
+
+    def __init__(self, counts: Mapping[str, int], held_back: int, buckets: Buckets) -> None:
+        self._buckets = buckets
+        self._held_back = held_back
+        self._known = sum(counts.values())
+        numbered = [(None if label == ZERO else int(label), count) for label, count in counts.items()]
+        self._counts = sorted(numbered, key=lambda each: (each[0] is not None, each[0] or 0))
+
+    def rank(self, value: float) -> Rank:
+        index = self._buckets.index(value)
+        below = [count for each, count in self._counts if _order(each) < _order(index)]
+        beside = [count for each, count in self._counts if each == index]
+        return Rank(value, sum(below), sum(below) + sum(beside) + self._held_back)
+
+    def quantile(self, q: float) -> Quantile | None:
+        """None if nothing is known. The bucket of the estimate has a rank within held_back/2 of q times all."""
+        if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
+            raise InvalidParameter("q", q, "a number from 0 to 1")
+        if not self._known:
+            return None
+        known, held_back, edges = self._known, self._held_back, self._buckets.edges
+        middle = self._at(min(q * known + (q - 0.5) * held_back, known))
+        lowest, highest = q * known - (1 - q) * held_back, q * (known + held_back)
+        lower = 0.0 if held_back and lowest <= 0 else edges(self._at(lowest))[0]
+        upper = edges(self._at(highest))[1] if highest <= known else inf
+        return Quantile(q, self._buckets.middle(middle), lower, upper)
+
+    def _at(self, rank: float) -> int | None:
+        """The first bucket that reaches a rank."""
+        reached = 0
+        for index, count in self._counts:
+            reached += count
+            if reached >= max(1, rank):
+                return index
+        return self._counts[-1][0]
+
+
+def _order(index: int | None) -> float:
+    return -inf if index is None else index

@@ -1,0 +1,65 @@
+"""The four messages of a family.
+
+Counts are cumulative and merged by maximum, so a message may be lost, repeated or overtaken without harm. `reported` in
+a `Sync` is the sum over all labels of what the site has reported: if the coordinator knows less, a report was lost. The
+sender, a `SiteId`, is known from the connection.
+"""
+
+from typing import NamedTuple
+
+from countless.core.messages import SiteId
+
+OVERFLOW = ""  # the label of events whose own label is beyond a cap
+
+
+class Steps(NamedTuple):
+    """A site reports when a label has grown by `label`, or all labels together by `total`, since their last report.
+
+    A site of a lattice also sends its exact total when it has grown by `exact`.
+    """
+
+    label: int = 1
+    total: int = 1
+    exact: int = 0
+
+    def at_least(self, other: "Steps") -> "Steps":
+        return Steps(max(self.label, other.label), max(self.total, other.total), other.exact)
+
+
+class Report(NamedTuple):
+    """Up: counts of labels, and the count of all labels together."""
+
+    family: str
+    round: int
+    counts: tuple[tuple[str, int], ...]
+    total: int
+
+
+class Sync(NamedTuple):
+    """Up: the steps in force, the exact count of all labels together, and the sum of all counts in reports."""
+
+    family: str
+    round: int
+    steps: Steps
+    total: int
+    reported: int
+
+
+class SetSteps(NamedTuple):
+    """Down: report at these steps from now on, and if `confirm`, reply with a `Sync`."""
+
+    family: str
+    round: int
+    steps: Steps
+    confirm: bool = False
+
+
+class Resend(NamedTuple):
+    """Down: a report was lost; report all labels again."""
+
+    family: str
+
+
+UpMessage = Report | Sync
+DownMessage = SetSteps | Resend
+Outbox = list[tuple[SiteId, DownMessage]]

@@ -1,0 +1,113 @@
+"""`Distribution`: quantiles of values that in-process sites observe, with bounds on the rank."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from countless.core.family.coordinator import FamilyCoordinator
+from countless.core.family.distribution import Buckets, BucketSite, Quantile, Rank, Ranks
+from countless.core.family.steps import CertainSteps
+from countless.core.messages import SiteId, SiteName
+from countless.errors import InvalidParameter
+from countless.inprocess.family_network import FamilyNetwork
+from countless.inprocess.network import Traffic
+from countless.inprocess.site_names import site_names
+
+_SHARE = Fraction(2)  # of epsilon: the estimate is in the middle of its interval
+
+
+class Distribution:
+    """The quantiles of values over all sites.
+
+    >>> latency = Distribution(sites=10, epsilon=0.01)
+    >>> for i in range(100_000):
+    ...     latency.site(i % 10).observe(i % 1000 + 1)
+    >>> p99 = latency.quantile(0.99)
+    >>> 975 < p99.estimate < 1010, p99.lower <= 990
+    (True, True)
+    >>> rank = latency.rank(500)
+    >>> rank.lower <= 50_000 <= rank.upper
+    True
+    >>> latency.messages.total < 6_000
+    True
+
+    The rank of an estimated quantile is within epsilon times the number of observations of the wanted rank, with
+    certainty, and the value is within `accuracy` of one of that rank. Values below 1e-9 count as 0.
+    """
+
+    def __init__(
+        self,
+        sites: int | Iterable[SiteName] = 10,
+        epsilon: float = 0.01,
+        accuracy: float = 0.01,
+        *,
+        name: str = "distribution",
+    ) -> None:
+        fleet = [SiteId(each) for each in site_names(sites)]
+        if not isinstance(name, str):
+            raise InvalidParameter("name", name, "a string")
+        self.name = name
+        self._buckets = Buckets(accuracy)
+        coordinator = FamilyCoordinator(name, CertainSteps(epsilon, _SHARE, _SHARE), fleet=fleet)
+        self._network = FamilyNetwork(coordinator, fleet, lambda _: BucketSite(name))
+
+    def __repr__(self) -> str:
+        return f"<Distribution {self.name!r}: {self._network.coordinator!r}; {self.messages.total:,} messages>"
+
+    @property
+    def messages(self) -> Traffic:
+        """The messages sent so far. One message has the counts of all buckets that have changed."""
+        with self._network.lock:
+            return self._network.traffic
+
+    @property
+    def counts_sent(self) -> int:
+        """The counts of buckets in all messages."""
+        with self._network.lock:
+            return self._network.counts_sent
+
+    def site(self, name: SiteName) -> "ObservingSite":
+        with self._network.lock:
+            return ObservingSite(self._network, self._network.site_id(name), self._buckets)
+
+    def add_site(self, name: SiteName | None = None) -> "ObservingSite":
+        """Add a site, at any time. Without a name it gets the next free number."""
+        with self._network.lock:
+            return ObservingSite(self._network, self._network.add_site(name), self._buckets)
+
+    def remove_site(self, name: SiteName) -> int:
+        """Remove a site and return how many values it has observed. They stay in the distribution."""
+        with self._network.lock:
+            return self._network.remove_site(name)
+
+    def quantile(self, q: float) -> Quantile | None:
+        """The value with a share `q` of all observations at or below it; None if there are none."""
+        return self._ranks().quantile(q)
+
+    def rank(self, value: float) -> Rank:
+        """How many observations are at most `value`."""
+        return self._ranks().rank(value)
+
+    def _ranks(self) -> Ranks:
+        with self._network.lock:
+            coordinator = self._network.coordinator
+            return Ranks(coordinator.known, coordinator.held_back.total, self._buckets)
+
+
+class ObservingSite:
+    """One site of a `Distribution`."""
+
+    __slots__ = ("_buckets", "_network", "site_id")
+
+    def __init__(self, network: FamilyNetwork, site_id: SiteId, buckets: Buckets) -> None:
+        self._network = network
+        self._buckets = buckets
+        self.site_id = site_id
+
+    def __repr__(self) -> str:
+        return f"<ObservingSite {self.site_id.site!r}>"
+
+    def observe(self, value: float, n: int = 1) -> None:
+        """Count `n` observations of a value."""
+        label = self._buckets.label(value)
+        with self._network.lock:
+            self._network.add(self.site_id, label, n)

@@ -1,0 +1,156 @@
+"""`Family`: the counts of many labels over in-process sites, each to within a share of the total of all.
+
+The sites and the coordinator are those of `countless.core.family`; only the transport is missing.
+"""
+
+from collections.abc import Iterable
+
+from countless.core.answer import State
+from countless.core.family.answer import LabelCount, Top
+from countless.core.family.coordinator import FamilyCoordinator
+from countless.core.family.lattice import LatticeCoordinator, LatticeSite, LatticeSteps
+from countless.core.family.messages import OVERFLOW
+from countless.core.family.site import LABEL_CAP, FamilySite, require_label
+from countless.core.family.steps import CertainSteps
+from countless.core.messages import SiteId, SiteName
+from countless.core.parameters import require_integer
+from countless.errors import InvalidParameter, UnknownName
+from countless.inprocess.family_network import FamilyNetwork
+from countless.inprocess.network import Traffic
+from countless.inprocess.site_names import site_names
+from countless.randomness import SeededRandom, SystemRandom
+
+SCHEMES = ("deterministic", "lattice")
+
+
+class Family:
+    """How often each label was counted, over all sites, to within `epsilon` of the total of all labels.
+
+    >>> family = Family(sites=10, epsilon=0.05)
+    >>> for i in range(100_000):
+    ...     family.site(i % 10).add("alice" if i % 4 else f"guest-{i}")
+    >>> alice = family.answer("alice")
+    >>> alice.lower <= 75_000 <= alice.upper, alice.upper - alice.lower < 5_000
+    (True, True)
+    >>> [each.label for each in family.top(share=0.1).labels]
+    ['alice']
+    >>> family.messages.total < 5_000
+    True
+
+    `sites` is a number of sites, named 0, 1, 2, ..., or their names. With the scheme "deterministic" every answer is
+    certain, whatever the traffic does. With "lattice" the interval of a label holds with probability 1 - delta, at any
+    one moment, if the traffic does not react to the answers; it needs fewer messages. A site counts at most `label_cap`
+    labels by name; the events of further ones are in `overflow`, and in the total.
+    """
+
+    def __init__(
+        self,
+        sites: int | Iterable[SiteName] = 10,
+        epsilon: float = 0.01,
+        scheme: str = "deterministic",
+        *,
+        delta: float = 0.05,
+        seed: int | None = None,
+        name: str = "family",
+        label_cap: int = LABEL_CAP,
+    ) -> None:
+        fleet = [SiteId(each) for each in site_names(sites)]
+        require_integer("label_cap", label_cap, 0)
+        if not isinstance(name, str):
+            raise InvalidParameter("name", name, "a string")
+        if scheme not in SCHEMES:
+            raise UnknownName("scheme", scheme, SCHEMES)
+        self.name = name
+        self.scheme = scheme
+        rng = SystemRandom() if seed is None else SeededRandom(seed)
+
+        def new_site(site_id: SiteId) -> FamilySite:
+            if scheme == "lattice":
+                return LatticeSite(name, rng.spawn("site", *site_id), cap=label_cap)
+            return FamilySite(name, cap=label_cap)
+
+        coordinator = (
+            LatticeCoordinator(name, LatticeSteps(epsilon, delta), fleet=fleet)
+            if scheme == "lattice"
+            else FamilyCoordinator(name, CertainSteps(epsilon), fleet=fleet)
+        )
+        self._network = FamilyNetwork(coordinator, fleet, new_site)
+
+    def __repr__(self) -> str:
+        return f"<Family {self.name!r}: {self._network.coordinator!r}; {self.messages.total:,} messages>"
+
+    @property
+    def sites(self) -> tuple[SiteName, ...]:
+        """The names of the present sites."""
+        with self._network.lock:
+            return self._network.names
+
+    @property
+    def state(self) -> State:
+        with self._network.lock:
+            return self._network.coordinator.state
+
+    @property
+    def messages(self) -> Traffic:
+        """The messages sent so far."""
+        with self._network.lock:
+            return self._network.traffic
+
+    def site(self, name: SiteName) -> "LabelSite":
+        """The site of this name: call its `add` for every event."""
+        with self._network.lock:
+            return LabelSite(self._network, self._network.site_id(name))
+
+    def add_site(self, name: SiteName | None = None) -> "LabelSite":
+        """Add a site, at any time. Without a name it gets the next free number."""
+        with self._network.lock:
+            return LabelSite(self._network, self._network.add_site(name))
+
+    def remove_site(self, name: SiteName) -> int:
+        """Remove a site and return how many events it has counted. They stay in the counts."""
+        with self._network.lock:
+            return self._network.remove_site(name)
+
+    def answer(self, label: str) -> LabelCount:
+        """The count of one label, with bounds. The upper one includes the overflow."""
+        require_label(label)
+        with self._network.lock:
+            return self._network.coordinator.answer(label)
+
+    @property
+    def overflow(self) -> LabelCount:
+        """The events of labels beyond a cap."""
+        with self._network.lock:
+            return self._network.coordinator.answer(OVERFLOW)
+
+    def total(self) -> LabelCount:
+        """The count of all labels together; its `label` is None."""
+        with self._network.lock:
+            return self._network.coordinator.total()
+
+    def top(self, share: float = 0.02) -> Top:
+        """The labels that may have at least this share of the total, the largest first. None that has it is missing,
+        if its events are not in the overflow and `share` is at least epsilon.
+        """
+        with self._network.lock:
+            return self._network.coordinator.top(share)
+
+
+class LabelSite:
+    """One site of a `Family`."""
+
+    __slots__ = ("_network", "site_id")
+
+    def __init__(self, network: FamilyNetwork, site_id: SiteId) -> None:
+        self._network = network
+        self.site_id = site_id
+
+    def __repr__(self) -> str:
+        return f"<LabelSite {self.site_id.site!r}>"
+
+    def add(self, label: str, n: int = 1) -> None:
+        """Count `n` events of a label."""
+        with self._network.lock:
+            self._network.add(self.site_id, label, n)
+
+    inc = add

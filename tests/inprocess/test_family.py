@@ -1,0 +1,155 @@
+"""`Family`: every label beside its exact count after every event, with sites that come and go; the cost."""
+
+from collections import Counter
+from threading import Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import countless
+from countless.core.answer import State
+from countless.errors import InvalidParameter
+from countless.inprocess.family import Family
+from countless.lab.simulation.labels import zipf_labels
+
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from("abcdef"), st.sampled_from([0, 1, 1, 2, 9, 100])), max_size=150
+)
+
+
+@given(EVENTS, st.sampled_from([0.02, 0.1, 0.3, 0.49]), st.lists(st.integers(0, 150), max_size=6))
+def test_every_label_is_within_epsilon_after_every_event(
+    events: list[tuple[int, str, int]], epsilon: float, churn: list[int]
+) -> None:
+    """Sites come and go: `churn` are the events at which the next site joins, or leaves if it has joined."""
+    family, truth = Family(sites=2, epsilon=epsilon), Counter[str]()
+    for number, (index, label, n) in enumerate(events):
+        if number in churn:
+            site = 2 + churn.index(number) % 3
+            if site in family.sites:
+                family.remove_site(site)
+            else:
+                family.add_site(site)
+        names = family.sites
+        family.site(names[index % len(names)]).add(label, n)
+        truth[label] += n
+        total = truth.total()
+        assert family.total().contains(total)
+        assert abs(family.total().estimate - total) <= epsilon * total
+        for each in "abcdef":
+            answer = family.answer(each)
+            assert answer.contains(truth[each])
+            assert answer.upper - answer.lower <= epsilon * total
+        check_top(family, truth, 0.125, epsilon)
+        check_top(family, truth, 0.5, epsilon * 1.75)
+
+
+def check_top(family: Family, truth: Counter[str], share: float, below: float) -> None:
+    listed = {each.label for each in family.top(share).labels}
+    if share >= below:
+        assert listed >= {label for label, count in truth.items() if count and count >= share * truth.total()}
+    assert all(truth[label] >= (share - below) * truth.total() for label in listed if label is not None)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("scheme", "most"), [("deterministic", 60_000), ("lattice", 30_000)])
+def test_a_million_events_of_ten_thousand_labels_cost_few_messages(scheme: str, most: int) -> None:
+    family, truth = Family(sites=100, epsilon=0.01, scheme=scheme, seed=1), Counter[str]()
+    sites = [family.site(name) for name in family.sites]
+    for site, label in zipf_labels(sites=100, labels=10_000, events=1_000_000, seed=1):
+        sites[site].add(label)
+        truth[label] += 1
+    assert family.messages.total <= most
+    assert family.total().contains(1_000_000)
+    wrong = [label for label, count in truth.items() if not family.answer(label).contains(count)]
+    assert not wrong
+    heavy = {label for label, count in truth.items() if count >= 20_000}
+    listed = {str(each.label) for each in family.top(share=0.02).labels}
+    assert heavy <= listed
+    assert min(truth[label] for label in listed) >= (10_000 if scheme == "deterministic" else 0)
+
+
+def test_departed_site_leaves_its_exact_counts() -> None:
+    family = Family(sites=2, epsilon=0.2)
+    for number in range(1000):
+        family.site(number % 2).add(f"label-{number % 7}")
+    assert family.total().lower < family.total().upper
+    assert family.remove_site(0) == 500
+    family.remove_site(1)
+    assert family.state is State.EXACT
+    assert {family.answer(f"label-{number}").estimate for number in range(7)} == {142, 143}
+    assert family.total().estimate == 1000
+
+
+def test_name_of_a_removed_site_can_be_used_again() -> None:
+    family = Family(sites=1)
+    before = family.site(0)
+    before.add("x", 3)
+    family.remove_site(0)
+    family.add_site(0).add("x", 4)
+    assert family.answer("x").estimate == 7
+    with pytest.raises(InvalidParameter, match="not removed"):
+        before.add("x")
+    assert family.answer("x").estimate == 7
+
+
+def test_sites_that_join_one_by_one_cost_few_messages() -> None:
+    family = Family(sites=1, epsilon=0.01)
+    family.site(0).add("x", 1_000_000)
+    before = family.messages.total
+    for _ in range(99):
+        family.add_site().add("x", 1000)
+    answer = family.answer("x")
+    assert answer.contains(1_099_000)
+    assert answer.upper - answer.lower <= 10_990
+    assert family.messages.total - before < 3_000
+
+
+def test_overflow_keeps_the_total_and_the_bounds() -> None:
+    family = Family(sites=["a"], epsilon=0.1, label_cap=2)
+    for label, n in (("x", 5), ("y", 5), ("z", 90), ("x", 5)):
+        family.site("a").add(label, n)
+    assert family.total().contains(105)
+    assert family.overflow.contains(90)
+    assert family.answer("z").contains(90)
+    assert family.answer("x").contains(10)
+
+
+def test_threads_lose_no_event() -> None:
+    family = Family(sites=4, epsilon=0.05)
+
+    def work(name: int) -> None:
+        site = family.site(name)
+        for number in range(2_000):
+            site.add(f"label-{number % 3}")
+
+    threads = [Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in range(4):
+        family.remove_site(name)
+    assert family.total().estimate == 8_000
+
+
+def test_family_is_a_name_of_the_package() -> None:
+    assert countless.Family is Family
+    assert "0 messages" in repr(Family())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"sites": -1},
+        {"epsilon": 0},
+        {"scheme": "dithered"},
+        {"scheme": "lattice", "delta": 0},
+        {"name": 3},
+        {"label_cap": -1},
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameter):
+        Family(**arguments)  # type: ignore[arg-type]
