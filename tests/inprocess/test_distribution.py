@@ -45,11 +45,11 @@ def check(tracked: Distribution, truth: list[float], epsilon: float) -> None:
         assert quantile is not None
         true = truth[max(0, ceil(q * total - 1e-9) - 1)]
         assert quantile.lower * (1 - 1e-9) <= true <= quantile.upper * (1 + 1e-9)
-        if q <= 1 - epsilon:
-            low, high = buckets.edges(buckets.index(quantile.estimate))
-            first, last = bisect_left(truth, low * (1 + 1e-9)), bisect_right(truth, high * (1 + 1e-9))
-            assert first <= q * total + epsilon * total + 1
-            assert last >= q * total - epsilon * total - 1
+        low, high = buckets.edges(buckets.index(quantile.estimate))
+        first, last = bisect_left(truth, low * (1 + 1e-9)), bisect_right(truth, high * (1 + 1e-9))
+        error = max(q, 1 - q) * epsilon * total + 1
+        assert first <= q * total + error
+        assert last >= q * total - error
 
 
 def test_estimate_is_within_the_accuracy_of_a_value() -> None:
@@ -77,7 +77,7 @@ def test_one_message_has_all_buckets_that_changed() -> None:
     tracked = Distribution(sites=1, epsilon=0.1)
     for number in range(10_000):
         tracked.site(0).observe(number % 50 + 1)
-    assert tracked.messages.total < 120
+    assert tracked.messages.total < 220
     assert tracked.counts_sent > 5 * tracked.messages.up
 
 

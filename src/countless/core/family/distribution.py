@@ -98,17 +98,16 @@ class Ranks:
         return Rank(value, sum(below), sum(below) + sum(beside) + self._held_back)
 
     def quantile(self, q: float) -> Quantile | None:
-        """None if nothing is known. The bucket of the estimate has a rank within held_back/2 of q times all."""
+        """None if nothing is known."""
         if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
             raise InvalidParameter("q", q, "a number from 0 to 1")
         if not self._known:
             return None
         known, held_back, edges = self._known, self._held_back, self._buckets.edges
-        middle = self._at(min(q * known + (q - 0.5) * held_back, known))
         lowest, highest = q * known - (1 - q) * held_back, q * (known + held_back)
         lower = 0.0 if held_back and lowest <= 0 else edges(self._at(lowest))[0]
         upper = edges(self._at(highest))[1] if highest <= known else inf
-        return Quantile(q, self._buckets.middle(middle), lower, upper)
+        return Quantile(q, self._buckets.middle(self._at(q * known)), lower, upper)
 
     def _at(self, rank: float) -> int | None:
         """The first bucket that reaches a rank."""
