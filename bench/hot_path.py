@@ -27,6 +27,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth, OffsetMultiple
 from countless.inprocess.tracker import Tracker
 from countless.randomness import SystemRandom
+from countless.schemes.registry import SchemeName
 from countless.wire.frames import SetBudgetRule
 
 
@@ -133,7 +134,7 @@ def throughput() -> None:
 
     The other messages give sites their triggers and, when a round starts, their exact counts to the coordinator.
     """
-    schemes = ("exact", "deterministic", "lattice", "sampled", "dithered", "auto")
+    schemes: list[SchemeName] = ["exact", "deterministic", "lattice", "sampled", "dithered", "auto"]
     # By turns, and the best of each: plans are kept after the first, and the machine is not equally fast all the time.
     runs = [[drive(scheme) for scheme in schemes] for _ in range(15)]
     for scheme, own in zip(schemes, zip(*runs, strict=True), strict=True):
@@ -142,7 +143,7 @@ def throughput() -> None:
         print(f"{scheme:13} {rates} (bar 180,000)")
 
 
-def drive(scheme: str, sites: int = 1000, laps: int = 50) -> tuple[int, float, int]:
+def drive(scheme: SchemeName, sites: int = 1000, laps: int = 50) -> tuple[int, float, int]:
     """Messages, processor seconds and reports of a tracker whose sites have long left exact reporting."""
     tracker = Tracker(sites=sites, alpha=0.01, scheme=scheme, seed=1)
     counters = [local_counter(tracker, i) for i in range(sites)]

@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
+import countless
 from support.service import TIMEOUT_S, Server, environment, until
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def python_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
 @pytest.mark.slow
 def test_readme_python_block_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code = python_blocks()[0]
     names: dict[str, object] = {}
     exec(code, names)  # noqa: S102 - the README's own example
     tracker = names["tracker"]
@@ -25,8 +30,10 @@ def test_readme_python_block_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_readme_serve_connect_and_curl_work(tmp_path: Path) -> None:
-    """The three lines, with the port that the system gives and Python in place of curl."""
+def test_readme_serve_connect_curl_and_read_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines, with the port that the system gives and Python in place of curl."""
     (program,) = re.findall(r"^python -c '(.*)'$", README, re.MULTILINE)
     ((address, fields),) = re.findall(r"^curl http://127.0.0.1:2686(\S+) +# (.*)$", README, re.MULTILINE)
     assert re.search(r"^countless serve ", README, re.MULTILINE)
@@ -36,6 +43,9 @@ def test_readme_serve_connect_and_curl_work(tmp_path: Path) -> None:
         answer = until(lambda: server.reader.request("GET", address))
         assert answer["estimate"] == 5, json.dumps(answer)
         assert set(fields.split(", ")) <= set(answer)
+        monkeypatch.setenv("COUNTLESS_URL", server.url)
+        exec(python_blocks()[1], {"countless": countless, "serve": lambda: print("served")})  # noqa: S102
+        assert re.match(r"served\nrequests, last 5m: .*/s .* requests, last 15m: 5, exact", capsys.readouterr().out)
 
 
 PLAN_PAGE = (ROOT / "docs/how-to/choose-parameters.md").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@
 5
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -37,13 +38,15 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    # A program that only counts must not pay for the planner at import: names are fetched when first used.
-    if name not in _HOMES:
-        raise AttributeError(f"module 'countless' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # with it, type checkers would accept every name
 
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        # A program that only counts must not pay for the planner at import: names are fetched when first used.
+        if name not in _HOMES:
+            raise AttributeError(f"module 'countless' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

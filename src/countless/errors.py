@@ -17,6 +17,7 @@ CountlessError
 """
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -40,6 +41,8 @@ class UnknownName(InvalidParameter, LookupError):
     def __init__(self, parameter: str, value: object, known: Iterable[Any]) -> None:
         names = [str(name) for name in known]
         shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
+        similar = get_close_matches(str(value), names, n=1)
+        shown += f" (did you mean {similar[0]!r}?)" if similar else ""
         super().__init__(parameter, value, f"one of: {shown}" if names else "registered first (there are none)")
 
 

@@ -79,6 +79,17 @@ def test_reader_asks_for_what_was_called(api: list[FakeApi]) -> None:
     assert api[0].asked == [("requests", query) for query in queries]
 
 
+async def test_client_reads_where_it_counts(api: list[FakeApi]) -> None:
+    with countless.connect("http://192.0.2.1:2686", "secret") as client:
+        total = client.answer("requests")
+        assert (await client.aanswer("requests"), total.estimate) == (total, 6)
+        assert (client.window("requests").lower, client.rolling("requests", "15m").lower) == (1203900, 10233)
+        assert client.rate("requests", over="15m").estimate == 11.6667
+    assert [each.arguments[:2] for each in api] == [("http://192.0.2.1:2686", "secret")]
+    queries = [{}, {}, {"window": "now"}, {"rolling": "15m"}, {"rolling": "15m"}]
+    assert [query for _, query in api[0].asked] == queries
+
+
 def test_reader_takes_url_and_token_from_the_environment(
     api: list[FakeApi], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

@@ -80,3 +80,16 @@ def test_midpoint_of_one_number_is_that_number() -> None:
     assert midpoint(7, 7, 1) == 7
     assert midpoint(10**40, 10**40, 1) == 10**40
     assert midpoint(1, 2, 3) == 0.5
+
+
+def test_dict_of_an_answer_has_its_bounds_and_no_round() -> None:
+    assert ANSWER.as_dict() == {
+        "estimate": 1000,
+        "lower": 800.0,
+        "upper": ANSWER.upper,
+        "alpha": 0.25,
+        "delta": 0.05,
+        "state": "holding",
+        "sites": 12,
+        "scheme": "dithered",
+    }

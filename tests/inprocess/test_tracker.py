@@ -12,6 +12,7 @@ from countless.errors import PlanError, UnknownName
 from countless.inprocess.network import Traffic
 from countless.planning.lattice import plan_lattice
 from countless.schemes.lattice import Lattice
+from countless.schemes.registry import SchemeName
 
 
 def test_tracker_in_six_lines() -> None:
@@ -87,7 +88,7 @@ class TestListeners:
         listen(received[0])
 
     @pytest.mark.parametrize("scheme", ["exact", "deterministic", "dithered", "partial_dp", "sampled"])
-    def test_listener_that_adds_events_is_an_adaptive_stream(self, scheme: str) -> None:
+    def test_listener_that_adds_events_is_an_adaptive_stream(self, scheme: SchemeName) -> None:
         """Each change causes events at a site it did not come from, until 3,000 events; delta = 1e-9."""
         tracker, total = Tracker(sites=5, alpha=0.2, delta=1e-9, scheme=scheme, seed=1), 0
         received = list[float]()

@@ -31,8 +31,7 @@ def tracker_for(name: str, sites: int, alpha: float, seed: int = 1, count_bytes:
         sites=sites,
         alpha=alpha,
         delta=DELTA,
-        scheme=name,
-        adversary=adversary,
+        scheme=scheme_named(name, adversary),
         seed=seed,
         count_bytes=count_bytes,
     )

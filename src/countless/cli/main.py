@@ -6,7 +6,9 @@ Exit codes: 0 success, 1 the result is negative (each verb documents when), 2 in
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from countless import __version__
 
 if TYPE_CHECKING:
     import typer
@@ -29,7 +31,20 @@ def build() -> "typer.Typer":
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=False)(_root)
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"countless {__version__}")
+            raise typer.Exit
+
+    @app.callback(invoke_without_command=False)
+    def root(
+        version: Annotated[
+            bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+        ] = False,
+    ) -> None:
+        """A global count over many machines, with bounds on its error."""
+
     for verb in VERBS:
         module = import_module(f"countless.cli.{verb}")
         settings = getattr(module, "CONTEXT_SETTINGS", None)
@@ -53,10 +68,6 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _root() -> None:
-    """A global count over many machines, with bounds on its error."""
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Condition, RLock, Thread
 from time import monotonic, time
@@ -49,6 +49,7 @@ from countless.wire.windows import parse_window, window_name
 if TYPE_CHECKING:
     from countless.client.budgets.group import BudgetGroup
     from countless.client.durable.state import DurableState
+    from countless.client.reader import Rate, Reader, RollingCount, TotalCount, WindowCount
     from countless.client.watch import Callback, Watch
 
 log = logging.getLogger("countless")
@@ -232,6 +233,37 @@ class Client:
         if not budgets or not known or len(set(budgets)) < len(budgets):
             raise InvalidParameter("budgets", budgets, "different budgets of this client, at least one")
         return BudgetGroup(budgets, self._lock)
+
+    # Reading. Each call is a request to the coordinator, by HTTP: with a broker, use a `Reader` with its address. Where
+    # tokens are used, that of the client needs the scope read.
+
+    def answer(self, counter: str) -> "TotalCount":
+        """The total over all sites, with its bounds."""
+        return self._reader.answer(counter)
+
+    async def aanswer(self, counter: str) -> "TotalCount":
+        """`answer`, without blocking the event loop."""
+        from asyncio import to_thread
+
+        return await to_thread(self.answer, counter)
+
+    def window(self, counter: str, which: str = "now") -> "WindowCount":
+        """The count of `now`, `last`, `today`, `yesterday` ... of a counter with windows, as `Reader.window`."""
+        return self._reader.window(counter, which)
+
+    def rolling(self, counter: str, over: str) -> "RollingCount":
+        """The count of the last `15m`, `1h`, `7d`."""
+        return self._reader.rolling(counter, over)
+
+    def rate(self, counter: str, over: str = "5m") -> "Rate":
+        """Events per second, on average over the last so many minutes."""
+        return self._reader.rate(counter, over)
+
+    @cached_property
+    def _reader(self) -> "Reader":
+        from countless.client.reader import Reader  # a program that only counts need not import it
+
+        return Reader(self.endpoint.base, self._token)
 
     def watch(
         self,

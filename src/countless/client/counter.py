@@ -6,11 +6,15 @@ stays right.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from countless.wire.names import overflow_name, series_name, validate_name
 
 LABEL_CAP = 2000
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Countable(Protocol):
@@ -36,7 +40,7 @@ class Counter:
         self._local_counter = local_counter
         self._local = local_counter(name)
         self._cap = cap
-        self._series: dict[tuple[tuple[str, str], ...], Counter] = {}
+        self._series: dict[tuple[tuple[str, str | int], ...], Counter] = {}
         self.add = self._local.add  # the bound method itself: a call in between would double the price of an event
         self.inc = self._local.add
 
@@ -48,13 +52,20 @@ class Counter:
         """What this process has counted; with windows, in the present one."""
         return self._local.count
 
-    def labels(self, /, **labels: str) -> "Counter":
+    def count_exceptions(self, kind: type[BaseException] | tuple[type[BaseException], ...] = Exception) -> "Exceptions":
+        """Count exceptions of this kind: `with counter.count_exceptions():`, or as a decorator of a function.
+
+        An exception is raised on as before.
+        """
+        return Exceptions(self, kind)
+
+    def labels(self, /, **labels: str | int) -> "Counter":
         """The series with these labels, or the overflow series when there are too many."""
         key = tuple(labels.items())
         series = self._series.get(key)
         return series if series is not None else self._new_series(key)
 
-    def _new_series(self, key: tuple[tuple[str, str], ...]) -> "Counter":
+    def _new_series(self, key: tuple[tuple[str, str | int], ...]) -> "Counter":
         if not key:
             return self
         ordered = tuple(sorted((name, str(value)) for name, value in key))
@@ -63,3 +74,35 @@ class Counter:
             self.overflow_count += 1
             ordered, name = ((("", ""),), overflow_name(self.name))
         return self._series.setdefault(ordered, Counter(name, self._local_counter, 0))
+
+
+class Exceptions:
+    """Counts the exceptions that leave a block, or a function that it decorates."""
+
+    def __init__(self, counter: Counter, kind: type[BaseException] | tuple[type[BaseException], ...]) -> None:
+        self._counter = counter
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, self._kind):
+            self._counter.inc()
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        if iscoroutinefunction(function):
+
+            @wraps(function)
+            async def counted_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                with self:
+                    return await function(*args, **kwargs)
+
+            return cast(Callable[P, T], counted_async)
+
+        @wraps(function)
+        def counted(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        return counted

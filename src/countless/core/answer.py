@@ -95,6 +95,20 @@ class Answer(NamedTuple):
         least, most = self.known
         return max(lower, min(least, self.estimate)), min(upper, max(most, self.estimate))
 
+    def as_dict(self) -> dict[str, object]:
+        """What a program may log or send as JSON: the fields that everyone may see, and the bounds."""
+        lower, upper = self.bounds
+        return {
+            "estimate": self.estimate,
+            "lower": lower,
+            "upper": upper,
+            "alpha": self.alpha,
+            "delta": self.delta,
+            "state": str(self.state),
+            "sites": self.sites,
+            "scheme": self.scheme,
+        }
+
     def contains(self, total: int) -> bool:
         """Whether `total` is between the bounds."""
         lower, upper = self.bounds

@@ -25,7 +25,7 @@ from countless.inprocess.site_names import free_number, require_name, site_names
 from countless.inprocess.tracked_total import TrackedTotal
 from countless.inprocess.windows import TrackedWindows, WindowedSite
 from countless.randomness import SeededRandom, SystemRandom
-from countless.schemes.registry import require_adversary, scheme_named
+from countless.schemes.registry import AdversaryName, SchemeName, require_adversary, scheme_named
 from countless.wire.windows import window_name
 
 AnySite = LocalCounter | WindowedSite
@@ -68,8 +68,8 @@ class Tracker:
         sites: int | Iterable[SiteName] = 1000,
         alpha: float = 0.01,
         delta: float = 0.05,
-        scheme: str | Scheme = "auto",
-        adversary: str = "adaptive",
+        scheme: SchemeName | Scheme = "auto",
+        adversary: AdversaryName = "adaptive",
         seed: int | None = None,
         *,
         counter: str = "total",

@@ -1,5 +1,7 @@
 """The schemes by name. A new scheme is one file and one line here; the conformance suite finds it here."""
 
+from typing import Literal, get_args
+
 from countless.core.estimator import Scheme
 from countless.errors import UnknownName
 from countless.schemes.auto import Auto
@@ -12,8 +14,10 @@ from countless.schemes.lattice import Lattice
 from countless.schemes.partial_dp import PartialDP
 from countless.schemes.sampled import Sampled
 
+SchemeName = Literal["auto", "exact", "deterministic", "hyz", "blocks", "lattice", "partial_dp", "sampled", "dithered"]
 # What an adversary may know, from least to most. A scheme is safe against its own kind and every weaker one.
-ADVERSARIES = ("oblivious", "adaptive", "sees-everything")
+AdversaryName = Literal["oblivious", "adaptive", "sees-everything"]
+ADVERSARIES: tuple[AdversaryName, ...] = get_args(AdversaryName)
 
 SCHEMES: dict[str, type[Scheme]] = {
     scheme.name: scheme for scheme in (Auto, Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, Sampled, Dithered)

@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from countless.client.client import Client
+from countless.client.http_methods import method_label
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
 
 
 class CountRequests:
@@ -51,6 +50,5 @@ class CountRequests:
         try:
             await self._app(scope, receive, record_status)
         finally:
-            method = scope["method"] if scope["method"] in _METHODS else "other"
             route = getattr(scope.get("route"), "path", "")
-            self._requests.labels(method=method, route=route, status=str(status)).inc()
+            self._requests.labels(method=method_label(scope["method"]), route=route, status=str(status)).inc()
