@@ -1,5 +1,7 @@
 """Frames as bytes and back; all other bytes are refused."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,11 +9,13 @@ from hypothesis import strategies as st
 
 from countless.core.budget.amounts import MAX_AMOUNT
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
-from countless.core.messages import Report, SetTrigger, Snapshot
-from countless.core.triggers import EveryNth, OffsetMultiple
+from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
+from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
 from countless.errors import ProtocolError
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
+    MAX_NUMBER,
+    UP_ITEMS,
     BudgetLeave,
     BudgetLeaveAck,
     BudgetRejected,
@@ -23,6 +27,7 @@ from countless.wire.frames import (
     IncarnationRetired,
     Item,
     Join,
+    KnownCounts,
     Leave,
     LeaveAck,
     Rejoin,
@@ -33,6 +38,7 @@ from countless.wire.frames import (
     decode_down,
     decode_up,
     encode_frames,
+    retired_items,
 )
 from countless.wire.names import MAX_NAME_CHARS
 
@@ -56,6 +62,7 @@ downs: st.SearchStrategy[DownItem] = st.one_of(
     st.builds(SetTrigger, names, numbers, st.just(OffsetMultiple(7, 3)), numbers),
     st.builds(HelloAck, numbers, numbers),
     st.builds(IncarnationRetired, st.lists(st.tuples(names, numbers), max_size=4).map(tuple)),
+    st.builds(KnownCounts, st.lists(st.tuples(names, numbers), max_size=4).map(tuple)),
     st.builds(LeaveAck, names),
     st.builds(SyncAck, numbers),
     st.builds(Rejoin, names, st.booleans()),
@@ -160,6 +167,51 @@ def test_many_items_are_split_into_frames_within_the_limit() -> None:
     assert [item for frame in frames for item in decode_up(frame)] == items
 
 
+NAME, NUMBER = "\U0001f600" * MAX_NAME_CHARS, MAX_NUMBER
+BUDGET = BudgetId(NAME, MAX_AMOUNT)
+LARGEST: list[Item] = [
+    Report(NAME, NUMBER, NUMBER, NUMBER),
+    Snapshot(NAME, NUMBER, NUMBER),
+    StartRound(NAME, NUMBER, OffsetMultiple(1 << 64, NUMBER % (1 << 64))),
+    SetTrigger(NAME, NUMBER, GeometricGrowth(0.1, 1 << 64, 63), NUMBER),
+    Hello(NUMBER, NAME, NUMBER),
+    Join(NAME, NUMBER, NUMBER),
+    Leave(NAME, NUMBER, NUMBER),
+    Sync(NUMBER),
+    HelloAck(NUMBER, NUMBER),
+    *retired_items((NAME[:490] + str(counter), NUMBER) for counter in range(9_000)),
+    LeaveAck(NAME),
+    SyncAck(NUMBER),
+    Rejoin(NAME, True),
+    CounterRejected(NAME, NAME),
+    Ask(BUDGET, NUMBER, *[MAX_AMOUNT] * 5),
+    Grant(BUDGET, NUMBER, MAX_AMOUNT),
+    Recall(BUDGET, NUMBER),
+    Exhausted(BUDGET, NUMBER, MAX_AMOUNT),
+    BudgetLeave(BUDGET, NUMBER, MAX_AMOUNT),
+    BudgetLeaveAck(BUDGET, NUMBER),
+    BudgetReset(BUDGET),
+    BudgetRejected(BUDGET, NAME),
+    SetBudgetRule(BUDGET, MAX_AMOUNT, NAME, NAME, 31, 0.5, NAME, NAME, NAME),
+]
+
+
+def test_items_of_every_kind_fit_in_a_frame_at_their_largest() -> None:
+    assert {type(item) for item in LARGEST} == set(get_args(UpItem)) | set(get_args(DownItem))
+    for item in LARGEST:
+        (frame,) = encode_frames([item])
+        assert len(frame) <= MAX_FRAME_BYTES
+        assert (decode_up if type(item) in UP_ITEMS else decode_down)(frame) == [item]
+
+
+@given(st.lists(st.tuples(names, numbers)))
+def test_known_counts_are_sent_whole(known: list[tuple[str, int]]) -> None:
+    *first, last = retired_items(known)
+    assert all(isinstance(item, KnownCounts) for item in first)
+    assert isinstance(last, IncarnationRetired)
+    assert [pair for item in (*first, last) for pair in item.known_counts] == known
+
+
 def decodes_or_refuses(data: bytes) -> None:
     for decode in (decode_up, decode_down):
         try:
@@ -194,6 +246,6 @@ plain = st.recursive(
 )
 
 
-@given(st.lists(st.tuples(st.integers(0, 23), plain, plain, plain).map(list), max_size=3))
+@given(st.lists(st.tuples(st.integers(0, 24), plain, plain, plain).map(list), max_size=3))
 def test_random_items_are_a_frame_or_a_protocol_error(items: list[list[object]]) -> None:
     decodes_or_refuses(pack(items))

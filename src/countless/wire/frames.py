@@ -30,6 +30,7 @@ VERSION = 1
 MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
 MAX_NUMBER = (1 << 255) - 1
 _MAX_HEADER_BYTES = 5  # of the longest array
+_MAX_NUMBER_BYTES = 34
 
 
 class Hello(NamedTuple):
@@ -71,6 +72,12 @@ class HelloAck(NamedTuple):
 
 class IncarnationRetired(NamedTuple):
     """Down: this incarnation was retired, with these counts. Continue as a new one, with the events beyond them."""
+
+    known_counts: tuple[tuple[str, int], ...]
+
+
+class KnownCounts(NamedTuple):
+    """Down, before `IncarnationRetired`: a part of its counts, if all of them do not fit in a frame."""
 
     known_counts: tuple[tuple[str, int], ...]
 
@@ -145,7 +152,8 @@ class SetBudgetRule(NamedTuple):
 
 BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
 UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave
-DownItem = DownMessage | HelloAck | IncarnationRetired | LeaveAck | SyncAck | Rejoin | CounterRejected | BudgetDownItem
+RetiredItem = KnownCounts | IncarnationRetired
+DownItem = DownMessage | HelloAck | RetiredItem | LeaveAck | SyncAck | Rejoin | CounterRejected | BudgetDownItem
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
@@ -153,9 +161,9 @@ BUDGET_ITEMS = (
     *(Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected, SetBudgetRule),
 )
 UP_ITEMS: frozenset[type[Any]] = frozenset({Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave})
-_ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS)  # by kind
-_DOWN_ITEMS = frozenset(_ITEMS) - UP_ITEMS
-_KIND = {item: kind for kind, item in enumerate(_ITEMS)}
+ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts)  # by kind
+_DOWN_ITEMS = frozenset(ITEMS) - UP_ITEMS
+_KIND = {item: kind for kind, item in enumerate(ITEMS)}
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -177,6 +185,21 @@ def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> It
         size += len(data)
     if encoded:
         yield _frame(encoded)
+
+
+def retired_items(known_counts: Iterable[tuple[str, int]]) -> list[RetiredItem]:
+    """What tells a site that its incarnation was retired: a list that is too long for a frame is sent in parts."""
+    parts: list[list[tuple[str, int]]] = [[]]
+    size = 0
+    for name, count in known_counts:
+        needed = len(name.encode()) + _MAX_HEADER_BYTES + _MAX_NUMBER_BYTES
+        if size + needed > MAX_FRAME_BYTES // 2:
+            parts.append([])
+            size = 0
+        parts[-1].append((name, count))
+        size += needed
+    *first, last = map(tuple, parts)
+    return [*map(KnownCounts, first), IncarnationRetired(last)]
 
 
 def decode_up(data: bytes) -> list[UpItem]:

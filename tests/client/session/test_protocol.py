@@ -17,6 +17,7 @@ from countless.wire.frames import (
     HelloAck,
     IncarnationRetired,
     Join,
+    KnownCounts,
     Leave,
     LeaveAck,
     Rejoin,
@@ -151,6 +152,15 @@ def test_retired_incarnation_continues_with_the_events_that_are_not_known(stream
     with pytest.raises(SessionRetired) as retired:
         stream.receive(IncarnationRetired((("hits", 4),)))
     assert retired.value.known_counts == {"hits": 4}
+
+
+def test_known_counts_of_a_retired_incarnation_may_come_in_parts(stream: Stream) -> None:
+    stream.counter.add(7)
+    stream.connect()
+    stream.receive(KnownCounts((("hits", 4), ("misses", 2))))
+    with pytest.raises(SessionRetired) as retired:
+        stream.receive(IncarnationRetired((("errors", 1),)))
+    assert retired.value.known_counts == {"hits": 4, "misses": 2, "errors": 1}
 
 
 def test_session_is_done_when_the_leave_is_acknowledged(stream: Stream) -> None:

@@ -2,7 +2,7 @@
 
 from countless.core.answer import State
 from countless.server.storage.base import Config
-from countless.wire.frames import Hello, IncarnationRetired, Join, Sync
+from countless.wire.frames import Hello, IncarnationRetired, Join, KnownCounts, Sync, decode_down, encode_frames
 from support.site_server import FakeConnection, site_server
 
 
@@ -52,6 +52,24 @@ async def test_unreachable_session_is_retired_when_a_new_incarnation_connects() 
         connection = FakeConnection()
         assert await harness.server.on_hello(connection, Hello(1, "a", 1)) is None
         assert connection.received == [IncarnationRetired((("hits", 30),))]
+
+
+async def test_process_with_thousands_of_counters_is_told_all_its_counts_in_frames_that_it_accepts() -> None:
+    names = [f"requests of the customer with the number {number}" for number in range(9_000)]
+    async with site_server(silent_after=10.0) as harness:
+        first, connection = await harness.connect("a", 1)
+        await harness.send(first, connection, *(Join(name, 0, 30) for name in names))
+        harness.server.on_disconnect(first, connection)
+        await harness.advance(11)
+        await harness.connect("a", 2)
+        connection = FakeConnection()
+        assert await harness.server.on_hello(connection, Hello(1, "a", 1)) is None
+        items = [item for frame in encode_frames(connection.received) for item in decode_down(frame)]
+        told = [
+            pair for item in items if isinstance(item, (KnownCounts, IncarnationRetired)) for pair in item.known_counts
+        ]
+        assert sorted(told) == sorted((name, 30) for name in names)
+        assert [isinstance(item, IncarnationRetired) for item in items] == [False] * (len(items) - 1) + [True]
 
 
 async def test_session_is_retired_when_it_times_out_beside_a_connected_incarnation() -> None:

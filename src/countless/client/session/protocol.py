@@ -32,6 +32,7 @@ from countless.wire.frames import (
     Hello,
     HelloAck,
     IncarnationRetired,
+    KnownCounts,
     LeaveAck,
     Rejoin,
     SetBudgetRule,
@@ -190,14 +191,17 @@ class SiteSession:
     def _handshake(self) -> Generator[float, list[bytes], float]:
         """Wait for the answer to the hello; the heartbeat in seconds."""
         deadline = self._clock() + HELLO_TIMEOUT_S
+        known_counts: dict[str, int] = {}
         while True:
             frames = yield max(0.0, deadline - self._clock())
             for frame in frames:
                 for item in decode_down(frame):
                     if isinstance(item, HelloAck):
                         return max(0.01, item.heartbeat_ms / 1000)
+                    if isinstance(item, (KnownCounts, IncarnationRetired)):
+                        known_counts |= item.known_counts
                     if isinstance(item, IncarnationRetired):
-                        raise SessionRetired(dict(item.known_counts))
+                        raise SessionRetired(known_counts)
             if self._clock() >= deadline:
                 raise ConnectionLost(f"connection timed out: no answer to the hello for {HELLO_TIMEOUT_S:.0f} s")
 

@@ -41,7 +41,6 @@ from countless.wire.frames import (
     DownItem,
     Hello,
     HelloAck,
-    IncarnationRetired,
     Join,
     Leave,
     LeaveAck,
@@ -49,6 +48,7 @@ from countless.wire.frames import (
     Sync,
     SyncAck,
     UpItem,
+    retired_items,
 )
 from countless.wire.windows import parse_window
 
@@ -196,7 +196,7 @@ class SiteServer:
                 self._is_watermark(name) for name, _ in final_counts
             )
             if retired and site_id not in self.sessions:
-                connection.send([IncarnationRetired(final_counts)])
+                connection.send(list(retired_items(final_counts)))
                 return None
             if site_id.incarnation >> INCARNATION_SECONDS_SHIFT < horizon:
                 raise ProtocolError("this incarnation is older than the tombstones that are kept: start a new one")
