@@ -57,3 +57,13 @@ def test_claims_mentioned_in_code_and_tests_exist() -> None:
 def test_links_of_the_claims_page_resolve() -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", TEXT):
         assert (ROOT / "docs" / target).exists(), f"docs/claims.md links to {target}, which does not exist"
+
+
+def test_corrections_named_by_claims_are_rows_of_the_table() -> None:
+    page = (ROOT / "docs" / "theory" / "partial-dp.md").read_text()
+    rows = [int(number) for number in re.findall(r"^\| (\d+) \| ", page, re.MULTILINE)]
+    assert rows == list(range(1, len(rows) + 1))
+    named = re.findall(r"\[Corrections? ([\d, ]+)\]\(theory/partial-dp\.md#corrections", TEXT)
+    assert len(named) >= 12
+    for numbers in named:
+        assert set(map(int, numbers.split(","))) <= set(rows)

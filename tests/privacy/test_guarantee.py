@@ -1,5 +1,8 @@
 """Guarantees as values: what composes, and what is refused."""
 
+from itertools import product
+from math import exp, log, prod
+
 import pytest
 
 from countless.errors import InvalidParameter, InvariantBroken
@@ -53,6 +56,22 @@ def test_n_fold_composition() -> None:
         PartialDPGuarantee(0.1, 0.2).compose_n(5)
     with pytest.raises(InvalidParameter, match="times"):
         PartialDPGuarantee(0.1).compose_n(0)
+
+
+def test_advanced_composition_has_a_counterexample() -> None:
+    """All laws of n runs of "a" if x = 0, else "a" with probability e^-epsilon and "leak" otherwise."""
+    epsilon, runs = 0.3, 6
+    laws = {0: {"a": 1.0}, 1: {"a": exp(-epsilon), "leak": 1 - exp(-epsilon)}}
+    one = PartialDPGuarantee(epsilon, 0.0, 1, LeakMap("x", lambda answer: frozenset("x" if "leak" in answer else "")))
+    worst = 0.0
+    for transcript in product(("a", "leak"), repeat=runs):
+        if not one.compose_n(runs).leaked(transcript):
+            likelihoods = [prod(law.get(answer, 0.0) for answer in transcript) for law in laws.values()]
+            worst = max(worst, abs(log(likelihoods[0] / likelihoods[1])))
+    assert worst == pytest.approx(one.compose_n(runs).epsilon) == pytest.approx(runs * epsilon)
+    # The event has probability 1 against e^(-n epsilon): no delta below 1 helps.
+    for delta in (1e-6, 0.1, 0.9):
+        assert log((1 - delta) / exp(-worst)) == pytest.approx(runs * epsilon + log(1 - delta))
 
 
 def test_vacuous_composition_is_refused() -> None:

@@ -18,7 +18,8 @@ from countless.core.site import Site
 from countless.core.triggers import OncePerBlock
 from countless.errors import UnknownName
 from countless.planning.failure_budget import round_eta
-from countless.planning.partial_dp import PartialDPPlan, paper_constant, plan_partial_dp
+from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
+from countless.planning.partial_dp_paper import paper_constant
 from countless.privacy import theorems
 from countless.privacy.guarantee import PartialDPGuarantee
 from countless.privacy.tails import laplace_sum_quantile
@@ -171,10 +172,7 @@ def test_row_failure_is_shared_out_by_rounds_so_no_horizon_is_needed() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("calibration", ["paper", "proven"])
 def test_row_more_sites_than_one_over_alpha_squared(calibration: str) -> None:
-    """k = 100 > 1/0.3^2: rounds grow the total by large factors. One run, delta = 1e-9: false alarm below 1e-9.
-
-    (For `paper` the bound is the paper's own claim; the seed is pinned.)
-    """
+    """k = 100 > 1/0.3^2: rounds grow the total by large factors. One run, delta = 1e-9: false alarm below 1e-9."""
     scheme = PartialDP(calibration=calibration)
     tracker, total = Tracker(sites=100, alpha=0.3, delta=1e-9, scheme=scheme, seed=1), 0
     for site, n in stream_named("bursts", 100, 300_000, seed=1):

@@ -146,4 +146,4 @@ def _print(
     (_, first), *others = crossovers(alpha, eta, adversary)
     crossings = [f"{name} from about {start:,} sites" for start, name in others]
     console.print(f"At this alpha: {', then '.join([f'{first} for few sites', *crossings])}.")
-    console.print("The ratio is to deterministic. Dim: not proven, or not safe against this adversary.", style="dim")
+    console.print("The ratio is to deterministic. Dim: not safe against this adversary.", style="dim")

@@ -1,8 +1,8 @@
 """Plans for `partial_dp`, the paper's Algorithms 1 and 2, in two calibrations.
 
-`paper` has the constants of the paper; what the paper leaves open is decided in docs/theory/partial-dp.md.
-`proven` has constants that prove the error and is the cheaper of two rounds: a noisy one (`partial_dp_proven`), and
-the trivial one below.
+`paper` has the constants of the paper; what the paper leaves open is decided, and the error proved, in
+docs/theory/partial-dp.md. `proven` has the constants that our bound needs, and is the cheaper of two rounds: a noisy one
+(`partial_dp_proven`), and the trivial one below.
 
 The trivial round has no noise: every report ends a phase (threshold 1) and the exact number of crossings is
 published. In one block a site's crossing differs from its share of the block by less than 1, whatever the
@@ -12,11 +12,12 @@ round is the cheaper one.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, inf, log, log2, sqrt
+from math import ceil, inf, sqrt
 
 from countless.errors import UnknownName
+from countless.planning.partial_dp_paper import paper_constant
 from countless.planning.partial_dp_proven import Bound, Noisy, best_noisy, reports_per_round, reports_quantile
-from countless.planning.plan import Reason, check_request, step_within
+from countless.planning.plan import Reason, check_request
 from countless.planning.round_length import EndedByReports, messages_per_efold
 from countless.privacy.binary_mechanism import tree_levels
 from countless.privacy.thresholds import PhasedShape
@@ -59,11 +60,6 @@ class PartialDPPlan(EndedByReports):
     reasons: tuple[Reason, ...]
     scheme: str = "partial_dp"
 
-    def step(self, total: int) -> int:
-        """Largest step whose allowance fits into alpha times `total`; the paper's is never below 1."""
-        step = step_within(self.alpha, self.allowance, total)
-        return max(1, step) if self.calibration == "paper" else step
-
     @property
     def shape(self) -> PhasedShape:
         return PhasedShape(self.phases, self.threshold, self.threshold_scale, max(1, self.tree_length), self.tree_scale)
@@ -87,10 +83,9 @@ class PartialDPPlan(EndedByReports):
 def plan_partial_dp(sites: int, alpha: float, eta: float, calibration: str = "proven") -> PartialDPPlan:
     """The round of this calibration for `sites` sites, relative error `alpha`, failure probability `eta`.
 
-    Formal guarantees: for `proven`, with probability at least 1 - eta the answer is within 1 ± alpha
-    throughout the round against every adaptive adversary that sees the answers and nothing else, for every
-    step up to `step(total)`. For `paper` only what the paper proves, with unspecified constants in its
-    binary mechanism's error.
+    Formal guarantees, for both: with probability at least 1 - eta the answer is within 1 ± alpha throughout
+    the round against every adaptive adversary that sees the answers and nothing else, for every step up to
+    `step(total)`.
 
     >>> plan = plan_partial_dp(1000, 0.01, 1e-4)
     >>> plan.phases, plan.noisy, plan.step(10**9) > plan_partial_dp(1000, 0.01, 1e-4, "paper").step(10**9)
@@ -103,12 +98,6 @@ def plan_partial_dp(sites: int, alpha: float, eta: float, calibration: str = "pr
         trivial, noisy = _trivial(sites, alpha, eta), _noisy(sites, alpha, eta)
         return min(trivial, noisy, key=lambda plan: plan.messages_per_efold)
     raise UnknownName("calibration", calibration, CALIBRATIONS)
-
-
-def paper_constant(sites: int, eta: float) -> float:
-    """The paper's C, with beta = eta/sqrt(k): base 2 where trees are counted, natural where tails are."""
-    root = sqrt(sites)
-    return sqrt((log2(root) ** 1.5 + 1) * log(8 * root * root / eta))
 
 
 def _paper(sites: int, alpha: float, eta: float) -> PartialDPPlan:
@@ -147,7 +136,7 @@ def _paper(sites: int, alpha: float, eta: float) -> PartialDPPlan:
 def _noisy(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     round_, found = best_noisy(sites, alpha, eta * (1 - _CAP_SHARE))
     # Reaching the cap counts as a failure, which this share of eta covers.
-    cap = ceil(reports_quantile(round_, eta * _CAP_SHARE))
+    cap = ceil(reports_quantile(round_.phases, round_.threshold, round_.threshold_scale, eta * _CAP_SHARE))
     return PartialDPPlan(
         calibration="proven",
         sites=sites,

@@ -94,18 +94,17 @@ def reports_per_round(round_: Noisy) -> float:
     return round_.phases * (round_.threshold + round_.threshold_scale * exp(-round_.threshold / round_.threshold_scale))
 
 
-def reports_quantile(round_: Noisy, failure: float) -> float:
-    """A number of reports that a round reaches with probability at most `failure`.
+def reports_quantile(phases: int, threshold: float, scale: float, failure: float) -> float:
+    """A number of reports that so many phases reach with probability at most `failure`.
 
     Chernoff for the sum over phases of max(T + noise, 0), whose exponential is at most `exp(s (T + noise))
     + 1`.
     """
-    T, b1 = round_.threshold, round_.threshold_scale
 
     def at(s: float) -> float:
-        return (round_.phases * softplus(s * T + log_mgf(s, b1)) + log(1 / failure)) / s
+        return (phases * softplus(s * threshold + log_mgf(s, scale)) + log(1 / failure)) / s
 
-    return _least(at, b1) * _SAFETY
+    return _least(at, scale) * _SAFETY
 
 
 def best_noisy(sites: int, alpha: float, eta: float) -> tuple[Noisy, Bound]:

@@ -125,11 +125,11 @@ class PartialDPGuarantee:
     def compose_n(self, times: int, method: str = "basic") -> "PartialDPGuarantee":
         """The same kind of mechanism `times` times, each chosen adaptively; the transcript is their tuple.
 
-        Only basic composition is known. Advanced composition bounds the *expected* privacy loss over all
-        transcripts; here the loss may be infinite on the leaking ones, so that proof does not carry over.
+        Basic composition is exact: there are mechanisms whose `times` runs cost `times * epsilon`, so advanced
+        composition is false for partial privacy (docs/theory/partial-dp.md, composition).
         """
         if method != "basic":
-            raise InvalidParameter("method", method, "basic: nothing else is proved for partial privacy")
+            raise InvalidParameter("method", method, "basic: a counterexample rules out advanced composition")
         require_integer("times", times, 1)
         if self.delta * times >= 1:
             raise InvalidParameter("times", times, "so few that times * delta is below 1")

@@ -20,7 +20,6 @@ from countless.schemes.registry import SCHEMES, is_safe_against, require_adversa
 class Calibration(NamedTuple):
     scheme: str
     plan: Callable[[int, float, float], Plan]
-    proven: bool = True  # False: the constants are a paper's own, and `auto` must not choose it
 
 
 DAY = 86_400
@@ -36,7 +35,7 @@ CALIBRATIONS: dict[str, Calibration] = {
     "dithered": Calibration("dithered", plan_dithered),
     "sampled": Calibration("sampled", partial(plan_sampled, least_step=2**24)),
     "partial_dp": Calibration("partial_dp", partial(plan_partial_dp, calibration="proven")),
-    "partial_dp_paper": Calibration("partial_dp", partial(plan_partial_dp, calibration="paper"), proven=False),
+    "partial_dp_paper": Calibration("partial_dp", partial(plan_partial_dp, calibration="paper")),
     "lattice": Calibration("lattice", plan_lattice),
     "blocks": Calibration("blocks", plan_blocks),
     "hyz": Calibration("hyz", plan_hyz),
@@ -49,7 +48,7 @@ class Candidate:
     messages_per_efold: float
     ratio: float  # to deterministic
     safe_against: str
-    eligible: bool  # proven, and safe against the adversary asked about
+    eligible: bool  # safe against the adversary asked about
     plan: Plan
 
 
@@ -62,12 +61,9 @@ def compare(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -
     for name, calibration in CALIBRATIONS.items():
         plan = calibration.plan(sites, alpha, eta)
         cost, safe = plan.messages_per_efold, SCHEMES[calibration.scheme].safe_against
-        candidates.append(Candidate(name, cost, cost / deterministic, safe, _is_eligible(calibration, adversary), plan))
+        fits = is_safe_against(calibration.scheme, adversary)
+        candidates.append(Candidate(name, cost, cost / deterministic, safe, fits, plan))
     return {each.name: each for each in sorted(candidates, key=lambda each: each.messages_per_efold)}
-
-
-def _is_eligible(calibration: Calibration, adversary: str) -> bool:
-    return calibration.proven and is_safe_against(calibration.scheme, adversary)
 
 
 def eligible(candidates: dict[str, Candidate]) -> list[Candidate]:
@@ -98,7 +94,7 @@ def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000
     def cost(name: str, sites: int) -> float:
         return CALIBRATIONS[name].plan(sites, alpha, eta).messages_per_efold
 
-    others = [name for name, calibration in CALIBRATIONS.items() if _is_eligible(calibration, adversary)]
+    others = [name for name, calibration in CALIBRATIONS.items() if is_safe_against(calibration.scheme, adversary)]
     found = [(1, min(others, key=lambda name: cost(name, 1)))]
     while True:
         start, best = found[-1]
