@@ -93,7 +93,6 @@ def test_batch_of_crossings_equals_single_crossings(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("window", [5, pytest.param(6, marks=pytest.mark.soak)])
-def test_exact_audit_passes_the_production_estimator(window: int) -> None:
+def test_exact_audit_passes_the_production_estimator() -> None:
     mechanism = Mechanism("production", correct(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
-    assert not audit_exactly(mechanism, window).violated
+    assert not audit_exactly(mechanism, 4, SeededRandom(1)).violated

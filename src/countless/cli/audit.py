@@ -13,7 +13,7 @@ from rich.table import Table
 
 from countless.cli.options import Json
 from countless.errors import InvalidParameter
-from countless.lab.audit.likelihood_audit import AuditFinding
+from countless.lab.audit.finding import AuditFinding
 from countless.lab.audit.mechanisms import MECHANISMS
 from countless.lab.audit.run import AuditConfig, audit_mechanism, to_json
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
@@ -29,16 +29,17 @@ def audit(
     calibration: Annotated[str, typer.Option(help="Calibration: paper or proven.")] = "proven",
     mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(MECHANISMS) + ".")] = "right",
     events: Annotated[int, typer.Option(help="Events of the exhaustive audit, 1 to 7.")] = 5,
-    window: Annotated[int, typer.Option(help="Largest noise to enumerate on tiny rounds, 1 to 40.")] = 12,
+    window: Annotated[int, typer.Option(help="Largest noise to enumerate on small rounds, in scales, 1 to 40.")] = 16,
+    tapes: Annotated[int, typer.Option(help="Transcripts for each scenario whose noise is enumerated.")] = 6,
     transcripts: Annotated[int, typer.Option(help="Random rounds at the size of the plan.")] = 8,
-    plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 4000,
+    plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 1000,
     confidence: Annotated[float, typer.Option(help="Confidence of the bound from played rounds.")] = 0.999,
     seed: Annotated[int, typer.Option(help="The same seed repeats the same audit.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Search for violations of the privacy that partial_dp claims. Can reject a mechanism, but proves nothing."""
     plan = _noisy_plan(sites, alpha, eta, calibration)
-    config = AuditConfig(events, window, transcripts, plays, confidence)
+    config = AuditConfig(events, window, tapes, transcripts, plays, confidence)
     findings = audit_mechanism(mechanism, plan.shape, plan.epsilon, sites, SeededRandom(seed), config)
     if as_json:
         print(json.dumps({"seed": seed, **to_json(findings)}, indent=2))
@@ -61,14 +62,17 @@ def _noisy_plan(sites: int, alpha: float, eta: float, calibration: str) -> Parti
 
 
 def _print(console: Console, findings: tuple[AuditFinding, ...]) -> None:
-    table = Table("audit", "claimed epsilon", "worst seen", "tried", "verdict", title="partial_dp under audit")
+    table = Table("audit", "on", "claim", "worst seen", "tried", "verdict", title="partial_dp under audit")
     for finding in findings:
         worst = f"{finding.worst:.4f}" if isfinite(finding.worst) else "unbounded"
+        claim = f"{finding.claimed:.4f}"
+        if finding.claimed_delta:
+            claim, worst = f"{claim}, delta {finding.claimed_delta:.4g}", f"{worst}, delta {finding.delta_seen:.4g}"
         tried = f"{finding.tried:,} {finding.unit}"
-        table.add_row(finding.audit, f"{finding.claimed:.4f}", worst, tried, finding.verdict)
+        table.add_row(finding.audit, finding.shape, claim, worst, tried, finding.verdict)
     console.print(table)
     for finding in findings:
-        console.print(f"{finding.audit}: {finding.power}.", highlight=False)
+        console.print(f"{finding.audit}, {finding.shape}: {finding.power}.", highlight=False)
         if finding.violated:
             console.print(f"  seen: {finding.witness}", highlight=False, markup=False)
     console.print("This is no proof. The proof is in docs/theory/partial-dp.md.", highlight=False)

@@ -4,6 +4,7 @@ Exact audits have no false alarms. With a fresh seed the empirical audit rejects
 1e-3; the seeds are pinned.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import tanh
@@ -13,13 +14,16 @@ import pytest
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.audit import exact_audit
 from countless.lab.audit.empirical_audit import audit_empirically
-from countless.lab.audit.exact_audit import audit_exactly, distribution, scenarios
-from countless.lab.audit.likelihood_audit import AuditFinding, audit_exhaustively, audit_randomly
-from countless.lab.audit.mechanisms import MECHANISMS, Mechanism, correct, get_mechanism
-from countless.lab.audit.run import SMALL, TINY, AuditConfig, audit_mechanism, to_json
+from countless.lab.audit.exact_audit import TapeNoise, audit_exactly, audit_law, likelihood
+from countless.lab.audit.finding import AuditFinding
+from countless.lab.audit.inputs import replay
+from countless.lab.audit.likelihood_audit import audit_exhaustively, audit_randomly
+from countless.lab.audit.mechanisms import CORRECT, MECHANISMS, Mechanism, correct, get_mechanism
+from countless.lab.audit.run import LONGER, SMALL, TINY, AuditConfig, audit_mechanism, to_json
+from countless.lab.audit.scenarios import scenarios
 from countless.lab.audit.transcripts import NoiseLaw
 from countless.planning.partial_dp import plan_partial_dp
-from countless.privacy.noise import Noise
+from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom
 
@@ -28,16 +32,25 @@ CONTROLS_WITH_A_LAW = [
     "one-level-too-few",
     "wrong-threshold-scale",
     "forgets-a-leak",
+    "leaks-the-next-block",
+    "kappa-too-small",
     "no-start-test",
 ]
-# For black-box audits: the window of the exact audit and the runs of the empirical audit that reject the control.
+# For black-box audits: the shape, the transcripts for each scenario, and the plays that reject the control.
 BLACK_BOX_CONTROLS = {
-    "noise-off": (5, 300),
-    "one-level-too-few": (5, 600),
-    "one-noise-for-all": (5, 600),
-    "wrong-threshold-scale": (5, 1500),
-    "forgets-a-leak": (8, 4000),
+    "noise-off": (TINY, 2, 300),
+    "one-level-too-few": (TINY, 2, 600),
+    "one-noise-for-all": (TINY, 4, 600),
+    "wrong-threshold-scale": (TINY, 6, 1500),
+    "forgets-a-leak": (TINY, 4, 4000),
+    "leaks-the-next-block": (TINY, 4, 4000),
+    "kappa-too-small": (TINY, 2, 100),
+    "quiet-tree": (LONGER, 2, 200),
+    "quiet-thresholds": (LONGER, 6, 400),
+    "exact-after-twelve": (LONGER, 2, 200),
 }
+ONLY_THE_CODE = ["quiet-tree", "quiet-thresholds", "exact-after-twelve"]  # their stated law is the correct one
+BLACK_BOX = ["stated law", "noise tapes", "played"]
 LARGE = PhasedShape(64, 40, Fraction(6), 63, Fraction(8))
 
 
@@ -63,22 +76,75 @@ def test_exhaustive_audit_passes_the_correct_mechanism() -> None:
 
 
 @pytest.mark.slow
-def test_exact_audit_passes_the_correct_mechanism() -> None:
-    finding = audit_exactly(correct(TINY), window=8)
+@pytest.mark.parametrize("shape", [TINY, LONGER])
+def test_exact_audit_passes_the_correct_mechanism(shape: PhasedShape) -> None:
+    finding = audit_exactly(correct(shape), 4, SeededRandom(1))
     assert not finding.violated
-    assert finding.worst > 0.5  # the window shows a good part of epsilon
+    assert finding.worst > 0.9 * float(shape.epsilon)  # the transcripts drawn show nearly all of epsilon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.soak if window > 5 else ())
-        for name, (window, _) in BLACK_BOX_CONTROLS.items()
-    ],
-)
+@pytest.mark.parametrize("name", BLACK_BOX_CONTROLS)
 def test_exact_audit_rejects_negative_control(name: str) -> None:
-    assert audit_exactly(get_mechanism(name, TINY), BLACK_BOX_CONTROLS[name][0]).violated
+    shape, tapes, _ = BLACK_BOX_CONTROLS[name]
+    assert audit_exactly(get_mechanism(name, shape), tapes, SeededRandom(1)).violated
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONLY_THE_CODE)
+def test_law_audit_rejects_negative_control(name: str) -> None:
+    """The likelihood audits see the stated law only, so this one must reject."""
+    assert not audit_exhaustively(get_mechanism(name, SMALL), events=3).violated
+    finding = audit_law(get_mechanism(name, LONGER), 2, SeededRandom(1))
+    assert finding.violated
+    assert "by the law" in finding.witness
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [TINY, LONGER])
+@pytest.mark.parametrize("name", ["right", "one-level-too-few", "wrong-threshold-scale", "no-start-test"])
+def test_law_audit_passes_laws_that_are_true(name: str, shape: PhasedShape) -> None:
+    assert not audit_law(get_mechanism(name, shape), 2, SeededRandom(1)).violated
+
+
+def test_likelihoods_of_all_transcripts_sum_to_one() -> None:
+    """Without noise on the tree, the endings are the transcript: at most one for each threshold noise."""
+    shape = PhasedShape(2, 2, Fraction(1), 1, Fraction(0))
+    mechanism, scenario = correct(TINY), scenarios(shape)[0]
+    mechanism = replace(mechanism, shape=shape, build=lambda noise: PhasedCounter(shape, noise))
+    seen = set()
+    for first in range(-8, 12):
+        for second in range(-8, 12):
+            noise = TapeNoise((first, 0, second, 0))
+            seen.add(replay(mechanism.build(noise), scenario.events, scenario.thresholds(1), scenario.step))
+    found = [likelihood(mechanism, scenario, 1, transcript, 16) for transcript in seen]
+    assert sum(each.low for each in found) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(("delta", "violated"), [(0.0729, False), (0.02, True)])
+def test_exact_audit_honours_delta(delta: float, violated: bool) -> None:
+    """No noise with probability 0.0728; false alarm below 1e-3, pinned seed."""
+    mechanism = get_mechanism("rarely-noiseless", TINY)
+    mechanism = replace(mechanism, claim=replace(mechanism.claim, delta=delta))
+    finding = audit_exactly(mechanism, 400, SeededRandom(1), window=8)
+    assert finding.violated is violated
+    assert 0.02 < finding.delta_seen < 0.0728
+    assert finding.worst > finding.claimed  # single transcripts are allowed that
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("delta", "violated"), [(0.0729, False), (0.01, True)])
+def test_empirical_audit_honours_delta(delta: float, violated: bool) -> None:
+    mechanism = get_mechanism("rarely-noiseless", LONGER)
+    mechanism = replace(mechanism, claim=replace(mechanism.claim, delta=delta))
+    assert audit_empirically(mechanism, 2000, SeededRandom(1)).violated is violated
+
+
+def test_likelihood_audits_refuse_a_delta() -> None:
+    mechanism = correct(SMALL)
+    mechanism = replace(mechanism, claim=replace(mechanism.claim, delta=0.1))
+    with pytest.raises(InvalidParameter, match="delta"):
+        audit_exhaustively(mechanism, events=3)
 
 
 class EvenNoise(PhasedCounter):
@@ -104,23 +170,25 @@ class SmallerNoise(PhasedCounter):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("defect", "window"), [(EvenNoise, 5), pytest.param(SmallerNoise, 8, marks=pytest.mark.soak)])
-def test_exact_audit_rejects_code_that_differs_from_its_stated_law(defect: type[PhasedCounter], window: int) -> None:
+@pytest.mark.parametrize("defect", [EvenNoise, SmallerNoise])
+def test_black_box_audits_reject_code_that_differs_from_its_stated_law(defect: type[PhasedCounter]) -> None:
     """The stated law is the correct one, so only running the code shows the defect."""
     audited = Mechanism("defect", correct(TINY).claim, TINY, lambda noise: defect(TINY, noise), NoiseLaw(TINY))
-    assert audit_exactly(audited, window).violated
+    assert audit_exactly(audited, 6, SeededRandom(1)).violated
+    assert audit_law(audited, 2, SeededRandom(1)).violated
 
 
 @pytest.mark.slow
 def test_posteriors_of_the_correct_mechanism_obey_the_tight_lemma() -> None:
     """Given any transcript of the code, an unleaked place moves by at most tanh(epsilon/4)."""
     examined, shift = correct(TINY), tanh(float(TINY.epsilon) / 4)
-    for scenario in scenarios()[::2]:
-        laws = [distribution(examined, scenario, place, 8) for place in (1, 2)]
-        for transcript in set(laws[0].weights) | set(laws[1].weights):
-            early, late = (law.weights.get(transcript, 0.0) for law in laws)
-            if scenario.block not in examined.claim.leaked(transcript) and early + late > 10 * laws[0].missing:
-                assert abs(early / (early + late) - 0.5) <= shift + 0.05  # what the window cut off, over the weight
+    for scenario in scenarios(TINY):
+        for seed in range(10):
+            noise = RandomSourceNoise(SeededRandom(seed))
+            transcript = replay(examined.build(noise), scenario.events, scenario.thresholds(scenario.place), 2)
+            if scenario.block not in examined.claim.leaked(transcript):
+                early, late = (likelihood(examined, scenario, place, transcript, 16).low for place in (1, 2))
+                assert abs(early / (early + late) - 0.5) <= shift + 1e-4
 
 
 @pytest.mark.slow
@@ -147,9 +215,9 @@ def test_random_audit_passes_plan_sized_mechanism(calibration: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plays", [500, pytest.param(1000, marks=pytest.mark.soak)])
-def test_empirical_audit_passes_the_correct_mechanism(plays: int) -> None:
-    finding = audit_empirically(correct(TINY), plays, SeededRandom(1))
+@pytest.mark.parametrize(("shape", "plays"), [(TINY, 500), pytest.param(LONGER, 1000, marks=pytest.mark.soak)])
+def test_empirical_audit_passes_the_correct_mechanism(shape: PhasedShape, plays: int) -> None:
+    finding = audit_empirically(correct(shape), plays, SeededRandom(1))
     assert not finding.violated
     assert 0 < finding.worst < finding.claimed
 
@@ -159,25 +227,27 @@ def test_empirical_audit_passes_the_correct_mechanism(plays: int) -> None:
     "name",
     [
         pytest.param(name, marks=pytest.mark.soak if plays > 1000 else ())
-        for name, (_, plays) in BLACK_BOX_CONTROLS.items()
+        for name, (_, _, plays) in BLACK_BOX_CONTROLS.items()
     ],
 )
 def test_empirical_audit_rejects_negative_control(name: str) -> None:
-    finding = audit_empirically(get_mechanism(name, TINY), BLACK_BOX_CONTROLS[name][1], SeededRandom(1))
+    shape, _, plays = BLACK_BOX_CONTROLS[name]
+    finding = audit_empirically(get_mechanism(name, shape), plays, SeededRandom(1))
     assert finding.violated
     assert finding.worst > finding.claimed
 
 
 @cache
 def all_findings() -> tuple[AuditFinding, ...]:
-    config = AuditConfig(events=3, window=4, transcripts=1, plays=200)
+    config = AuditConfig(events=3, tapes=1, transcripts=1, plays=100)
     return audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), config)
 
 
 @pytest.mark.slow
 def test_audit_findings_never_claim_a_proof() -> None:
     findings = all_findings()
-    assert [finding.audit for finding in findings] == ["exhaustive", "noise tapes", "random", "played"]
+    assert [finding.audit for finding in findings] == ["exhaustive", "random", *(2 * BLACK_BOX)]
+    assert {finding.shape for finding in findings} == {correct(shape).size for shape in (SMALL, LARGE, TINY, LONGER)}
     for finding in findings:
         assert "prove" not in (finding.verdict + finding.power + finding.witness)
         assert "seen" in finding.power
@@ -200,9 +270,9 @@ def test_mechanism_without_a_law_gets_black_box_audits_only() -> None:
         audit_exhaustively(lawless, events=3)
     with pytest.raises(InvalidParameter, match="law"):
         audit_randomly(lawless, 10, 4, 1, SeededRandom(1))
-    config = AuditConfig(events=3, window=4, transcripts=1, plays=200)
+    config = AuditConfig(events=3, tapes=1, transcripts=1, plays=100)
     findings = audit_mechanism("one-noise-for-all", LARGE, 1.0, 50, SeededRandom(1), config)
-    assert [finding.audit for finding in findings] == ["noise tapes", "played"]
+    assert [finding.audit for finding in findings] == 2 * BLACK_BOX[1:]
 
 
 def test_invalid_audit_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,16 +282,18 @@ def test_invalid_audit_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         audit_empirically(correct(TINY), 10, SeededRandom(1))
     with pytest.raises(InvalidParameter, match="confidence"):
         audit_empirically(correct(TINY), 100, SeededRandom(1), 1.0)
-    monkeypatch.setattr(exact_audit, "MAX_TAPES", 1000)
+    monkeypatch.setattr(exact_audit, "MAX_TAPES", 10)
     with pytest.raises(InvalidParameter, match="window"):
-        distribution(correct(SMALL), scenarios()[0], 1, 40)
+        audit_exactly(correct(TINY), 1, SeededRandom(1))
+    with pytest.raises(InvalidParameter, match="law"):
+        audit_law(get_mechanism("one-noise-for-all", TINY), 1, SeededRandom(1))
 
 
-@pytest.mark.parametrize("field", ["events", "window", "transcripts", "plays", "confidence"])
+@pytest.mark.parametrize("field", ["events", "window", "tapes", "transcripts", "plays", "confidence"])
 def test_invalid_audit_configs_are_refused(field: str) -> None:
     with pytest.raises(InvalidParameter, match=field):
         AuditConfig(**{field: 0})
 
 
 def test_every_negative_control_has_a_rejecting_audit() -> None:
-    assert set(MECHANISMS) == {"right", *CONTROLS_WITH_A_LAW, *BLACK_BOX_CONTROLS}
+    assert set(MECHANISMS) == {*CORRECT, *CONTROLS_WITH_A_LAW, *BLACK_BOX_CONTROLS}

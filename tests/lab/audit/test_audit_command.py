@@ -16,12 +16,12 @@ QUICK = [
     "0.05",
     "--events",
     "3",
-    "--window",
-    "4",
+    "--tapes",
+    "1",
     "--transcripts",
     "1",
     "--plays",
-    "200",
+    "100",
 ]
 
 
@@ -46,7 +46,12 @@ def test_audit_command_rejects_in_json() -> None:
     report = json.loads(result.output)
     assert report["rejected"] is True
     assert report["seed"] == 5
-    assert {finding["verdict"] for finding in report["findings"]} == {"rejected"}
+    verdicts = {finding["audit"]: finding["verdict"] for finding in report["findings"]}
+    assert verdicts.pop("stated law") == "no violation found"  # the law says that there is no noise
+    assert set(verdicts.values()) == {"rejected"}
+    assert {"2 phases of 2, noise 0 and 0", "4 phases of 5, noise 0 and 0"} < {
+        finding["shape"] for finding in report["findings"]
+    }
 
 
 @pytest.mark.slow
@@ -64,6 +69,7 @@ def test_audit_command_rejects_in_text() -> None:
         (["--eta", "0"], "eta"),
         (["--events", "9"], "events"),
         (["--window", "0"], "window"),
+        (["--tapes", "0"], "tapes"),
         (["--plays", "5"], "plays"),
         (["--confidence", "1"], "confidence"),
         (["--transcripts", "0"], "transcripts"),

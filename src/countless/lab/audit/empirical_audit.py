@@ -1,25 +1,30 @@
 """A statistical black-box audit: a lower bound on epsilon from repeated runs, with its confidence.
 
 The mechanism runs many times on each of two neighbouring databases. The first half of the runs selects the event that
-distinguishes the databases best. On the second half, which the selection has not seen, the two probabilities of that
-event are bounded by Clopper and Pearson, and their ratio bounds epsilon from below. A bound above the claim rejects the
-claim; a bound below it means only that this test, with its stated power, found nothing.
+distinguishes the databases best, among events of several views of a transcript. On the second half, which the selection
+has not seen, the two probabilities of that event are bounded by Clopper and Pearson, and their ratio, after delta is
+subtracted, bounds epsilon from below. A bound above the claim rejects the claim; a bound below it means only that this
+test, with its stated power, found nothing.
 """
 
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import exp, inf
 
 from countless.core.parameters import require_integer
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
-from countless.lab.audit.exact_audit import Scenario, scenarios
+from countless.lab.audit.finding import AuditFinding, MaxRatio
 from countless.lab.audit.inputs import replay
-from countless.lab.audit.likelihood_audit import AuditFinding
 from countless.lab.audit.mechanisms import Mechanism
+from countless.lab.audit.scenarios import Scenario, scenarios
 from countless.lab.audit.transcripts import Transcript
 from countless.lab.confidence import log_ratio_limit, quantile
 from countless.privacy.noise import RandomSourceNoise
+
+View = Hashable  # what one way of looking at a transcript shows; None: it leaks the block, so no event contains it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,69 +46,90 @@ def audit_empirically(mechanism: Mechanism, plays: int, rng: RandomSource, confi
     require_integer("plays", plays, 100)
     if not 0.5 <= confidence < 1:
         raise InvalidParameter("confidence", confidence, "at least 1/2 and below 1")
-    each = 1 - (1 - confidence) / len(scenarios())
-    found = [_bound(mechanism, scenario, plays, rng.spawn(scenario.name), each) for scenario in scenarios()]
+    tried, worst = scenarios(mechanism.shape), MaxRatio()
+    each = 1 - (1 - confidence) / len(tried)
+    found = [_bound(mechanism, scenario, plays, rng.spawn(scenario.name), each, worst) for scenario in tried]
     best = max(found, key=lambda outcome: outcome.limit)
-    claimed = mechanism.claim.epsilon
-    witness = f"{best.scenario}: the event came up {best.mine} and {best.theirs} times in {best.trials} plays each"
-    return AuditFinding(
-        audit="played",
-        mechanism=mechanism.name,
-        claimed=claimed,
-        worst=max(0.0, best.limit),
-        tried=2 * plays * len(found),
-        unit="rounds played",
-        violated=best.limit > claimed,
-        witness=witness,
-        power=_power(best, claimed, each, confidence),
-    )
+    event = f"the event came up {best.mine} and {best.theirs} times in {best.trials} plays each"
+    worst.add(best.limit, f"{best.scenario}: {event}")
+    worst.tried = 2 * plays * len(found)
+    power = _power(best, mechanism.claim.epsilon, each, confidence)
+    return worst.finding("played", mechanism, "rounds played", power)
 
 
 def _bound(
-    mechanism: Mechanism, scenario: Scenario, plays: int, rng: RandomSource, confidence: float
+    mechanism: Mechanism, scenario: Scenario, plays: int, rng: RandomSource, confidence: float, worst: MaxRatio
 ) -> EmpiricalBound:
-    half = plays // 2
-    mine = _transcripts(mechanism, scenario, scenario.place, plays, rng.spawn("mine"))
-    theirs = _transcripts(mechanism, scenario, scenario.other, plays, rng.spawn("theirs"))
-    event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), mechanism.claim.epsilon)
-    hits = sum(transcript in event for transcript in mine[half:])
-    misses = sum(transcript in event for transcript in theirs[half:])
+    half, claim = plays // 2, mechanism.claim
+    mine = _transcripts(mechanism, scenario, scenario.place, plays, rng.spawn("mine"), worst)
+    theirs = _transcripts(mechanism, scenario, scenario.other, plays, rng.spawn("theirs"), worst)
+    best, number, event = -inf, 0, set[View]()
+    for view in range(len(mine[0])):
+        counts = [Counter(views[view] for views in runs[:half]) for runs in (mine, theirs)]
+        limit, chosen = _best_event(*counts, claim.epsilon, claim.delta)
+        if limit > best:
+            best, number, event = limit, view, chosen
+    hits, misses = (sum(views[number] in event for views in runs[half:]) for runs in (mine, theirs))
     trials = plays - half
-    return EmpiricalBound(scenario.name, hits, misses, trials, log_ratio_limit(hits, misses, trials, confidence))
+    limit = log_ratio_limit(hits, misses, trials, confidence, claim.delta)
+    return EmpiricalBound(scenario.name, hits, misses, trials, limit)
 
 
 def _transcripts(
-    mechanism: Mechanism, scenario: Scenario, place: int, plays: int, rng: RandomSource
-) -> list[Transcript | None]:
-    """Transcripts; None replaces those that leak the block, because no event may contain them."""
-    thresholds = scenario.thresholds(place)
+    mechanism: Mechanism, scenario: Scenario, place: int, plays: int, rng: RandomSource, worst: MaxRatio
+) -> list[list[View]]:
+    """The views of each transcript."""
+    thresholds, claim = scenario.thresholds(place), mechanism.claim
     noise = RandomSourceNoise(rng)
-    seen: list[Transcript | None] = []
+    seen = []
     for _ in range(plays):
         transcript = replay(mechanism.build(noise), scenario.events, thresholds, scenario.step)
-        seen.append(None if scenario.block in mechanism.claim.leaked(transcript) else transcript)
+        leaked = claim.leak_map(transcript)
+        if len(leaked) > claim.kappa:
+            worst.too_many_leaks(len(leaked), claim.kappa)
+        views = _views(transcript, scenario, mechanism.shape.phases)
+        seen.append([None if scenario.block in leaked else view for view in views])
     return seen
 
 
-def _best_event(
-    mine: Counter[Transcript | None], theirs: Counter[Transcript | None], epsilon: float
-) -> set[Transcript | None]:
-    """Transcripts in the order of their observed ratios, cut where the first half's lower bound is largest."""
+def _views(transcript: Transcript, scenario: Scenario, phases: int) -> Iterator[View]:
+    """The whole transcript, its endings, and for each phase what depends least on the noise of the others.
+
+    Nearly every event of a scenario is a crossing. So the length of a phase shows its threshold, and a release minus
+    the number of events shows the noise of the release; both up to where the events of the block are.
+    """
+    yield transcript
+    yield transcript.endings
+    ends, sums = (0, *transcript.endings), (0, *transcript.released)
+    for phase in range(1, phases + 1):
+        if phase >= len(ends):
+            yield from ((), (), ())
+            continue
+        block = tuple(bisect_right(scenario.block_events, end) for end in ends[phase - 1 : phase + 1])
+        length = ends[phase] - ends[phase - 1]
+        yield length, block
+        release = sums[phase] if phase < len(sums) else None
+        yield None if release is None else release - ends[phase], block[1]
+        yield None if release is None else release - sums[phase - 1] - length, block
+
+
+def _best_event(mine: Counter[View], theirs: Counter[View], epsilon: float, delta: float) -> tuple[float, set[View]]:
+    """Views in the order of their observed ratios, cut where the first half's lower bound is largest."""
     ranked = sorted((t for t in mine if t is not None), key=lambda t: (theirs[t] + 0.5) / mine[t])
     trials = max(mine.total(), theirs.total())
     hits = misses = 0
     best, length = -inf, 0
     checkpoints = {round(len(ranked) * share / 40) for share in range(1, 41)}
-    for index, transcript in enumerate(ranked, start=1):
-        hits += mine[transcript]
-        misses += theirs[transcript]
+    for index, view in enumerate(ranked, start=1):
+        hits += mine[view]
+        misses += theirs[view]
         if index in checkpoints or index <= 10:
-            limit = log_ratio_limit(hits, misses, trials, 0.99)
+            limit = log_ratio_limit(hits, misses, trials, 0.99, delta)
             if limit > best:
                 best, length = limit, index
             if hits < misses * exp(epsilon) / 4:
                 break  # no later event can help
-    return set(ranked[:length])
+    return best, set(ranked[:length])
 
 
 def _power(best: EmpiricalBound, claimed: float, each: float, confidence: float) -> str:

@@ -1,26 +1,32 @@
-"""An exact black-box audit: every noise tape of a small mechanism, weighted by its probability.
+"""Exact black-box audits: the probability of a transcript by running the code on every noise tape that leads to it.
 
-The code of the mechanism runs once for each sequence of noise values within a window; the audit trusts only that the
-noise has the law it asks for. That gives the exact distribution of transcripts for two neighbouring databases, up to
-the weight of the tapes outside the window, which counts in favour of the mechanism. So a violation of any kind on these
-scenarios is found with certainty if it is larger than that weight.
+The audits trust only that the noise has the law it is asked for. A tape grows only when the mechanism asks for more
+noise, and is dropped as soon as what the code publishes differs from the transcript. So the work grows with the number
+of draws, not exponentially, and rounds with many phases can be audited. Noise beyond the window is not tried; its
+weight counts in favour of the mechanism.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from math import exp, inf, log
+from math import ceil, exp, inf, log
 
+from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
-from countless.lab.audit.inputs import replay
-from countless.lab.audit.likelihood_audit import AuditFinding, MaxRatio
+from countless.lab.audit.finding import AuditFinding, MaxRatio
+from countless.lab.audit.inputs import Deviates, replay
 from countless.lab.audit.mechanisms import Mechanism
-from countless.lab.audit.transcripts import Block, Transcript, log_pmf
+from countless.lab.audit.scenarios import Scenario, scenarios
+from countless.lab.audit.transcripts import LikelihoodRatios, Transcript, log_at_most, log_pmf
+from countless.lab.confidence import lower_limit
+from countless.privacy.noise import RandomSourceNoise
 
-MAX_TAPES = 1_000_000  # for one database
+MAX_TAPES = 1_000_000  # for one transcript
+FLAT = 2  # in scales: every second transcript is drawn with noise uniform within so much, to find rare ones
 
 
-class _NeedsMore(Exception):
+class NeedsMore(Exception):
     def __init__(self, scale: Fraction) -> None:
         self.scale = scale
 
@@ -31,121 +37,130 @@ class TapeNoise:
 
     def laplace(self, scale: Fraction) -> int:
         if self._next >= len(self._tape):
-            raise _NeedsMore(scale)
+            raise NeedsMore(scale)
         self._next += 1
         return self._tape[self._next - 1]
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """Fixed events, and two threshold vectors that differ in one block."""
+class FlatNoise:
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
 
-    name: str
-    step: int
-    events: tuple[int, ...]
-    block: Block
-    place: int
-    other: int
-
-    def thresholds(self, place: int) -> dict[Block, int]:
-        """Every site reports at the first event of each block, except in the block that differs."""
-        blocks = {(site, 1 + index) for site in self.events for index in range(len(self.events))}
-        return dict.fromkeys(blocks, 1) | {self.block: place}
-
-
-def scenarios() -> tuple[Scenario, ...]:
-    """Site 0 gets an event, others cross, site 0 gets its second event, others cross: early against late.
-
-    >>> [scenario.name for scenario in scenarios()][:2]
-    ['apart by 1, early first', 'apart by 1, late first']
-    """
-    made = []
-    for apart in (1, 2, 4):
-        events = (0, *range(1, apart + 1), 0, *range(apart + 1, apart + 6))
-        for name, place, other in (("early first", 1, 2), ("late first", 2, 1)):
-            made.append(Scenario(f"apart by {apart}, {name}", 2, events, (0, 1), place, other))
-    return tuple(made)
+    def laplace(self, scale: Fraction) -> int:
+        reach = ceil(FLAT * scale)
+        return self._rng.randbelow(2 * reach + 1) - reach
 
 
 @dataclass(slots=True)
-class Distribution:
-    """Probabilities of transcripts, and the weight of the tapes outside the window."""
+class Likelihood:
+    """Limits of the probability of a transcript, and how often the code ran."""
 
-    weights: dict[Transcript, float] = field(default_factory=dict)
-    missing: float = 0.0
-    tapes: int = 0
+    low: float = 0.0
+    unseen: float = 0.0
+    runs: int = 0
+
+    @property
+    def high(self) -> float:
+        return self.low + self.unseen
 
 
-def distribution(mechanism: Mechanism, scenario: Scenario, place: int, window: int) -> Distribution:
-    """The law of the transcript, by running the mechanism on every tape with values within the window.
-
-    Depth first: a tape grows only when the mechanism needs more noise than the tape holds.
-    """
-    found = Distribution()
+def likelihood(mechanism: Mechanism, scenario: Scenario, place: int, target: Transcript, window: int) -> Likelihood:
+    """P(target) if the block's threshold is `place`; noise within `window` times its scale is enumerated."""
+    found = Likelihood()
     thresholds = scenario.thresholds(place)
-    open_tapes: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
-    while open_tapes:
-        tape, weight = open_tapes.pop()
-        try:
-            run = replay(mechanism.build(TapeNoise(tape)), scenario.events, thresholds, scenario.step)
-        except _NeedsMore as more:
-            open_tapes.extend(((*tape, x), weight * p) for x, p in _noise_values(more.scale, window))
-            continue
-        found.weights[run] = found.weights.get(run, 0.0) + weight
-        found.tapes += 1
-        if found.tapes > MAX_TAPES:
+    tapes: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
+    while tapes:
+        tape, weight = tapes.pop()
+        found.runs += 1
+        if found.runs > MAX_TAPES:
             raise InvalidParameter("window", window, "smaller: there are too many noise tapes")
-    found.missing = max(0.0, 1.0 - sum(found.weights.values()))
+        try:
+            replay(mechanism.build(TapeNoise(tape)), scenario.events, thresholds, scenario.step, target)
+        except NeedsMore as more:
+            values, beyond = _noise_values(more.scale, window)
+            tapes.extend(((*tape, x), weight * p) for x, p in values)
+            found.unseen += weight * beyond
+        except Deviates:
+            pass
+        else:
+            found.low += weight
     return found
 
 
 @cache
-def _noise_values(scale: Fraction, window: int) -> tuple[tuple[int, float], ...]:
+def _noise_values(scale: Fraction, window: int) -> tuple[tuple[tuple[int, float], ...], float]:
+    """The values within the window with their probabilities, and the probability of all others."""
     if scale == 0:
-        return ((0, 1.0),)
-    return tuple((x, exp(log_pmf(x, scale))) for x in range(-window, window + 1))
+        return ((0, 1.0),), 0.0
+    reach = ceil(window * scale)
+    return tuple((x, exp(log_pmf(x, scale))) for x in range(-reach, reach + 1)), 2 * exp(log_at_most(-reach - 1, scale))
 
 
-def audit_exactly(mechanism: Mechanism, window: int = 9) -> AuditFinding:
-    """Compare the exact laws of neighbouring databases on every scenario.
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    scenario: Scenario
+    transcript: Transcript
+    mine: Likelihood
 
-    For each pair, the event "the likelihood ratio exceeds the claim" is formed off the leaked transcripts. It is a
-    violation only if it remains one when the neighbour gets all the weight outside the window.
+
+def _draw(mechanism: Mechanism, tapes: int, window: int, rng: RandomSource, flat: bool) -> Iterator[Drawn]:
+    """Transcripts of the code, `tapes` for each scenario; with `flat`, every second one is a rare one."""
+    for scenario in scenarios(mechanism.shape):
+        thresholds = scenario.thresholds(scenario.place)
+        for number in range(tapes):
+            own = rng.spawn(scenario.name, number)
+            noise = FlatNoise(own) if flat and number % 2 else RandomSourceNoise(own)
+            transcript = replay(mechanism.build(noise), scenario.events, thresholds, scenario.step)
+            yield Drawn(scenario, transcript, likelihood(mechanism, scenario, scenario.place, transcript, window))
+
+
+def audit_exactly(
+    mechanism: Mechanism, tapes: int, rng: RandomSource, window: int = 16, confidence: float = 0.999
+) -> AuditFinding:
+    """Exact likelihood ratios of transcripts of the code, for neighbours whose crossing is in another phase.
+
+    A pure claim is rejected by one transcript with a larger ratio, with certainty. A claim with a delta is about
+    `E (1 - e^epsilon P'/P)+` over transcripts; it is rejected if the lower confidence limit of that is above delta.
     """
-    worst, cut_off = MaxRatio(), 0.0
-    for scenario in scenarios():
-        mine = distribution(mechanism, scenario, scenario.place, window)
-        theirs = distribution(mechanism, scenario, scenario.other, window)
-        cut_off = max(cut_off, theirs.missing * exp(mechanism.claim.epsilon))
-        worst.add(_certain_ratio(mechanism, scenario, mine, theirs), scenario.name)
-        worst.tried += mine.tapes + theirs.tapes - 1
+    claim, worst = mechanism.claim, MaxRatio()
+    drawn_in: dict[str, int] = {}
+    excess: dict[str, int] = {}
+    for drawn in _draw(mechanism, tapes, window, rng, flat=claim.pure):
+        scenario, mine = drawn.scenario, drawn.mine
+        drawn_in[scenario.name] = drawn_in.get(scenario.name, 0) + 1
+        leaked = claim.leak_map(drawn.transcript)
+        if len(leaked) > claim.kappa:
+            worst.too_many_leaks(len(leaked), claim.kappa)
+        elif scenario.block not in leaked and mine.low > 0:
+            theirs = likelihood(mechanism, scenario, scenario.other, drawn.transcript, window)
+            worst.add(log(mine.low / theirs.high) if theirs.high > 0 else inf, f"{scenario.name}: {drawn.transcript}")
+            share = 1 - exp(claim.epsilon) * theirs.high / mine.low
+            # Heads with this probability: their number is binomial, and its mean is the delta of the definition.
+            excess[scenario.name] = excess.get(scenario.name, 0) + (rng.randbelow(1 << 30) < share * (1 << 30))
+    delta = None
+    if not claim.pure:
+        each = 1 - (1 - confidence) / len(drawn_in)
+        delta = max(lower_limit(excess.get(name, 0), number, each) for name, number in drawn_in.items())
     power = (
-        f"all noise within ±{window} was enumerated on {len(scenarios())} scenarios: a transcript whose "
-        f"probability exceeds exp(epsilon) times the neighbour's by more than {cut_off:.1e} would have been "
-        "seen with certainty; other event orders were not tried"
+        f"{tapes} transcripts of each of {len(drawn_in)} scenarios, noise within {window} times its scale enumerated: "
+        "a violation by one of them would have been seen with certainty; others were not tried"
     )
-    return worst.finding("noise tapes", mechanism, "runs of the mechanism", power)
+    return worst.finding("noise tapes", mechanism, "transcripts", power, delta)
 
 
-def _certain_ratio(mechanism: Mechanism, scenario: Scenario, mine: Distribution, theirs: Distribution) -> float:
-    """The largest log-ratio over two kinds of events when the neighbour gets all the weight outside the window."""
-    limit = exp(mechanism.claim.epsilon)
-    event_mine = event_theirs = 0.0
-    best = -inf
-    for transcript, weight in mine.weights.items():
-        if scenario.block in mechanism.claim.leaked(transcript):
-            continue
-        other = theirs.weights.get(transcript, 0.0)
-        best = max(best, _log_ratio(weight, other + theirs.missing))
-        if weight > limit * other:
-            event_mine += weight
-            event_theirs += other
-    if event_mine > 0:
-        best = max(best, _log_ratio(event_mine, event_theirs + theirs.missing))
-    return best
-
-
-def _log_ratio(mine: float, theirs: float) -> float:
-    if mine <= 0:
-        return -inf
-    return log(mine / theirs) if theirs > 0 else inf
+def audit_law(mechanism: Mechanism, tapes: int, rng: RandomSource, window: int = 16) -> AuditFinding:
+    """Whether the stated law is that of the code: both give every transcript the same probability."""
+    if mechanism.law is None:
+        raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
+    worst = MaxRatio()
+    for drawn in _draw(mechanism, tapes, window, rng, flat=True):
+        thresholds = drawn.scenario.thresholds(drawn.scenario.place)
+        stated = exp(LikelihoodRatios(mechanism.law, drawn.transcript, thresholds).log_likelihood())
+        same = drawn.mine.low * (1 - 1e-9) <= stated <= drawn.mine.high * (1 + 1e-9)
+        name = f"{drawn.scenario.name}: {drawn.transcript}"
+        worst.add(0.0 if same else inf, f"{name} has probability {drawn.mine.low:.3g}, by the law {stated:.3g}")
+    power = (
+        f"{worst.tried} transcripts: a difference in one of them would have been seen with certainty; "
+        "what the likelihood audits find is true of the code only where the law is"
+    )
+    return worst.finding("stated law", mechanism, "transcripts", power)

@@ -4,6 +4,7 @@ The arena's adversaries try to make the count wrong. These inputs place events s
 possible about a block. An adaptive input yields the next site and receives whether the answer moved.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator
 from typing import Protocol
 
@@ -95,12 +96,28 @@ def run_round(
     return Transcript(step, tuple(events), tuple(endings), tuple(counter.released)), thresholds
 
 
-def replay(counter: CrossingCounter, events: tuple[int, ...], thresholds: dict[Block, int], step: int) -> Transcript:
-    """The same events against given thresholds, whatever the answers are; stops when the round is over."""
+class Deviates(Exception):
+    """What a counter published differs from the target."""
+
+
+def replay(
+    counter: CrossingCounter,
+    events: tuple[int, ...],
+    thresholds: dict[Block, int],
+    step: int,
+    target: Transcript | None = None,
+) -> Transcript:
+    """The same events against given thresholds, whatever the answers are; stops when the round is over.
+
+    Raises Deviates as soon as the transcript cannot become `target`.
+    """
     seen: dict[int, int] = {}
     endings = [0] * counter.ended
+    released_at = [0] * len(counter.released)
     used = 0
     for site in events:
+        if target is not None:
+            _compare(target, used, endings, counter.released, released_at)
         if counter.finished:
             break
         used += 1
@@ -108,4 +125,16 @@ def replay(counter: CrossingCounter, events: tuple[int, ...], thresholds: dict[B
         if (count - 1) % step + 1 == thresholds[site, (count - 1) // step + 1]:
             counter.crossing()
             endings.extend([used] * (counter.ended - len(endings)))
-    return Transcript(step, events[:used], tuple(endings), tuple(counter.released))
+            released_at.extend([used] * (len(counter.released) - len(released_at)))
+    found = Transcript(step, events[:used], tuple(endings), tuple(counter.released), tuple(released_at))
+    if target is not None and found != target:
+        raise Deviates
+    return found
+
+
+def _compare(target: Transcript, used: int, endings: list[int], released: list[int], released_at: list[int]) -> None:
+    """Raise unless target has published the same after `used` events."""
+    ended, out = bisect_right(target.endings, used), bisect_right(target.released_at, used)
+    same = len(endings) == ended and len(released) == out and (not out or released[-1] == target.released[out - 1])
+    if not same:
+        raise Deviates

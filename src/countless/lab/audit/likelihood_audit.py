@@ -1,58 +1,19 @@
-"""Audits of `partial_dp` by exact likelihoods: exhaustive on small cases, random on large ones.
+"""Audits of `partial_dp` by the stated law of a mechanism: exhaustive on small cases, random on large ones.
 
-An audit can reject a claim; it never proves one. Each audit returns an `AuditFinding`: what was tried, the largest
-log-likelihood ratio found off the leaked blocks, the claim, and how rare a violation it would still have detected.
-`exact_audit` and `empirical_audit` are black-box audits, which trust no stated law.
+They hold for the code only if the law is the code's, which `exact_audit.audit_law` checks. They compare likelihoods of
+single transcripts, so the claim must be pure (delta = 0). `exact_audit` and `empirical_audit` trust no stated law.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import combinations_with_replacement, product
-from math import inf
 
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
+from countless.lab.audit.finding import AuditFinding, MaxRatio
 from countless.lab.audit.inputs import INPUTS, run_round
 from countless.lab.audit.mechanisms import Mechanism
-from countless.lab.audit.transcripts import Block, LikelihoodRatios, Transcript
+from countless.lab.audit.transcripts import Block, LikelihoodRatios, NoiseLaw, Transcript
 from countless.privacy.noise import RandomSourceNoise
-
-_TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than this is not reported
-
-
-@dataclass(frozen=True, slots=True)
-class AuditFinding:
-    """What one audit tried and found. `power` describes which violations it would have detected, how probably."""
-
-    audit: str
-    mechanism: str
-    claimed: float
-    worst: float
-    tried: int
-    unit: str
-    violated: bool
-    witness: str
-    power: str
-
-    @property
-    def verdict(self) -> str:
-        return "rejected" if self.violated else "no violation found"
-
-
-class MaxRatio:
-    def __init__(self) -> None:
-        self.value, self.tried, self.witness = -inf, 0, ""
-
-    def add(self, value: float, witness: str) -> None:
-        self.tried += 1
-        if value > self.value:
-            self.value, self.witness = value, witness
-
-    def finding(self, audit: str, mechanism: Mechanism, unit: str, power: str) -> AuditFinding:
-        claimed = mechanism.claim.epsilon
-        worst = max(self.value, 0.0)
-        violated = worst > claimed + _TOLERANCE
-        return AuditFinding(audit, mechanism.name, claimed, worst, self.tried, unit, violated, self.witness, power)
 
 
 def event_orders(length: int) -> Iterator[tuple[int, ...]]:
@@ -78,11 +39,15 @@ def audit_exhaustively(mechanism: Mechanism, events: int = 5, step: int = 2) -> 
     The likelihood ratio depends on a released sum only through the sign of each node's noise, so "all sums"
     is the maximum over signs. The mechanism must state its law.
     """
-    worst = MaxRatio()
+    law, worst = _law(mechanism), MaxRatio()
     for order in event_orders(events):
         for thresholds in _threshold_vectors(order, step):
             for transcript in _ending_patterns(mechanism, order, thresholds, step):
-                _add_neighbours(mechanism, transcript, thresholds, worst)
+                ratios = LikelihoodRatios(law, transcript, thresholds)
+                if ratios.possible():
+                    leaked = _leaked(mechanism, transcript, worst)
+                    blocks = [block for block in ratios.places if block not in leaked]
+                    _add_neighbours(ratios, blocks, f"phases ended at events {transcript.endings}", worst)
     power = (
         f"every transcript of {events} events with blocks of {step} was covered: any violation among them, "
         "of any size, would have been seen with certainty; longer ones were not tried"
@@ -114,21 +79,26 @@ def _ending_patterns(
             yield Transcript(step, order, endings, (0,) * min(size, phases - 1))
 
 
-def _add_neighbours(
-    mechanism: Mechanism, transcript: Transcript, thresholds: dict[Block, int], worst: MaxRatio
-) -> None:
+def _law(mechanism: Mechanism) -> NoiseLaw:
     if mechanism.law is None:
         raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
-    ratios = LikelihoodRatios(mechanism.law, transcript, thresholds)
-    if not ratios.possible():
-        return
-    leaked = mechanism.claim.leaked(transcript)
-    for block in ratios.places:
-        if block in leaked:
-            continue
+    if not mechanism.claim.pure:
+        raise InvalidParameter("delta", mechanism.claim.delta, "0: likelihoods of single transcripts say nothing else")
+    return mechanism.law
+
+
+def _leaked(mechanism: Mechanism, transcript: Transcript, worst: MaxRatio) -> frozenset[Hashable]:
+    leaked = mechanism.claim.leak_map(transcript)
+    if len(leaked) > mechanism.claim.kappa:
+        worst.too_many_leaks(len(leaked), mechanism.claim.kappa)
+    return leaked
+
+
+def _add_neighbours(ratios: LikelihoodRatios, blocks: Iterable[Block], name: str, worst: MaxRatio) -> None:
+    for block in blocks:
         for other in _neighbours(ratios, block):
             ratio = ratios.log_ratio(block, other, worst_nodes=True)
-            worst.add(ratio, f"block {block} moved to {other}, phases ended at events {transcript.endings}")
+            worst.add(ratio, f"block {block} moved to {other}, {name}")
 
 
 def _neighbours(ratios: LikelihoodRatios, block: Block) -> Iterable[int]:
@@ -154,20 +124,16 @@ def audit_randomly(
     The ratios are exact by the mechanism's stated law and maximal over all released sums; only the transcripts are
     random.
     """
-    if mechanism.law is None:
-        raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
-    worst = MaxRatio()
+    law, worst = _law(mechanism), MaxRatio()
     for number in range(transcripts):
         own = rng.spawn("transcript", number)
         counter = mechanism.build(RandomSourceNoise(own.spawn("noise")))
         source = INPUTS[number % len(INPUTS)](sites, mechanism.shape.phases, step, own.spawn("feeder"))
         transcript, thresholds = run_round(counter, source, step, own.spawn("thresholds"))
-        ratios = LikelihoodRatios(mechanism.law, transcript, thresholds)
-        leaked = mechanism.claim.leaked(transcript)
-        for block in _sample_blocks(ratios, leaked, blocks_each, own.spawn("blocks")):
-            for other in _neighbours(ratios, block):
-                ratio = ratios.log_ratio(block, other, worst_nodes=True)
-                worst.add(ratio, f"transcript {number}, block {block} moved to {other}")
+        ratios = LikelihoodRatios(law, transcript, thresholds)
+        leaked = _leaked(mechanism, transcript, worst)
+        blocks = _sample_blocks(ratios, leaked, blocks_each, own.spawn("blocks"))
+        _add_neighbours(ratios, blocks, f"transcript {number}", worst)
     share = 1 - 0.05 ** (1 / transcripts)
     power = (
         f"if at least {share:.1%} of transcripts drawn so held a violation among the blocks tried, "
@@ -176,7 +142,7 @@ def audit_randomly(
     return worst.finding("random", mechanism, "likelihood ratios", power)
 
 
-def _sample_blocks(ratios: LikelihoodRatios, leaked: frozenset[object], limit: int, rng: RandomSource) -> list[Block]:
+def _sample_blocks(ratios: LikelihoodRatios, leaked: frozenset[Hashable], limit: int, rng: RandomSource) -> list[Block]:
     """Blocks at which a phase ended but which the claim does not leak, then those that span most phases."""
     endings = {ratios.transcript.block_at(event) for event in ratios.transcript.endings if event > 0}
     blocks = [block for block in ratios.places if block not in leaked]

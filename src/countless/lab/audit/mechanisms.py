@@ -14,7 +14,7 @@ from countless.lab.audit.transcripts import PHASE_ENDINGS, Block, NoiseLaw, Tran
 from countless.privacy.binary_mechanism import tree_levels
 from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
 from countless.privacy.noise import Noise
-from countless.privacy.thresholds import PhasedCounter, PhasedShape
+from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,12 @@ class Mechanism:
     shape: PhasedShape
     build: Callable[[Noise], CrossingCounter]
     law: NoiseLaw | None
+
+    @property
+    def size(self) -> str:
+        shape = self.shape
+        scales = f"noise {float(shape.threshold_scale):.4g} and {float(shape.tree_scale):.4g}"
+        return f"{shape.phases} phases of {shape.threshold}, {scales}"
 
 
 class WithoutStartTest(PhasedCounter):
@@ -44,8 +50,57 @@ class OneNoiseForAll(PhasedCounter):
         self._count = 0
 
 
+class QuietTree(PhasedCounter):
+    """Defect: the tree has no noise from its second release on."""
+
+    def _end_one(self) -> bool:
+        ended = super()._end_one()
+        if self.released:
+            self._tree.scale = Fraction(0)
+        return ended
+
+
+class QuietThresholds(PhasedCounter):
+    """Defect: thresholds have no noise from the third phase on."""
+
+    def _begin_phase(self) -> None:
+        super()._begin_phase()
+        if self.ended >= 2:
+            self._threshold = PrivateThreshold(self.shape.threshold, Fraction(0), self._noise)
+
+
+class ExactAfter(PhasedCounter):
+    """Defect: from the twelfth crossing on the exact count is released."""
+
+    crossings = 0
+
+    def crossing(self) -> bool:
+        self.crossings += 1
+        moved = super().crossing()
+        if moved and self.crossings >= 12 and self.released:
+            self.released[-1] = self.crossings
+        return moved
+
+
+class RarelyNoiseless(PhasedCounter):
+    """With probability 0.0728 it has no noise at all: (epsilon, 0.0728, phases) partially private, and no better."""
+
+    def __init__(self, shape: PhasedShape, noise: Noise) -> None:
+        rare = noise.laplace(Fraction(393, 1000)) > 0
+        super().__init__(replace(shape, threshold_scale=Fraction(0), tree_scale=Fraction(0)) if rare else shape, noise)
+
+
 def without_latest_leak(transcript: Transcript) -> frozenset[Block]:
     return leaked_blocks(replace(transcript, endings=transcript.endings[:-1]))
+
+
+def next_blocks(transcript: Transcript) -> frozenset[Block]:
+    """The paper's Definition 4: at the last event of a block it names the block after it."""
+    found = set()
+    for event in filter(None, transcript.endings):
+        site = transcript.events[event - 1]
+        found.add((site, transcript.events[:event].count(site) // transcript.step + 1))
+    return frozenset(found)
 
 
 def _claim(shape: PhasedShape, leak_map: LeakMap = PHASE_ENDINGS) -> PartialDPGuarantee:
@@ -90,14 +145,44 @@ def one_noise_for_all(shape: PhasedShape) -> Mechanism:
     return Mechanism("one-noise-for-all", _claim(shape), shape, lambda noise: OneNoiseForAll(shape, noise), None)
 
 
+def leaks_the_next_block(shape: PhasedShape) -> Mechanism:
+    claim = _claim(shape, LeakMap("floor(N/step) + 1", next_blocks))
+    return Mechanism("leaks-the-next-block", claim, shape, lambda noise: PhasedCounter(shape, noise), NoiseLaw(shape))
+
+
+def kappa_too_small(shape: PhasedShape) -> Mechanism:
+    return replace(correct(shape), name="kappa-too-small", claim=replace(_claim(shape), kappa=shape.phases - 1))
+
+
+def _defect(name: str, code: Callable[[PhasedShape, Noise], CrossingCounter]) -> Callable[[PhasedShape], Mechanism]:
+    """Claim and stated law are those of the correct mechanism; only the code differs."""
+
+    def make(shape: PhasedShape) -> Mechanism:
+        return Mechanism(name, _claim(shape), shape, lambda noise: code(shape, noise), NoiseLaw(shape))
+
+    return make
+
+
+def rarely_noiseless(shape: PhasedShape) -> Mechanism:
+    """No negative control: its claim is true, with a delta."""
+    claim = replace(_claim(shape), delta=0.0729)
+    return Mechanism("rarely-noiseless", claim, shape, lambda noise: RarelyNoiseless(shape, noise), None)
+
+
+CORRECT: dict[str, Callable[[PhasedShape], Mechanism]] = {"right": correct, "rarely-noiseless": rarely_noiseless}
 MECHANISMS: dict[str, Callable[[PhasedShape], Mechanism]] = {
-    "right": correct,
+    **CORRECT,
     "noise-off": noise_off,
     "one-level-too-few": one_level_too_few,
     "wrong-threshold-scale": wrong_threshold_scale,
     "forgets-a-leak": forgets_a_leak,
+    "leaks-the-next-block": leaks_the_next_block,
+    "kappa-too-small": kappa_too_small,
     "no-start-test": no_start_test,
     "one-noise-for-all": one_noise_for_all,
+    "quiet-tree": _defect("quiet-tree", QuietTree),
+    "quiet-thresholds": _defect("quiet-thresholds", QuietThresholds),
+    "exact-after-twelve": _defect("exact-after-twelve", ExactAfter),
 }
 
 

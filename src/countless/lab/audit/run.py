@@ -1,4 +1,4 @@
-"""All audits of one mechanism: exhaustive, noise tapes, random at the size of the plan, and empirical."""
+"""All audits of one mechanism, each on its shapes."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,29 +8,33 @@ from typing import Any
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.lab.audit.empirical_audit import audit_empirically
-from countless.lab.audit.exact_audit import audit_exactly
-from countless.lab.audit.likelihood_audit import AuditFinding, audit_exhaustively, audit_randomly
+from countless.lab.audit.exact_audit import audit_exactly, audit_law
+from countless.lab.audit.finding import AuditFinding
+from countless.lab.audit.likelihood_audit import audit_exhaustively, audit_randomly
 from countless.lab.audit.mechanisms import get_mechanism
 from countless.privacy.thresholds import PhasedShape
 
 # For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold.
 SMALL = PhasedShape(phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12))
-# For black-box audits: three draws of narrow noise, so that all of them can be enumerated.
+# For black-box audits: one release; and four phases with three, more than twelve crossings before the last of them.
 TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_length=1, tree_scale=Fraction(3, 2))
+LONGER = PhasedShape(phases=4, threshold=5, threshold_scale=Fraction(2), tree_length=3, tree_scale=Fraction(3))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
     events: int = 5
-    window: int = 12
+    window: int = 16
+    tapes: int = 6
     transcripts: int = 8
-    plays: int = 4000
+    plays: int = 1000
     confidence: float = 0.999
 
     def __post_init__(self) -> None:
         for name, low, high in (
             ("events", 1, 7),
             ("window", 1, 40),
+            ("tapes", 1, 100_000),
             ("transcripts", 1, 10_000),
             ("plays", 100, 10_000_000),
         ):
@@ -47,15 +51,18 @@ DEFAULT_CONFIG = AuditConfig()
 def audit_mechanism(
     name: str, shape: PhasedShape, epsilon: float, sites: int, rng: RandomSource, config: AuditConfig = DEFAULT_CONFIG
 ) -> tuple[AuditFinding, ...]:
-    """All audits of the named mechanism: on small cases, and at the size and claim of a plan."""
-    small, tiny, large = get_mechanism(name, SMALL), get_mechanism(name, TINY), get_mechanism(name, shape, epsilon)
+    """All audits of the named mechanism: on small cases, and by its stated law at the size and claim of a plan."""
+    small, large = get_mechanism(name, SMALL), get_mechanism(name, shape, epsilon)
     findings = []
-    if small.law is not None:
+    if small.law is not None and small.claim.pure:
         findings.append(audit_exhaustively(small, config.events))
-    findings.append(audit_exactly(tiny, config.window))
-    if large.law is not None:
         findings.append(audit_randomly(large, sites, 8, config.transcripts, rng.spawn("random")))
-    findings.append(audit_empirically(tiny, config.plays, rng.spawn("played"), config.confidence))
+    for size in (TINY, LONGER):
+        mechanism, own = get_mechanism(name, size), rng.spawn("black box", size.phases)
+        if mechanism.law is not None:
+            findings.append(audit_law(mechanism, config.tapes, own.spawn("law"), config.window))
+        findings.append(audit_exactly(mechanism, config.tapes, own.spawn("tapes"), config.window, config.confidence))
+        findings.append(audit_empirically(mechanism, config.plays, own.spawn("played"), config.confidence))
     return tuple(findings)
 
 
@@ -67,8 +74,11 @@ def to_json(findings: tuple[AuditFinding, ...]) -> dict[str, Any]:
             {
                 "audit": finding.audit,
                 "mechanism": finding.mechanism,
+                "shape": finding.shape,
                 "claimed_epsilon": finding.claimed,
+                "claimed_delta": finding.claimed_delta,
                 "worst_seen": finding.worst if isfinite(finding.worst) else None,
+                "delta_seen": finding.delta_seen,
                 "tried": finding.tried,
                 "unit": finding.unit,
                 "verdict": finding.verdict,

@@ -74,12 +74,14 @@ class Transcript:
     """What the adversary sees: the site of every unit event, at which event each phase ended, the released values.
 
     Events count from 1; an ending at event 0 happened before the first. The last phase of a round releases nothing.
+    `released_at` has the event of each release, which the stated law does not need: a phase releases when it ends.
     """
 
     step: int
     events: tuple[int, ...]
     endings: tuple[int, ...]
     released: tuple[int, ...]
+    released_at: tuple[int, ...] = ()
 
     def block_at(self, event: int) -> Block:
         """The block of its site that contains this event."""
