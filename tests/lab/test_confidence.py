@@ -1,7 +1,7 @@
 """Binomial confidence limits: their defining property, against tails summed with exact fractions."""
 
 from fractions import Fraction
-from math import comb
+from math import comb, inf, log
 
 import pytest
 from scipy.stats import binom
@@ -49,3 +49,10 @@ def test_log_ratio_limit() -> None:
 def test_invalid_input_is_refused(arguments: tuple[int, int, float]) -> None:
     with pytest.raises(InvalidParameter):
         lower_limit(*arguments)
+
+
+def test_log_ratio_limit_subtracts_delta() -> None:
+    without = log_ratio_limit(90, 10, 100, 0.9)
+    low, high = lower_limit(90, 100, 0.95), upper_limit(10, 100, 0.95)
+    assert log_ratio_limit(90, 10, 100, 0.9, 0.2) == pytest.approx(log((low - 0.2) / high))
+    assert log_ratio_limit(90, 10, 100, 0.9, 0.95) == -inf < without

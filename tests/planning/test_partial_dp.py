@@ -53,7 +53,7 @@ def test_paper_constants_by_hand() -> None:
     assert float(plan.tree_scale) == pytest.approx(6 * 4 * 32 / C)  # floor(log2 32) + 1 = 6 levels, not log2 32 = 5
     assert plan.allowance == pytest.approx(8 * C * 32)
     assert plan.cap == ceil(4 * C * 1024)
-    assert (plan.offset, plan.least_step, plan.scheme) == (0, 1, "partial_dp")
+    assert (plan.offset, plan.least_step, plan.scheme) == (0, 1, "partial_dp_paper")
     assert plan.step(10**9) == int(0.01 * 10**9 / (8 * C * 32))
     assert plan.step(1) == 0
 

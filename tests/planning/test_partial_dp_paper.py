@@ -11,7 +11,7 @@ from countless.errors import InvalidParameter
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.planning.partial_dp_paper import paper_constant, theorem_1
 from countless.privacy.binary_mechanism import tree_levels
-from countless.schemes.partial_dp import PartialDP
+from countless.schemes.partial_dp import PartialDPPaper
 from support.streams import stream_named
 
 U = sqrt(2 / 3)  # the proof's choice of s is U / tree_scale
@@ -27,7 +27,7 @@ class Round:
     base: float = 2.0
 
     @property
-    def C(self) -> float:
+    def constant(self) -> float:
         root = sqrt(self.sites)
         return sqrt(((log(root) / log(self.base)) ** 1.5 + 1) * log(8 * self.sites / self.eta))
 
@@ -37,11 +37,11 @@ class Round:
 
     @property
     def threshold(self) -> int:
-        return ceil(2 * self.C * sqrt(self.sites))
+        return ceil(2 * self.constant * sqrt(self.sites))
 
     @property
     def threshold_scale(self) -> float:
-        return 4 * sqrt(self.sites) / self.C
+        return 4 * sqrt(self.sites) / self.constant
 
     @property
     def tree_scale(self) -> float:
@@ -81,7 +81,7 @@ def needed(round_: Round) -> float:
     sums = [log_failures(round_, s) for s in grid]
     room = log(2 / round_.eta)
     sides = [min((each[i] + room) / s for each, s in zip(sums, grid, strict=True)) for i in (0, 1)]
-    return max(sides) / (8 * round_.C * sqrt(round_.sites))
+    return max(sides) / (8 * round_.constant * sqrt(round_.sites))
 
 
 SITES = [*range(4, 130), *(4**p + d for p in range(4, 11) for d in (-1, 0, 1)), 225, 226, 961, 962, 10**5]
@@ -95,7 +95,7 @@ def test_paper_constants_satisfy_claim_b_from_four_sites_on(eta: float) -> None:
         for alpha in ALPHAS:
             round_ = Round(sites, alpha, eta)
             s = U / round_.tree_scale
-            allowed = s * 8 * round_.C * sqrt(sites)
+            allowed = s * 8 * round_.constant * sqrt(sites)
             assert log_sum(list(log_failures(round_, s))) - allowed <= log(eta), (sites, alpha)
 
 
@@ -116,7 +116,7 @@ def tail(y: float, scale: float) -> float:
 def test_paper_constants_hold_below_four_sites(sites: int, eta: float) -> None:
     """There |crossings - n| < sites in any case, so that tails of the noise suffice. They are summed exactly here."""
     round_ = Round(sites, 0.0, eta)
-    A, T, b1 = round_.C * sqrt(sites), round_.threshold, round_.threshold_scale
+    A, T, b1 = round_.constant * sqrt(sites), round_.threshold, round_.threshold_scale
     failure = tail(8 * A - sites - T + 1, b1)  # the first phase, too low
     if round_.phases == 2:
         b2, room = round_.tree_scale, 8 * A - sites
@@ -140,10 +140,10 @@ def test_paper_plan_is_the_round_of_the_proof() -> None:
     for sites in (1, 2, 3, 4, 17, 1000, 1024):
         plan, round_ = plan_partial_dp(sites, 0.1, 1e-3, "paper"), Round(sites, 0.1, 1e-3)
         assert (plan.phases, plan.threshold, plan.offset) == (round_.phases, round_.threshold, 0)
-        assert plan.allowance == pytest.approx(8 * round_.C * sqrt(sites))
+        assert plan.allowance == pytest.approx(8 * round_.constant * sqrt(sites))
         assert float(plan.threshold_scale) == pytest.approx(round_.threshold_scale)
         assert float(plan.tree_scale) == pytest.approx(round_.tree_scale)
-        assert plan.cap >= 2 * round_.C * sites  # a round that the cap ends is long
+        assert plan.cap >= 2 * round_.constant * sites  # a round that the cap ends is long
 
 
 def test_threshold_noise_exceeds_the_papers_bound_at_four_sites() -> None:
@@ -185,10 +185,10 @@ def test_theorem_1_grows_as_the_paper_says() -> None:
 @pytest.mark.parametrize(("sites", "alpha"), [(4, 0.1), (16, 0.2), (64, 0.3)])
 def test_theorem_1_bounds_a_run(sites: int, alpha: float) -> None:
     """Delta = 1e-6: false alarm below 1e-6."""
-    total = 300_000
+    total = 100_000
     found = theorem_1(sites, alpha, total, 1e-6)
     plan: PartialDPPlan = plan_partial_dp(sites, alpha, found.eta, "paper")
-    tracker, seen = Tracker(sites=sites, alpha=alpha, delta=1e-6, scheme=PartialDP(plan), seed=1), 0
+    tracker, seen = Tracker(sites=sites, alpha=alpha, delta=1e-6, scheme=PartialDPPaper(plan), seed=1), 0
     for site, n in stream_named("uniform", sites, total, seed=1):
         tracker.site(site).add(n)
         seen += n

@@ -95,4 +95,4 @@ def test_batch_of_crossings_equals_single_crossings(seed: int) -> None:
 @pytest.mark.slow
 def test_exact_audit_passes_the_production_estimator() -> None:
     mechanism = Mechanism("production", correct(TINY).claim, TINY, lambda noise: Production(TINY, noise), None)
-    assert not audit_exactly(mechanism, 4, SeededRandom(1)).violated
+    assert not audit_exactly(mechanism, 1, SeededRandom(1), 6).violated

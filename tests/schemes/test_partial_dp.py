@@ -16,7 +16,6 @@ from countless.core.ledger import Entry
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import OncePerBlock
-from countless.errors import UnknownName
 from countless.planning.failure_budget import round_eta
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.planning.partial_dp_paper import paper_constant
@@ -25,7 +24,7 @@ from countless.privacy.guarantee import PartialDPGuarantee
 from countless.privacy.tails import laplace_sum_quantile
 from countless.randomness import SeededRandom
 from countless.schemes.crossing_estimator import CrossingEstimator
-from countless.schemes.partial_dp import NoisyPhaseEstimator, PartialDP
+from countless.schemes.partial_dp import NoisyPhaseEstimator, PartialDPPaper
 from support.streams import stream_named
 
 PAPER = plan_partial_dp(100, 0.1, 1e-3, "paper")
@@ -162,7 +161,7 @@ def test_row_proven_publishes_the_middle() -> None:
 
 
 def test_row_failure_is_shared_out_by_rounds_so_no_horizon_is_needed() -> None:
-    scheme = PartialDP(calibration="paper")
+    scheme = PartialDPPaper()
     for number in (1, 2, 7):
         context = RoundContext(number, 9, 10**6, 0.1, 0.05, [10**5] * 9)
         [plan] = scheme.plans(context, may_block=True)
@@ -170,10 +169,9 @@ def test_row_failure_is_shared_out_by_rounds_so_no_horizon_is_needed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("calibration", ["paper", "proven"])
-def test_row_more_sites_than_one_over_alpha_squared(calibration: str) -> None:
+@pytest.mark.parametrize("scheme", ["partial_dp_paper", "partial_dp"])
+def test_row_more_sites_than_one_over_alpha_squared(scheme: str) -> None:
     """k = 100 > 1/0.3^2: rounds grow the total by large factors. One run, delta = 1e-9: false alarm below 1e-9."""
-    scheme = PartialDP(calibration=calibration)
     tracker, total = Tracker(sites=100, alpha=0.3, delta=1e-9, scheme=scheme, seed=1), 0
     for site, n in stream_named("bursts", 100, 300_000, seed=1):
         tracker.site(site).add(n)
@@ -211,8 +209,3 @@ def test_partial_dp_joins_and_late_starts_add_their_exact_counts() -> None:
     estimator.join(Entry(SiteId(1), 50, 1))
     estimator.on_late_start(site, 1000, 6)
     assert estimator.estimate == 1056
-
-
-def test_unknown_calibration_is_refused_by_name() -> None:
-    with pytest.raises(UnknownName, match=r"calibration = 'guess'.*paper, proven"):
-        PartialDP(calibration="guess")

@@ -4,6 +4,7 @@ Exit code 0: nothing found; 1: the mechanism is rejected; 2: invalid input.
 """
 
 import json
+import sys
 from math import isfinite
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from countless.lab.audit.run import AuditConfig, audit_mechanism, to_json
 from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
 from countless.randomness import SeededRandom
 
+PIPE_COLUMNS = 140  # width of the output in a pipe
 EXAMPLE = "Example:  countless audit --sites 1000 --alpha 0.01 --mechanism one-level-too-few"
 
 
@@ -29,8 +31,7 @@ def audit(
     calibration: Annotated[str, typer.Option(help="Calibration: paper or proven.")] = "proven",
     mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(MECHANISMS) + ".")] = "right",
     events: Annotated[int, typer.Option(help="Events of the exhaustive audit, 1 to 7.")] = 5,
-    window: Annotated[int, typer.Option(help="Largest noise to enumerate on small rounds, in scales, 1 to 40.")] = 16,
-    tapes: Annotated[int, typer.Option(help="Transcripts for each scenario whose noise is enumerated.")] = 6,
+    tapes: Annotated[int, typer.Option(help="Transcripts for each scenario whose noise is enumerated.")] = 2,
     transcripts: Annotated[int, typer.Option(help="Random rounds at the size of the plan.")] = 8,
     plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 1000,
     confidence: Annotated[float, typer.Option(help="Confidence of the bound from played rounds.")] = 0.999,
@@ -39,12 +40,12 @@ def audit(
 ) -> None:
     """Search for violations of the privacy that partial_dp claims. Can reject a mechanism, but proves nothing."""
     plan = _noisy_plan(sites, alpha, eta, calibration)
-    config = AuditConfig(events, window, tapes, transcripts, plays, confidence)
+    config = AuditConfig(events, tapes, transcripts, plays, confidence)
     findings = audit_mechanism(mechanism, plan.shape, plan.epsilon, sites, SeededRandom(seed), config)
     if as_json:
         print(json.dumps({"seed": seed, **to_json(findings)}, indent=2))
     else:
-        _print(Console(), findings)
+        _print(Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS), findings)
     if any(finding.violated for finding in findings):
         raise typer.Exit(1)
 

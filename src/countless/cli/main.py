@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # In the order of `--help`. Each is a file with the verb as a function and an EXAMPLE.
 VERBS = [
-    *("demo", "plan", "simulate", "attack", "report", "audit"),
+    *("demo", "plan", "simulate", "attack", "report", "scaling", "audit"),
     *("serve", "agent", "add", "get", "rate", "watch", "counters", "counter", "budget", "take"),
     *("sites", "token", "validate", "doctor"),
 ]

@@ -34,9 +34,7 @@ def upper_limit(successes: int, trials: int, confidence: float) -> float:
     return 1.0 - lower_limit(trials - successes, trials, confidence)
 
 
-def log_ratio_limit(
-    successes_p: int, successes_q: int, trials: int, confidence: float, delta: float = 0.0
-) -> float:
+def log_ratio_limit(successes_p: int, successes_q: int, trials: int, confidence: float, delta: float = 0.0) -> float:
     """A lower limit of ln((p - delta)/q), from the successes in so many trials of each; the risk is divided evenly."""
     each = 1 - (1 - confidence) / 2
     low, high = lower_limit(successes_p, trials, each) - delta, upper_limit(successes_q, trials, each)

@@ -1,8 +1,8 @@
 """Plans for `partial_dp`, the paper's Algorithms 1 and 2, in two calibrations.
 
 `paper` has the constants of the paper; what the paper leaves open is decided, and the error proved, in
-docs/theory/partial-dp.md. `proven` has the constants that our bound needs, and is the cheaper of two rounds: a noisy one
-(`partial_dp_proven`), and the trivial one below.
+docs/theory/partial-dp.md. `proven` has the constants that our bound needs, and is the cheaper of two rounds: a noisy
+one (`partial_dp_proven`), and the trivial one below.
 
 The trivial round has no noise: every report ends a phase (threshold 1) and the exact number of crossings is
 published. In one block a site's crossing differs from its share of the block by less than 1, whatever the
@@ -130,6 +130,7 @@ def _paper(sites: int, alpha: float, eta: float) -> PartialDPPlan:
         least_step=1,
         reports=float(phases * threshold),
         reasons=reasons,
+        scheme="partial_dp_paper",
     )
 
 

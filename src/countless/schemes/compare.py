@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from math import exp, log
-from typing import NamedTuple
 
 from countless.planning.blocks import plan_blocks
 from countless.planning.deterministic import plan_deterministic
@@ -16,12 +15,6 @@ from countless.planning.plan import Plan, check_request
 from countless.planning.sampled import plan_sampled
 from countless.schemes.registry import SCHEMES, is_safe_against, require_adversary
 
-
-class Calibration(NamedTuple):
-    scheme: str
-    plan: Callable[[int, float, float], Plan]
-
-
 DAY = 86_400
 
 
@@ -29,16 +22,16 @@ def _deterministic(sites: int, alpha: float, eta: float) -> Plan:
     return plan_deterministic(sites, alpha)
 
 
-# By the name that is printed. `sampled` is priced for large steps, which a counter has most of the time.
-CALIBRATIONS: dict[str, Calibration] = {
-    "deterministic": Calibration("deterministic", _deterministic),
-    "dithered": Calibration("dithered", plan_dithered),
-    "sampled": Calibration("sampled", partial(plan_sampled, least_step=2**24)),
-    "partial_dp": Calibration("partial_dp", partial(plan_partial_dp, calibration="proven")),
-    "partial_dp_paper": Calibration("partial_dp", partial(plan_partial_dp, calibration="paper")),
-    "lattice": Calibration("lattice", plan_lattice),
-    "blocks": Calibration("blocks", plan_blocks),
-    "hyz": Calibration("hyz", plan_hyz),
+# The plan of each scheme. `sampled` is priced for large steps, which a counter has most of the time.
+CALIBRATIONS: dict[str, Callable[[int, float, float], Plan]] = {
+    "deterministic": _deterministic,
+    "dithered": plan_dithered,
+    "sampled": partial(plan_sampled, least_step=2**24),
+    "partial_dp": plan_partial_dp,
+    "partial_dp_paper": partial(plan_partial_dp, calibration="paper"),
+    "lattice": plan_lattice,
+    "blocks": plan_blocks,
+    "hyz": plan_hyz,
 }
 
 
@@ -58,11 +51,10 @@ def compare(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -
     require_adversary(adversary)
     deterministic = plan_deterministic(sites, alpha).messages_per_efold
     candidates = []
-    for name, calibration in CALIBRATIONS.items():
-        plan = calibration.plan(sites, alpha, eta)
-        cost, safe = plan.messages_per_efold, SCHEMES[calibration.scheme].safe_against
-        fits = is_safe_against(calibration.scheme, adversary)
-        candidates.append(Candidate(name, cost, cost / deterministic, safe, fits, plan))
+    for name, calibrate in CALIBRATIONS.items():
+        plan = calibrate(sites, alpha, eta)
+        cost, safe = plan.messages_per_efold, SCHEMES[name].safe_against
+        candidates.append(Candidate(name, cost, cost / deterministic, safe, is_safe_against(name, adversary), plan))
     return {each.name: each for each in sorted(candidates, key=lambda each: each.messages_per_efold)}
 
 
@@ -92,9 +84,9 @@ def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000
 
     @cache
     def cost(name: str, sites: int) -> float:
-        return CALIBRATIONS[name].plan(sites, alpha, eta).messages_per_efold
+        return CALIBRATIONS[name](sites, alpha, eta).messages_per_efold
 
-    others = [name for name, calibration in CALIBRATIONS.items() if is_safe_against(calibration.scheme, adversary)]
+    others = [name for name in CALIBRATIONS if is_safe_against(name, adversary)]
     found = [(1, min(others, key=lambda name: cost(name, 1)))]
     while True:
         start, best = found[-1]

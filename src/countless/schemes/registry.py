@@ -11,7 +11,7 @@ from countless.schemes.dithered import Dithered
 from countless.schemes.exact import Exact
 from countless.schemes.hyz import Hyz
 from countless.schemes.lattice import Lattice
-from countless.schemes.partial_dp import PartialDP
+from countless.schemes.partial_dp import PartialDP, PartialDPPaper
 from countless.schemes.sampled import Sampled
 
 SchemeName = Literal["auto", "exact", "deterministic", "hyz", "blocks", "lattice", "partial_dp", "sampled", "dithered"]
@@ -20,7 +20,8 @@ AdversaryName = Literal["oblivious", "adaptive", "sees-everything"]
 ADVERSARIES: tuple[AdversaryName, ...] = get_args(AdversaryName)
 
 SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme for scheme in (Auto, Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, Sampled, Dithered)
+    scheme.name: scheme
+    for scheme in (Auto, Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, PartialDPPaper, Sampled, Dithered)
 }
 
 

@@ -1,15 +1,21 @@
 """The paper's main result, measured: messages grow as sqrt(k), 1/alpha and log N, and as k for `deterministic`.
 
-One pinned seed for each point: the random numbers hardly change a message count, which is an average over thousands of
-reports (its standard deviation is below 1 % here), so the tolerances are about the slopes themselves. They are not
-exactly 1/2 and -1: the bounds have logarithms, and a synchronisation costs 2k. docs/arena.md has the figures.
+Pinned seeds: the random numbers hardly change a message count, which is an average over thousands of reports (its
+standard deviation is below 1 % here), so the tolerances are about the slopes themselves. They are not exactly 1/2 and
+1: the bounds have logarithms, and a synchronisation costs 2k. docs/arena.md has the figures.
 """
 
-from math import log
+import csv
+import json
+from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from bench.scaling import line, messages_at, messages_per_efold, power
+from countless.cli.scaling import scaling
+from countless.errors import InvalidParameter, UnknownName
+from countless.lab.arena.scaling import Curve, Request, line, measure, power
 
 
 def test_line_and_power_are_fitted() -> None:
@@ -19,62 +25,78 @@ def test_line_and_power_are_fitted() -> None:
     assert line([0, 1], [4, 4]).explained == 1
 
 
-def slope_in_sites(scheme: str, sites: tuple[int, ...]) -> float:
-    """At alpha = 1 %; k <= 1/alpha^2, as in the paper."""
-    return power(sites, [messages_per_efold(scheme, k, 0.01) for k in sites]).slope
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("scheme", "slope", "tolerance"), [("dithered", 0.5, 0.15), ("deterministic", 1, 0.05)])
-def test_messages_grow_with_sites_from_128_to_512(scheme: str, slope: float, tolerance: float) -> None:
-    assert abs(slope_in_sites(scheme, (128, 512)) - slope) < tolerance
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(
-    ("scheme", "slope", "tolerance"),
-    [("sampled", 0.5, 0.15), ("dithered", 0.5, 0.15), ("auto", 0.5, 0.15), ("deterministic", 1, 0.05)],
-)
-def test_messages_grow_with_sites_from_256_to_2048(scheme: str, slope: float, tolerance: float) -> None:
-    assert abs(slope_in_sites(scheme, (256, 1024, 2048)) - slope) < tolerance
-
-
-def slope_in_alpha(scheme: str, sites: int, alphas: tuple[float, ...]) -> float:
-    return power(alphas, [messages_per_efold(scheme, sites, alpha) for alpha in alphas]).slope
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("scheme", "tolerance"), [("dithered", 0.15), ("deterministic", 0.05)])
-def test_messages_grow_with_1_over_alpha_for_128_sites(scheme: str, tolerance: float) -> None:
-    assert abs(slope_in_alpha(scheme, 128, (0.01, 0.02)) + 1) < tolerance
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("scheme", "tolerance"), [("sampled", 0.15), ("dithered", 0.15), ("deterministic", 0.05)])
-def test_messages_grow_with_1_over_alpha_for_256_sites(scheme: str, tolerance: float) -> None:
-    assert abs(slope_in_alpha(scheme, 256, (0.005, 0.01, 0.02)) + 1) < tolerance
-
-
-def check_logarithmic_growth(scheme: str, sites: int, alpha: float) -> None:
-    totals = [10**6, 3 * 10**6, 10**7, 3 * 10**7, 10**8]
-    messages = messages_at(scheme, sites, alpha, totals)
-    assert line([log(total) for total in totals], messages).explained > 0.995
-    assert messages[-1] < 4 * messages[0]  # far from growing with N itself
+def curves_of(request: Request) -> dict[tuple[str, str], Curve]:
+    return {(curve.scheme, curve.axis): curve for curve in measure(request)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["sampled", "dithered", "deterministic"])
-def test_messages_grow_with_the_logarithm_of_the_total_for_128_sites(scheme: str) -> None:
-    check_logarithmic_growth(scheme, 128, 0.1)
+def test_messages_of_the_paper_grow_as_it_says() -> None:
+    """C grows with the logarithm of k, so the exponent is 1/2 after division by C."""
+    found = curves_of(
+        Request(64, 0.02, by_sites=(64, 256), by_alpha=(0.02, 0.04), schemes=("partial_dp_paper",), efolds=3, seeds=1)
+    )
+    assert found["partial_dp_paper", "sites"].slope == pytest.approx(0.63, abs=0.06)
+    assert found["partial_dp_paper / C", "sites"].slope == pytest.approx(0.5, abs=0.06)
+    assert found["partial_dp_paper", "1/alpha"].slope == pytest.approx(1, abs=0.08)
+    assert found["partial_dp_paper", "ln N"].explained > 0.999
+    assert 0.5 < found["partial_dp_paper / C", "sites above 1/alpha^2"].slope < 1
+
+
+@pytest.mark.slow
+def test_messages_of_deterministic_grow_with_the_sites() -> None:
+    found = curves_of(Request(64, by_sites=(64, 256), above=(64, 256), schemes=("deterministic",), efolds=3, seeds=1))
+    assert found["deterministic", "sites"].slope == pytest.approx(1, abs=0.05)
+    assert found["deterministic", "sites above 1/alpha^2"].slope == pytest.approx(1, abs=0.05)
+    assert found["deterministic", "1/alpha"].slope == pytest.approx(1, abs=0.05)
+    assert found["deterministic", "ln N"].explained > 0.999
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("scheme", ["sampled", "dithered", "deterministic", "auto", "partial_dp"])
-def test_messages_grow_with_the_logarithm_of_the_total_for_512_sites(scheme: str) -> None:
-    check_logarithmic_growth(scheme, 512, 0.05)
+@pytest.mark.parametrize(("scheme", "tolerance"), [("sampled", 0.15), ("dithered", 0.15), ("auto", 0.15)])
+def test_messages_of_robust_schemes_grow_as_the_root_of_the_sites(scheme: str, tolerance: float) -> None:
+    found = curves_of(Request(256, by_sites=(256, 1024, 2048), schemes=(scheme,), seeds=1))
+    assert found[scheme, "sites"].slope == pytest.approx(0.5, abs=tolerance)
+    assert found[scheme, "1/alpha"].slope == pytest.approx(1, abs=tolerance)
+    assert found[scheme, "ln N"].explained > 0.995
 
 
 @pytest.mark.soak
 def test_partial_dp_grows_slower_than_deterministic_where_its_noise_pays() -> None:
-    sites = (1024, 2048, 4096)
-    assert 0.5 < power(sites, [messages_per_efold("partial_dp", k, 0.05) for k in sites]).slope < 0.75
+    found = curves_of(Request(1024, 0.05, by_sites=(1024, 2048, 4096), schemes=("partial_dp",), seeds=1))
+    assert 0.5 < found["partial_dp", "sites"].slope < 0.75
+
+
+@pytest.mark.slow
+def test_scaling_command_writes_table_csv_json_and_plots(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(scaling)
+    small = ["--sites", "4,8", "--alphas", "0.2,0.3", "--alpha", "0.2", "--above", "16,32", "--alpha-above", "0.3"]
+    chosen = ["--scheme", "partial_dp_paper,deterministic", "--seeds", "2", "--efolds", "2", "--jobs", "1"]
+    result = CliRunner().invoke(app, [*small, *chosen, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "partial_dp_paper / C" in result.output
+    report = json.loads((tmp_path / "scaling.json").read_text())
+    with (tmp_path / "scaling.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(len(curve["xs"]) for curve in report["curves"]) == 2 * 4 * 2 + 3 * 2
+    assert {row["axis"] for row in rows} == {"sites", "sites above 1/alpha^2", "1/alpha", "ln N"}
+    page = (tmp_path / "scaling.html").read_text()
+    assert "Messages against ln N" in page
+    assert 'src="http' not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"by_sites": (4,)}, "by_sites"),
+        ({"above": (4, 8)}, "above"),
+        ({"seeds": 0}, "seeds"),
+        ({"efolds": 1}, "efolds"),
+        ({"by_alpha": (0.1, 0.7)}, "alpha"),
+    ],
+)
+def test_invalid_scaling_requests_are_refused(arguments: dict[str, int], field: str) -> None:
+    with pytest.raises(InvalidParameter, match=field):
+        Request(**arguments)  # type: ignore[arg-type]
+    with pytest.raises(UnknownName, match="scheme"):
+        Request(schemes=("exact",))

@@ -12,14 +12,13 @@ from math import tanh
 import pytest
 
 from countless.errors import InvalidParameter, UnknownName
-from countless.lab.audit import exact_audit
 from countless.lab.audit.empirical_audit import audit_empirically
 from countless.lab.audit.exact_audit import TapeNoise, audit_exactly, audit_law, likelihood
 from countless.lab.audit.finding import AuditFinding
 from countless.lab.audit.inputs import replay
 from countless.lab.audit.likelihood_audit import audit_exhaustively, audit_randomly
 from countless.lab.audit.mechanisms import CORRECT, MECHANISMS, Mechanism, correct, get_mechanism
-from countless.lab.audit.run import LONGER, SMALL, TINY, AuditConfig, audit_mechanism, to_json
+from countless.lab.audit.run import LONGER, SMALL, TINY, WIDE, WINDOWS, AuditConfig, audit_mechanism, to_json
 from countless.lab.audit.scenarios import scenarios
 from countless.lab.audit.transcripts import NoiseLaw
 from countless.planning.partial_dp import plan_partial_dp
@@ -36,21 +35,21 @@ CONTROLS_WITH_A_LAW = [
     "kappa-too-small",
     "no-start-test",
 ]
-# For black-box audits: the shape, the transcripts for each scenario, and the plays that reject the control.
+# For black-box audits: the transcripts for each scenario, and the plays, that reject the control on which shapes.
 BLACK_BOX_CONTROLS = {
-    "noise-off": (TINY, 2, 300),
-    "one-level-too-few": (TINY, 2, 600),
-    "one-noise-for-all": (TINY, 4, 600),
-    "wrong-threshold-scale": (TINY, 6, 1500),
-    "forgets-a-leak": (TINY, 4, 4000),
-    "leaks-the-next-block": (TINY, 4, 4000),
-    "kappa-too-small": (TINY, 2, 100),
-    "quiet-tree": (LONGER, 2, 200),
-    "quiet-thresholds": (LONGER, 6, 400),
-    "exact-after-twelve": (LONGER, 2, 200),
+    "noise-off": (TINY, 2, TINY, 300),
+    "one-level-too-few": (TINY, 2, TINY, 600),
+    "one-noise-for-all": (TINY, 4, TINY, 600),
+    "wrong-threshold-scale": (TINY, 6, TINY, 4000),
+    "forgets-a-leak": (TINY, 4, TINY, 4000),
+    "leaks-the-next-block": (TINY, 4, TINY, 4000),
+    "kappa-too-small": (TINY, 2, TINY, 100),
+    "quiet-tree": (LONGER, 2, WIDE, 1200),
+    "quiet-thresholds": (LONGER, 4, WIDE, 1500),
+    "exact-after-twelve": (LONGER, 2, WIDE, 1200),
 }
 ONLY_THE_CODE = ["quiet-tree", "quiet-thresholds", "exact-after-twelve"]  # their stated law is the correct one
-BLACK_BOX = ["stated law", "noise tapes", "played"]
+TAPES = ["stated law", "noise tapes"]
 LARGE = PhasedShape(64, 40, Fraction(6), 63, Fraction(8))
 
 
@@ -76,18 +75,18 @@ def test_exhaustive_audit_passes_the_correct_mechanism() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [TINY, LONGER])
-def test_exact_audit_passes_the_correct_mechanism(shape: PhasedShape) -> None:
-    finding = audit_exactly(correct(shape), 4, SeededRandom(1))
+@pytest.mark.parametrize(("shape", "tapes"), [(TINY, 4), (LONGER, 1)])
+def test_exact_audit_passes_the_correct_mechanism(shape: PhasedShape, tapes: int) -> None:
+    finding = audit_exactly(correct(shape), tapes, SeededRandom(1), WINDOWS[shape])
     assert not finding.violated
-    assert finding.worst > 0.9 * float(shape.epsilon)  # the transcripts drawn show nearly all of epsilon
+    assert finding.worst > 0.6 * float(shape.epsilon)  # the transcripts drawn show a good part of epsilon
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BLACK_BOX_CONTROLS)
 def test_exact_audit_rejects_negative_control(name: str) -> None:
-    shape, tapes, _ = BLACK_BOX_CONTROLS[name]
-    assert audit_exactly(get_mechanism(name, shape), tapes, SeededRandom(1)).violated
+    shape, tapes, _, _ = BLACK_BOX_CONTROLS[name]
+    assert audit_exactly(get_mechanism(name, shape), tapes, SeededRandom(1), WINDOWS[shape]).violated
 
 
 @pytest.mark.slow
@@ -95,16 +94,18 @@ def test_exact_audit_rejects_negative_control(name: str) -> None:
 def test_law_audit_rejects_negative_control(name: str) -> None:
     """The likelihood audits see the stated law only, so this one must reject."""
     assert not audit_exhaustively(get_mechanism(name, SMALL), events=3).violated
-    finding = audit_law(get_mechanism(name, LONGER), 2, SeededRandom(1))
+    finding = audit_law(get_mechanism(name, LONGER), 2, SeededRandom(1), WINDOWS[LONGER])
     assert finding.violated
     assert "by the law" in finding.witness
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [TINY, LONGER])
-@pytest.mark.parametrize("name", ["right", "one-level-too-few", "wrong-threshold-scale", "no-start-test"])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("right", TINY), ("wrong-threshold-scale", TINY), ("no-start-test", TINY), ("right", LONGER)],
+)
 def test_law_audit_passes_laws_that_are_true(name: str, shape: PhasedShape) -> None:
-    assert not audit_law(get_mechanism(name, shape), 2, SeededRandom(1)).violated
+    assert not audit_law(get_mechanism(name, shape), 1, SeededRandom(1), WINDOWS[shape]).violated
 
 
 def test_likelihoods_of_all_transcripts_sum_to_one() -> None:
@@ -115,29 +116,31 @@ def test_likelihoods_of_all_transcripts_sum_to_one() -> None:
     seen = set()
     for first in range(-8, 12):
         for second in range(-8, 12):
-            noise = TapeNoise((first, 0, second, 0))
+            noise = TapeNoise((first, 0, second))
             seen.add(replay(mechanism.build(noise), scenario.events, scenario.thresholds(1), scenario.step))
     found = [likelihood(mechanism, scenario, 1, transcript, 16) for transcript in seen]
-    assert sum(each.low for each in found) == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize(("delta", "violated"), [(0.0729, False), (0.02, True)])
-def test_exact_audit_honours_delta(delta: float, violated: bool) -> None:
-    """No noise with probability 0.0728; false alarm below 1e-3, pinned seed."""
-    mechanism = get_mechanism("rarely-noiseless", TINY)
-    mechanism = replace(mechanism, claim=replace(mechanism.claim, delta=delta))
-    finding = audit_exactly(mechanism, 400, SeededRandom(1), window=8)
-    assert finding.violated is violated
-    assert 0.02 < finding.delta_seen < 0.0728
-    assert finding.worst > finding.claimed  # single transcripts are allowed that
+    assert sum(each.low for each in found) == pytest.approx(1, abs=2e-3)
+    assert sum(each.high for each in found) > 1 - 1e-5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("delta", "violated"), [(0.0729, False), (0.01, True)])
-def test_empirical_audit_honours_delta(delta: float, violated: bool) -> None:
-    mechanism = get_mechanism("rarely-noiseless", LONGER)
+@pytest.mark.parametrize(("delta", "violated"), [(0.0729, False), (0.02, True)])
+def test_exact_audit_honours_delta(delta: float, violated: bool) -> None:
+    """No noise with probability 0.0728; false alarm below 1e-3, pinned seed."""
+    mechanism = get_mechanism("rarely-noiseless", PhasedShape(1, 4, Fraction(5, 4), 1, Fraction(1)))
     mechanism = replace(mechanism, claim=replace(mechanism.claim, delta=delta))
-    assert audit_empirically(mechanism, 2000, SeededRandom(1)).violated is violated
+    finding = audit_exactly(mechanism, 250, SeededRandom(1), 12)
+    assert finding.violated is violated
+    assert 0.02 < finding.delta_seen < 0.0728
+
+
+@pytest.mark.slow
+def test_empirical_audit_honours_delta() -> None:
+    """An event of probability 1 against 0 is within a delta of 1 - 1e-9, and the audit says so."""
+    mechanism = get_mechanism("noise-off", TINY)
+    assert audit_empirically(mechanism, 400, SeededRandom(1)).violated
+    mechanism = replace(mechanism, claim=replace(mechanism.claim, delta=1 - 1e-9))
+    assert not audit_empirically(mechanism, 400, SeededRandom(1)).violated
 
 
 def test_likelihood_audits_refuse_a_delta() -> None:
@@ -174,8 +177,8 @@ class SmallerNoise(PhasedCounter):
 def test_black_box_audits_reject_code_that_differs_from_its_stated_law(defect: type[PhasedCounter]) -> None:
     """The stated law is the correct one, so only running the code shows the defect."""
     audited = Mechanism("defect", correct(TINY).claim, TINY, lambda noise: defect(TINY, noise), NoiseLaw(TINY))
-    assert audit_exactly(audited, 6, SeededRandom(1)).violated
-    assert audit_law(audited, 2, SeededRandom(1)).violated
+    assert audit_exactly(audited, 6, SeededRandom(1), 6).violated
+    assert audit_law(audited, 2, SeededRandom(1), 6).violated
 
 
 @pytest.mark.slow
@@ -183,12 +186,12 @@ def test_posteriors_of_the_correct_mechanism_obey_the_tight_lemma() -> None:
     """Given any transcript of the code, an unleaked place moves by at most tanh(epsilon/4)."""
     examined, shift = correct(TINY), tanh(float(TINY.epsilon) / 4)
     for scenario in scenarios(TINY):
-        for seed in range(10):
+        for seed in range(2):
             noise = RandomSourceNoise(SeededRandom(seed))
             transcript = replay(examined.build(noise), scenario.events, scenario.thresholds(scenario.place), 2)
             if scenario.block not in examined.claim.leaked(transcript):
-                early, late = (likelihood(examined, scenario, place, transcript, 16).low for place in (1, 2))
-                assert abs(early / (early + late) - 0.5) <= shift + 1e-4
+                early, late = (likelihood(examined, scenario, place, transcript, 8).low for place in (1, 2))
+                assert abs(early / (early + late) - 0.5) <= shift + 1e-2  # what the window cuts off
 
 
 @pytest.mark.slow
@@ -215,7 +218,7 @@ def test_random_audit_passes_plan_sized_mechanism(calibration: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shape", "plays"), [(TINY, 500), pytest.param(LONGER, 1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("shape", "plays"), [(TINY, 500), pytest.param(WIDE, 1000, marks=pytest.mark.soak)])
 def test_empirical_audit_passes_the_correct_mechanism(shape: PhasedShape, plays: int) -> None:
     finding = audit_empirically(correct(shape), plays, SeededRandom(1))
     assert not finding.violated
@@ -227,11 +230,11 @@ def test_empirical_audit_passes_the_correct_mechanism(shape: PhasedShape, plays:
     "name",
     [
         pytest.param(name, marks=pytest.mark.soak if plays > 1000 else ())
-        for name, (_, _, plays) in BLACK_BOX_CONTROLS.items()
+        for name, (_, _, _, plays) in BLACK_BOX_CONTROLS.items()
     ],
 )
 def test_empirical_audit_rejects_negative_control(name: str) -> None:
-    shape, _, plays = BLACK_BOX_CONTROLS[name]
+    _, _, shape, plays = BLACK_BOX_CONTROLS[name]
     finding = audit_empirically(get_mechanism(name, shape), plays, SeededRandom(1))
     assert finding.violated
     assert finding.worst > finding.claimed
@@ -246,11 +249,13 @@ def all_findings() -> tuple[AuditFinding, ...]:
 @pytest.mark.slow
 def test_audit_findings_never_claim_a_proof() -> None:
     findings = all_findings()
-    assert [finding.audit for finding in findings] == ["exhaustive", "random", *(2 * BLACK_BOX)]
-    assert {finding.shape for finding in findings} == {correct(shape).size for shape in (SMALL, LARGE, TINY, LONGER)}
+    assert [finding.audit for finding in findings] == ["exhaustive", "random", *(2 * TAPES), "played", "played"]
+    assert {finding.shape for finding in findings} == {
+        correct(shape).size for shape in (SMALL, LARGE, TINY, LONGER, WIDE)
+    }
     for finding in findings:
         assert "prove" not in (finding.verdict + finding.power + finding.witness)
-        assert "seen" in finding.power
+        assert "seen" in finding.power or "true of the code" in finding.power
         assert finding.tried > 0
 
 
@@ -272,24 +277,21 @@ def test_mechanism_without_a_law_gets_black_box_audits_only() -> None:
         audit_randomly(lawless, 10, 4, 1, SeededRandom(1))
     config = AuditConfig(events=3, tapes=1, transcripts=1, plays=100)
     findings = audit_mechanism("one-noise-for-all", LARGE, 1.0, 50, SeededRandom(1), config)
-    assert [finding.audit for finding in findings] == 2 * BLACK_BOX[1:]
+    assert [finding.audit for finding in findings] == [*(2 * TAPES[1:]), "played", "played"]
 
 
-def test_invalid_audit_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_audit_requests_are_refused() -> None:
     with pytest.raises(UnknownName, match="mechanism"):
         get_mechanism("nonsense", SMALL)
     with pytest.raises(InvalidParameter, match="plays"):
         audit_empirically(correct(TINY), 10, SeededRandom(1))
     with pytest.raises(InvalidParameter, match="confidence"):
         audit_empirically(correct(TINY), 100, SeededRandom(1), 1.0)
-    monkeypatch.setattr(exact_audit, "MAX_TAPES", 10)
-    with pytest.raises(InvalidParameter, match="window"):
-        audit_exactly(correct(TINY), 1, SeededRandom(1))
     with pytest.raises(InvalidParameter, match="law"):
-        audit_law(get_mechanism("one-noise-for-all", TINY), 1, SeededRandom(1))
+        audit_law(get_mechanism("one-noise-for-all", TINY), 1, SeededRandom(1), 8)
 
 
-@pytest.mark.parametrize("field", ["events", "window", "tapes", "transcripts", "plays", "confidence"])
+@pytest.mark.parametrize("field", ["events", "tapes", "transcripts", "plays", "confidence"])
 def test_invalid_audit_configs_are_refused(field: str) -> None:
     with pytest.raises(InvalidParameter, match=field):
         AuditConfig(**{field: 0})

@@ -1,5 +1,6 @@
 """The figures of `countless report`, drawn by plotly from a `ReportData`."""
 
+from collections.abc import Sequence
 from math import log10
 from typing import Any
 
@@ -34,6 +35,9 @@ LABELS = {
 DASHES = {"lattice": "dot", "auto": "solid", "partial_dp_paper": "dash"}
 
 
+Line = tuple[str, str | None, Sequence[float], Sequence[float]]
+
+
 def _plotly() -> Any:
     try:
         import plotly.graph_objects
@@ -61,6 +65,16 @@ def _figure(title: str, across: str, up: str, x: dict[str, Any] | None = None, y
 def _log(**more: Any) -> dict[str, Any]:
     # One tick for each power of ten: the labels of 2 and 5 in between would overlap in a small plot.
     return {"type": "log", "dtick": 1, "exponentformat": "power", **more}
+
+
+def plot_of(title: str, across: str, up: str, lines: Sequence[Line], logarithmic: bool) -> Any:
+    """Lines of points: (name, colour or None, xs, ys)."""
+    scale = _log() if logarithmic else {}
+    figure = _figure(title, across, up, x=scale, y=scale)
+    for name, colour, xs, ys in lines:
+        style = {"color": colour, "width": 2}
+        figure.add_trace(_plotly().Scatter(x=list(xs), y=list(ys), mode="lines+markers", name=name, line=style))
+    return figure
 
 
 def attack(data: ReportData) -> Any:

@@ -63,13 +63,13 @@ PARTS = (
 def render(data: ReportData) -> str:
     from plotly.offline import get_plotlyjs
 
-    body = [_plot(title, text, draw(data)) for title, text, draw in PARTS]
+    body = [section(title, text, draw(data)) for title, text, draw in PARTS]
     body.insert(1, _tournament(data))
     body.append(_frameworks(data))
     return PAGE.format(style=STYLE, script=get_plotlyjs(), body="".join(body))
 
 
-def _plot(title: str, text: str, figure: Any) -> str:
+def section(title: str, text: str, figure: Any) -> str:
     caption = escape(figure.layout.title.text)  # as text it wraps on a narrow screen, in the plot it would be cut
     figure.update_layout(title=None)
     drawn = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})

@@ -94,7 +94,7 @@ def collect(config: Config) -> ReportData:
 
 def price(name: str, sites: int, alpha: float) -> float:
     """Messages per e-fold by the plan."""
-    return CALIBRATIONS[name].plan(sites, alpha, ETA).messages_per_efold
+    return CALIBRATIONS[name](sites, alpha, ETA).messages_per_efold
 
 
 def _with_auto(costs: dict[str, list[float]]) -> dict[str, list[float]]:

@@ -65,8 +65,8 @@ def _bound(
     theirs = _transcripts(mechanism, scenario, scenario.other, plays, rng.spawn("theirs"), worst)
     best, number, event = -inf, 0, set[View]()
     for view in range(len(mine[0])):
-        counts = [Counter(views[view] for views in runs[:half]) for runs in (mine, theirs)]
-        limit, chosen = _best_event(*counts, claim.epsilon, claim.delta)
+        ours, others = (Counter(views[view] for views in runs[:half]) for runs in (mine, theirs))
+        limit, chosen = _best_event(ours, others, claim.epsilon, claim.delta)
         if limit > best:
             best, number, event = limit, view, chosen
     hits, misses = (sum(views[number] in event for views in runs[half:]) for runs in (mine, theirs))

@@ -43,6 +43,9 @@ class MaxRatio:
         if value > self.value:
             self.value, self.witness = value, witness
 
+    def above(self, epsilon: float) -> bool:
+        return self.value > epsilon + _TOLERANCE
+
     def too_many_leaks(self, leaked: int, kappa: int) -> None:
         self._overfull = True
         self.add(inf, f"a transcript leaks {leaked} blocks, and the claimed kappa is {kappa}")
@@ -52,7 +55,7 @@ class MaxRatio:
     ) -> AuditFinding:
         """With `delta_seen` the claim is about that; without, it is that no ratio is above epsilon."""
         claim, worst = mechanism.claim, max(self.value, 0.0)
-        above = worst > claim.epsilon + _TOLERANCE if delta_seen is None else delta_seen > claim.delta
+        above = self.above(claim.epsilon) if delta_seen is None else delta_seen > claim.delta
         return AuditFinding(
             audit=audit,
             mechanism=mechanism.name,

@@ -6,6 +6,7 @@ possible about a block. An adaptive input yields the next site and receives whet
 
 from bisect import bisect_right
 from collections.abc import Callable, Generator
+from fractions import Fraction
 from typing import Protocol
 
 from countless.core.random_source import RandomSource
@@ -18,7 +19,8 @@ class CrossingCounter(Protocol):
     """The interface of an audited mechanism: crossings in, endings and released values out."""
 
     @property
-    def ended(self) -> int: ...
+    def ended(self) -> int:
+        """The phases that have ended; never decreases, also while the counter draws noise."""
 
     @property
     def released(self) -> list[int]:
@@ -96,6 +98,13 @@ def run_round(
     return Transcript(step, tuple(events), tuple(endings), tuple(counter.released)), thresholds
 
 
+class NeedsMore(Exception):
+    """The noise tape is too short."""
+
+    def __init__(self, scale: Fraction) -> None:
+        self.scale = scale
+
+
 class Deviates(Exception):
     """What a counter published differs from the target."""
 
@@ -113,28 +122,38 @@ def replay(
     """
     seen: dict[int, int] = {}
     endings = [0] * counter.ended
-    released_at = [0] * len(counter.released)
+    released = list(counter.released)  # as they were when they were published
+    released_at = [0] * len(released)
     used = 0
     for site in events:
         if target is not None:
-            _compare(target, used, endings, counter.released, released_at)
+            _compare(target, used, endings, released)
         if counter.finished:
             break
         used += 1
         count = seen[site] = seen.get(site, 0) + 1
         if (count - 1) % step + 1 == thresholds[site, (count - 1) // step + 1]:
-            counter.crossing()
+            _cross(counter, target, used)
             endings.extend([used] * (counter.ended - len(endings)))
-            released_at.extend([used] * (len(counter.released) - len(released_at)))
-    found = Transcript(step, events[:used], tuple(endings), tuple(counter.released), tuple(released_at))
+            released += counter.released[len(released) :]
+            released_at.extend([used] * (len(released) - len(released_at)))
+    found = Transcript(step, events[:used], tuple(endings), tuple(released), tuple(released_at))
     if target is not None and found != target:
         raise Deviates
     return found
 
 
-def _compare(target: Transcript, used: int, endings: list[int], released: list[int], released_at: list[int]) -> None:
+def _cross(counter: CrossingCounter, target: Transcript | None, used: int) -> None:
+    try:
+        counter.crossing()
+    except NeedsMore:  # the phases that have ended show already; other values might still change
+        if target is not None and counter.ended > bisect_right(target.endings, used):
+            raise Deviates from None
+        raise
+
+
+def _compare(target: Transcript, used: int, endings: list[int], released: list[int]) -> None:
     """Raise unless target has published the same after `used` events."""
     ended, out = bisect_right(target.endings, used), bisect_right(target.released_at, used)
-    same = len(endings) == ended and len(released) == out and (not out or released[-1] == target.released[out - 1])
-    if not same:
+    if len(endings) != ended or len(released) != out or (out and released[-1] != target.released[out - 1]):
         raise Deviates

@@ -76,8 +76,9 @@ class ExactAfter(PhasedCounter):
 
     def crossing(self) -> bool:
         self.crossings += 1
+        before = len(self.released)
         moved = super().crossing()
-        if moved and self.crossings >= 12 and self.released:
+        if len(self.released) > before and self.crossings >= 12:
             self.released[-1] = self.crossings
         return moved
 

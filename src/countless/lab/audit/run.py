@@ -16,16 +16,19 @@ from countless.privacy.thresholds import PhasedShape
 
 # For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold.
 SMALL = PhasedShape(phases=4, threshold=2, threshold_scale=Fraction(8), tree_length=3, tree_scale=Fraction(12))
-# For black-box audits: one release; and four phases with three, more than twelve crossings before the last of them.
-TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(3, 2), tree_length=1, tree_scale=Fraction(3, 2))
-LONGER = PhasedShape(phases=4, threshold=5, threshold_scale=Fraction(2), tree_length=3, tree_scale=Fraction(3))
+# For noise tapes, with the noise to enumerate, in scales: one release, where thresholds may be below 0; and four phases
+# with three releases, where they are not within the window, so that every draw shows before the next one.
+TINY = PhasedShape(phases=2, threshold=2, threshold_scale=Fraction(5, 4), tree_length=1, tree_scale=Fraction(1))
+LONGER = PhasedShape(phases=4, threshold=9, threshold_scale=Fraction(1, 2), tree_length=3, tree_scale=Fraction(1))
+WINDOWS = {TINY: 7, LONGER: 16}
+# For played rounds: more noise, so a smaller epsilon; more than twelve crossings before the last of three releases.
+WIDE = PhasedShape(phases=4, threshold=5, threshold_scale=Fraction(2), tree_length=3, tree_scale=Fraction(3))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
     events: int = 5
-    window: int = 16
-    tapes: int = 6
+    tapes: int = 2
     transcripts: int = 8
     plays: int = 1000
     confidence: float = 0.999
@@ -33,7 +36,6 @@ class AuditConfig:
     def __post_init__(self) -> None:
         for name, low, high in (
             ("events", 1, 7),
-            ("window", 1, 40),
             ("tapes", 1, 100_000),
             ("transcripts", 1, 10_000),
             ("plays", 100, 10_000_000),
@@ -57,12 +59,14 @@ def audit_mechanism(
     if small.law is not None and small.claim.pure:
         findings.append(audit_exhaustively(small, config.events))
         findings.append(audit_randomly(large, sites, 8, config.transcripts, rng.spawn("random")))
-    for size in (TINY, LONGER):
-        mechanism, own = get_mechanism(name, size), rng.spawn("black box", size.phases)
+    for size, window in WINDOWS.items():
+        mechanism, own = get_mechanism(name, size), rng.spawn("tapes", size.phases)
         if mechanism.law is not None:
-            findings.append(audit_law(mechanism, config.tapes, own.spawn("law"), config.window))
-        findings.append(audit_exactly(mechanism, config.tapes, own.spawn("tapes"), config.window, config.confidence))
-        findings.append(audit_empirically(mechanism, config.plays, own.spawn("played"), config.confidence))
+            findings.append(audit_law(mechanism, config.tapes, own.spawn("law"), window))
+        findings.append(audit_exactly(mechanism, config.tapes, own, window, config.confidence))
+    for size in (TINY, WIDE):
+        own = rng.spawn("played", size.phases)
+        findings.append(audit_empirically(get_mechanism(name, size), config.plays, own, config.confidence))
     return tuple(findings)
 
 

@@ -1,0 +1,88 @@
+"""`countless scaling`: how the messages of every scheme grow with sites, 1/alpha and the total, measured."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from countless.cli.options import Json
+from countless.cli.progress import progress
+from countless.errors import InvalidParameter
+from countless.lab.arena.scaling import Curve, Request, as_json, measure, rows
+from countless.schemes.registry import SCHEMES
+
+T = TypeVar("T")
+EXAMPLE = "Example:  countless scaling --scheme partial_dp_paper,partial_dp,deterministic --out scaling"
+
+
+def scaling(
+    scheme: Annotated[str, typer.Option(help="A scheme, several with commas, or all.")] = "all",
+    sites: Annotated[str, typer.Option(help="Numbers of sites, at --alpha.")] = "64,256,1024",
+    alphas: Annotated[str, typer.Option(help="Relative errors, at the middle number of sites.")] = "0.005,0.01,0.02",
+    alpha: Annotated[float, typer.Option(help="Relative error where the sites vary.")] = 0.01,
+    above: Annotated[str, typer.Option(help="Numbers of sites above 1/ALPHA_ABOVE^2.")] = "256,1024,4096",
+    alpha_above: Annotated[float, typer.Option(help="Relative error for --above.")] = 0.2,
+    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails.")] = 0.05,
+    efolds: Annotated[int, typer.Option(help="Factors of e by which the total grows, for the line in ln N.")] = 6,
+    seeds: Annotated[int, typer.Option(help="Runs of each point, from seeds 1, 2, ...")] = 3,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one for each core.")] = None,
+    as_json_: Json = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write scaling.json, scaling.csv and scaling.html here.")
+    ] = None,
+) -> None:
+    """Measure messages while the total grows, and fit exponents. The default takes some minutes."""
+    names = [name for name in SCHEMES if name != "exact"] if scheme == "all" else [n.strip() for n in scheme.split(",")]
+    counts = _numbers("sites", sites, int)
+    request = Request(
+        sites=sorted(counts)[len(counts) // 2],
+        alpha=alpha,
+        delta=delta,
+        by_sites=counts,
+        by_alpha=_numbers("alphas", alphas, float),
+        above=_numbers("above", above, int),
+        alpha_above=alpha_above,
+        efolds=efolds,
+        seeds=seeds,
+        schemes=tuple(names),
+    )
+    with progress("measuring") as bar:
+        curves = measure(request, jobs, bar)
+    result = as_json(request, curves)
+    if out is not None:
+        from countless.lab.arena.scaling_page import render
+
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "scaling.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        with (out / "scaling.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(rows(curves))
+        (out / "scaling.html").write_text(render(curves), encoding="utf-8")
+    if as_json_:
+        print(json.dumps(result, indent=2))
+    else:
+        _print(Console(), curves)
+
+
+def _numbers(name: str, text: str, kind: Callable[[str], T]) -> tuple[T, ...]:
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidParameter(name, text, "numbers with commas between them") from None
+
+
+def _print(console: Console, curves: list[Curve]) -> None:
+    for axis in dict.fromkeys(curve.axis for curve in curves):
+        some = [curve for curve in curves if curve.axis == axis]
+        slope = "messages per e-fold" if axis == "ln N" else "exponent"
+        table = Table("scheme", *(f"{x:,g}" for x in some[0].xs), slope, "explained", title=f"messages by {axis}")
+        for curve in some:
+            cells = [f"{messages:,.0f}" for messages in curve.messages]
+            fitted = f"{curve.slope:,.0f}" if axis == "ln N" else f"{curve.slope:.2f}"
+            table.add_row(curve.scheme, *cells, fitted, f"{curve.explained:.2%}")
+        console.print(table)
+    console.print("Messages per e-fold of the total; along ln N in all. The paper: 1/2 in sites, 1 in 1/alpha.")

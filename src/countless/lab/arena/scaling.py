@@ -1,0 +1,179 @@
+"""How measured messages grow with sites, alpha and the total: the paper's main result, for every scheme."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import exp, log
+from typing import Any
+
+from countless.core.parameters import require_alpha, require_integer
+from countless.errors import InvalidParameter, UnknownName
+from countless.lab.arena.adversaries.controls import RoundRobin
+from countless.lab.arena.match import Setting, game_of
+from countless.lab.arena.parallel import Progress, in_parallel
+from countless.planning.failure_budget import round_eta
+from countless.planning.partial_dp_paper import paper_constant
+from countless.schemes.registry import SCHEMES
+
+PAPER = "partial_dp_paper"  # its cost is also shown divided by the paper's C
+START = 10**9  # counted before the measurement begins, so that every scheme has left its exact start
+EFOLDS = 2
+_TRAFFIC = RoundRobin(share=0.1)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A straight line through points, and the share of the variance that it explains."""
+
+    slope: float
+    intercept: float
+    explained: float
+
+
+def line(xs: Sequence[float], ys: Sequence[float]) -> Fit:
+    """Least squares."""
+    n = len(xs)
+    mean_x, mean_y = sum(xs) / n, sum(ys) / n
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
+    intercept = mean_y - slope * mean_x
+    left = sum((y - slope * x - intercept) ** 2 for x, y in zip(xs, ys, strict=True))
+    spread_y = sum((y - mean_y) ** 2 for y in ys)
+    return Fit(slope, intercept, 1 - left / spread_y if spread_y else 1.0)
+
+
+def power(xs: Sequence[float], ys: Sequence[float]) -> Fit:
+    """The exponent: a line through the logarithms."""
+    return line([log(x) for x in xs], [log(y) for y in ys])
+
+
+def messages_at(
+    scheme: str, sites: int, alpha: float, totals: Sequence[int], *, delta: float = 0.05, seed: int = 1, start: int = 0
+) -> list[int]:
+    """Messages by the time the total reaches each number of a rising list; the first `start` events come at once."""
+    setting = Setting(scheme, _TRAFFIC, sites, alpha, delta, totals[-1], head_start=start // sites)
+    game = game_of(setting, seed)
+    found = []
+    for total in totals:
+        game.play(total)
+        found.append(game.score(seed).messages)
+    return found
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure. Each axis varies one number; the others are the first two fields."""
+
+    sites: int = 256
+    alpha: float = 0.01
+    delta: float = 0.05
+    by_sites: tuple[int, ...] = (64, 256, 1024)
+    by_alpha: tuple[float, ...] = (0.005, 0.01, 0.02)
+    above: tuple[int, ...] = (256, 1024, 4096)  # more sites than 1/alpha_above^2
+    alpha_above: float = 0.2
+    efolds: int = 6  # of the total, for the line in ln N
+    seeds: int = 3
+    schemes: tuple[str, ...] = tuple(name for name in SCHEMES if name != "exact")
+
+    def __post_init__(self) -> None:
+        for scheme in self.schemes:
+            if scheme not in SCHEMES or scheme == "exact":
+                raise UnknownName("scheme", scheme, [name for name in SCHEMES if name != "exact"])
+        for name, values in (("by_sites", self.by_sites), ("by_alpha", self.by_alpha), ("above", self.above)):
+            if len(set(values)) < 2:
+                raise InvalidParameter(name, values, "two numbers or more: a slope needs them")
+        for sites in (self.sites, *self.by_sites, *self.above):
+            require_integer("sites", sites, 1)
+        for alpha in (self.alpha, *self.by_alpha, self.alpha_above):
+            require_alpha(alpha)
+        if min(self.above) * self.alpha_above**2 <= 1:
+            raise InvalidParameter("above", min(self.above), f"above 1/{self.alpha_above:g}^2")
+        require_integer("efolds", self.efolds, 2)
+        require_integer("seeds", self.seeds, 1)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Messages of one scheme along one axis, the mean over the seeds, and the fit.
+
+    Along `sites`, `sites above 1/alpha^2` and `1/alpha` messages are per e-fold, and the slope is an exponent. Along
+    `ln N` they are in all, and the slope is the messages per e-fold.
+    """
+
+    scheme: str
+    axis: str
+    xs: tuple[float, ...]
+    messages: tuple[float, ...]
+    spread: tuple[float, ...]  # largest minus smallest over the seeds
+    slope: float
+    explained: float
+
+
+def measure(request: Request, jobs: int | None = 1, progress: Progress | None = None) -> list[Curve]:
+    """Every scheme along every axis."""
+    axes: list[tuple[str, Sequence[tuple[int, float]]]] = [
+        ("sites", [(sites, request.alpha) for sites in request.by_sites]),
+        ("sites above 1/alpha^2", [(sites, request.alpha_above) for sites in request.above]),
+        ("1/alpha", [(request.sites, alpha) for alpha in request.by_alpha]),
+    ]
+    seeds = range(1, request.seeds + 1)
+    points = [
+        (scheme, sites, alpha, request.delta, seed, EFOLDS)
+        for scheme in request.schemes
+        for sites, alpha in dict.fromkeys(point for _, axis in axes for point in axis)
+        for seed in seeds
+    ]
+    longest = (request.sites, request.alpha, request.delta)
+    points += [(scheme, *longest, seed, request.efolds) for scheme in request.schemes for seed in seeds]
+    points = list(dict.fromkeys(points))
+    found = dict(zip(points, in_parallel(_messages, points, jobs, progress=progress), strict=True))
+    curves = []
+    for scheme in request.schemes:
+        for name, axis in axes:
+            costs = [
+                [found[scheme, k, alpha, request.delta, seed, EFOLDS][-1] / EFOLDS for seed in seeds]
+                for k, alpha in axis
+            ]
+            xs = tuple(1 / alpha for _, alpha in axis) if name == "1/alpha" else tuple(float(k) for k, _ in axis)
+            curves.append(_curve(scheme, name, xs, costs, power))
+            if scheme == PAPER:
+                constants = [_constant(sites, request.delta) for sites, _ in axis]
+                divided = [[cost / C for cost in at] for C, at in zip(constants, costs, strict=True)]
+                curves.append(_curve(f"{scheme} / C", name, xs, divided, power))
+        runs = [found[scheme, *longest, seed, request.efolds] for seed in seeds]
+        logs = tuple(float(efold) for efold in range(1, request.efolds + 1))
+        curves.append(_curve(scheme, "ln N", logs, list(map(list, zip(*runs, strict=True))), line))
+    return curves
+
+
+def _constant(sites: int, delta: float) -> float:
+    """C of a round with a typical share of delta; that of others differs by a few per cent."""
+    return paper_constant(sites, round_eta(delta, 10))
+
+
+def _curve(
+    scheme: str, axis: str, xs: tuple[float, ...], costs: Sequence[Sequence[float]], fit: Callable[..., Fit]
+) -> Curve:
+    means = tuple(sum(at) / len(at) for at in costs)
+    fitted = fit(xs, means)
+    spread = tuple(float(max(at) - min(at)) for at in costs)
+    return Curve(scheme, axis, xs, means, spread, fitted.slope, fitted.explained)
+
+
+def _messages(scheme: str, sites: int, alpha: float, delta: float, seed: int, efolds: int) -> list[int]:
+    """Messages since the start by the end of each e-fold."""
+    totals = [START, *(round(START * exp(efold)) for efold in range(1, efolds + 1))]
+    first, *later = messages_at(scheme, sites, alpha, totals, delta=delta, seed=seed, start=START)
+    return [messages - first for messages in later]
+
+
+def as_json(request: Request, curves: Sequence[Curve]) -> dict[str, Any]:
+    return {"request": asdict(request), "start": START, "curves": [asdict(curve) for curve in curves]}
+
+
+def rows(curves: Sequence[Curve]) -> list[tuple[str | float, ...]]:
+    """For a CSV file: one row for each point."""
+    made: list[tuple[str | float, ...]] = [("scheme", "axis", "x", "messages", "spread", "slope", "explained")]
+    for curve in curves:
+        for x, messages, spread in zip(curve.xs, curve.messages, curve.spread, strict=True):
+            made.append((curve.scheme, curve.axis, x, messages, spread, curve.slope, curve.explained))
+    return made
