@@ -1,4 +1,4 @@
-"""The paper's constants satisfy our bound (claim C29), and its main theorem holds with stated constants (claim C75)."""
+"""The paper's constants satisfy our bound (claim C29), and its main theorem holds with stated constants (claim C82)."""
 
 from dataclasses import dataclass
 from fractions import Fraction
