@@ -25,6 +25,7 @@ from countless.privacy.tails import laplace_sum_quantile
 from countless.randomness import SeededRandom
 from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.partial_dp import NoisyPhaseEstimator, PartialDPPaper
+from countless.schemes.registry import SchemeName
 from support.streams import stream_named
 
 PAPER = plan_partial_dp(100, 0.1, 1e-3, "paper")
@@ -170,7 +171,7 @@ def test_row_failure_is_shared_out_by_rounds_so_no_horizon_is_needed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["partial_dp_paper", "partial_dp"])
-def test_row_more_sites_than_one_over_alpha_squared(scheme: str) -> None:
+def test_row_more_sites_than_one_over_alpha_squared(scheme: SchemeName) -> None:
     """k = 100 > 1/0.3^2: rounds grow the total by large factors. One run, delta = 1e-9: false alarm below 1e-9."""
     tracker, total = Tracker(sites=100, alpha=0.3, delta=1e-9, scheme=scheme, seed=1), 0
     for site, n in stream_named("bursts", 100, 300_000, seed=1):
