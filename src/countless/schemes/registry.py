@@ -15,7 +15,16 @@ from countless.schemes.partial_dp import PartialDP, PartialDPPaper
 from countless.schemes.sampled import Sampled
 
 SchemeName = Literal[
-    "auto", "exact", "deterministic", "hyz", "blocks", "lattice", "partial_dp", "partial_dp_paper", "sampled", "dithered"
+    "auto",
+    "exact",
+    "deterministic",
+    "hyz",
+    "blocks",
+    "lattice",
+    "partial_dp",
+    "partial_dp_paper",
+    "sampled",
+    "dithered",
 ]
 # What an adversary may know, from least to most. A scheme is safe against its own kind and every weaker one.
 AdversaryName = Literal["oblivious", "adaptive", "sees-everything"]
