@@ -130,7 +130,7 @@ def test_paper_constants_hold_below_four_sites(sites: int, eta: float) -> None:
 
 @pytest.mark.parametrize(("base", "least", "most"), [(2.0, 0.31, 0.79), (exp(1), 0.37, 0.92)])
 def test_paper_needs_less_than_its_allowance(base: float, least: float, most: float) -> None:
-    """Also with natural logarithms throughout; the corrections once said that these fail below 1,024 sites."""
+    """Also with natural logarithms throughout."""
     shares = [needed(Round(4**p, alpha, 1e-4, base)) for p in range(1, 11) for alpha in (0.01, 0.1)]
     assert least < min(shares)
     assert max(shares) < most
