@@ -1,15 +1,25 @@
 """`deterministic` on uneven traffic: its messages over those of sites that all keep their first trigger, and its error.
 
 The first trigger of all sites, without phases, is what `deterministic` was before sites lent and borrowed.
+
+`dithered` on uneven traffic: its messages per e-fold in the long run, over those of `deterministic` for as many sites
+that share the traffic evenly, with a step for each site and with the same for all.
 """
 
 from collections.abc import Iterator
+from math import exp
 from pathlib import Path
 
+from countless.core.estimator import Estimator, RoundContext
+from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth
 from countless.inprocess.tracker import Tracker
+from countless.lab.simulation.fast import FastWorld
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.traces import read_trace
+from countless.planning.deterministic import plan_deterministic
+from countless.planning.dithered_plan import DitheredPlan
+from countless.schemes.dithered import Dithered, DitheredEstimator
 from tools.tables import Table
 
 ALPHAS = (0.01, 0.05)
@@ -46,6 +56,37 @@ def main() -> Iterator[Table]:
             figures = (f"{messages:,}", f"{down:,}", f"{messages / equal:.2f}", f"{error:.2f}")
             rows.append((name, f"{max(events) + 1:,}", f"{alpha:.0%}", *figures))
     yield Table("skew", COLUMNS, rows)
+    yield steps()
+
+
+LONG_RUNS = (("uniform", 1_000), ("zipf", 1_000), ("uniform", 10_000), ("zipf", 10_000))
+FROM, EFOLDS = 10**9, 8
+
+
+class EqualSteps(Dithered):
+    """The same step for all sites, and a snapshot of each at every start of a round."""
+
+    def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
+        return DitheredEstimator(plan, step, rng)
+
+
+def long_run(scheme: Dithered, stream: str, sites: int, alpha: float) -> float:
+    """Messages per e-fold, after the first 10^9 events."""
+    until = round(FROM * exp(EFOLDS))
+    world = FastWorld(scheme, stream_named(stream, sites, until, seed=1), alpha=alpha, delta=0.05, seed=1)
+    world.run(FROM)
+    before = world.messages.total
+    world.run(until)
+    return (world.messages.total - before) / EFOLDS
+
+
+def steps(alpha: float = 0.01) -> Table:
+    rows = []
+    for stream, sites in LONG_RUNS:
+        balanced = plan_deterministic(sites, alpha).messages_per_efold
+        own, equal = (long_run(scheme, stream, sites, alpha) for scheme in (Dithered(), EqualSteps()))
+        rows.append((stream, f"{sites:,}", f"{own:,.0f}", f"{own / balanced:.3f}", f"{equal / balanced:.3f}"))
+    return Table("skew-steps", ("traffic", "sites", "messages per e-fold", "ratio", "with equal steps"), rows)
 
 
 def traffic() -> Iterator[tuple[str, list[int]]]:

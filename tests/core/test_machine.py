@@ -18,7 +18,6 @@ from countless.core.floor import BelowFloor
 from countless.core.messages import SiteId
 from countless.core.triggers import OffsetMultiple, OncePerBlock
 from countless.errors import ProtocolError
-from countless.planning.dithered_plan import DitheredPlan
 from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import DitheredEstimator
@@ -177,9 +176,8 @@ class FaultyWorld(RuleBasedStateMachine):
             assert abs(estimator.estimate - total) <= slots * (step_of(estimator) - 1) / 2
         elif isinstance(estimator, DitheredEstimator):
             hidden = estimator.debug_state()
-            assert isinstance(self.coordinator.plan, DitheredPlan)
-            all_slots = self.coordinator.plan.sites  # the free ones are in the sum too
-            assert 0 <= total - hidden.total - hidden.lead <= all_slots * (step_of(estimator) - 1)
+            # The free slots are in the sum, too.
+            assert 0 <= total - hidden.total - hidden.lead <= sum(hidden.steps) - len(hidden.steps)
         elif isinstance(estimator, CrossingEstimator) and isinstance(estimator.trigger(0), OncePerBlock):
             assert abs(estimator.estimate - total) < slots * step_of(estimator)
 
@@ -199,6 +197,7 @@ RECIPES: dict[str, Callable[[], Scheme]] = {
     "blocks": lambda: Plain("blocks", start=20, step=5, reports=6),
     "sampled": lambda: Plain("sampled", start=20, step=3, reports=6),
     "dithered": lambda: PlainDithered(start=20, step=6),
+    "dithered, steps": lambda: PlainDithered(start=20, step=6, uneven=1),
     "floor, deterministic": Deterministic,
     "floor, lattice": lambda: Plain("lattice", start=20, step=7, reports=6, slots=4),
 }

@@ -1,6 +1,8 @@
 """Volumes of ordered points, tails of sums of uniforms: what the `dithered` theorem needs."""
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from math import comb, cosh, exp, factorial, isclose, log, pi, prod, sin, sinh, sqrt
@@ -179,14 +181,14 @@ def exact_tail(sites: int, step: int, x: Fraction) -> Fraction:
     return Fraction(sum(c for i, c in enumerate(counts) if (i - offset) / step >= x), step**sites)
 
 
-def exact_excess(sites: int, step: int, x: float, slope: float) -> float:
-    """The integral over u > 0 of exp(slope u) Pr[sum >= x + u], by convolution."""
+def exact_excess(steps: Sequence[int], unit: int, x: float, slope: float) -> float:
+    """The integral over u > 0 of exp(slope u) Pr[sum >= x + u], by convolution; sum and x in `unit` events."""
     counts = [1]
-    for _ in range(sites):
+    for step in steps:
         counts = [sum(counts[max(0, i - step + 1) : i + 1]) for i in range(len(counts) + step - 1)]
-    over = ((i - sites * (step - 1) / 2) / step - x for i in range(len(counts)))
+    over = ((i - (len(counts) - 1) / 2) / unit - x for i in range(len(counts)))
     weights = (0.0 if v <= 0 else (exp(slope * v) - 1) / slope if slope else v for v in over)
-    return sum(Fraction(c, step**sites) * Fraction(w) for c, w in zip(counts, weights, strict=True)).__float__()
+    return sum(Fraction(c, prod(steps)) * Fraction(w) for c, w in zip(counts, weights, strict=True)).__float__()
 
 
 @pytest.mark.parametrize(("sites", "step"), [(1, 2), (2, 7), (3, 40), (5, 3), (12, 2), (12, 10)])
@@ -194,14 +196,26 @@ def exact_excess(sites: int, step: int, x: float, slope: float) -> float:
 def test_tail_bound_is_above_the_exact_integral(sites: int, step: int, slope: float) -> None:
     for tenth in range(1, 10):
         x = sites * tenth / 20
-        assert exact_excess(sites, step, x, slope) <= exp(min(log_tail(sites, x, slope), 700.0))
-    assert exact_excess(sites, step, sites / 2, slope) == 0  # half a step per site is never reached
+        assert exact_excess([step] * sites, step, x, slope) <= exp(min(log_tail([(1.0, sites)], x, slope), 700.0))
+    assert exact_excess([step] * sites, step, sites / 2, slope) == 0  # half a step per site is never reached
+
+
+@pytest.mark.parametrize("steps", [[1, 9], [1, 1, 1, 12], [2, 3, 5, 7], [1] * 9 + [4] * 3, [2] * 6 + [20, 1]])
+@pytest.mark.parametrize("slope", [0.0, 0.3])
+def test_tail_bound_of_unequal_steps_is_above_the_exact_integral(steps: list[int], slope: float) -> None:
+    unit = 4
+    widths = sorted(((step / unit, slots) for step, slots in Counter(steps).items()), reverse=True)
+    reach = sum(steps) / unit / 2
+    for tenth in range(1, 10):
+        x = reach * tenth / 10
+        assert exact_excess(steps, unit, x, slope) <= exp(min(log_tail(widths, x, slope), 700.0))
+    assert exact_excess(steps, unit, reach, slope) == 0
 
 
 def test_tail_bound_is_close_to_the_exact_integral() -> None:
     sites, step = 60, 12
     for x in (7.0, 10.0, 14.0):  # three to six standard deviations: Chernoff alone is 7 to 20 times too large
-        assert exp(log_tail(sites, x, 0.0)) <= 1.7 * exact_excess(sites, step, x, 0.0)
+        assert exp(log_tail([(1.0, sites)], x, 0.0)) <= 1.7 * exact_excess([step] * sites, step, x, 0.0)
 
 
 def test_slack_is_at_most_half_a_step_per_site() -> None:

@@ -1,6 +1,6 @@
 """`dithered` and a slow reference: one lattice point at a time, B as a sum of fractions (docs/theory/dithered.md)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil, floor
 
@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from countless import Tracker
 from countless.core.estimator import Effect
 from countless.core.ledger import Entry
-from countless.core.messages import Report, SetTrigger, SiteId
+from countless.core.messages import Message, Report, SetTrigger, SiteId, Snapshot, StartRound
 from countless.core.site import Site
 from countless.core.site_states import Presence
+from countless.core.triggers import EveryNth, OffsetMultiple
+from countless.lab.simulation.world import World
 from countless.planning.dithered_plan import DitheredPlan
 from countless.randomness import SeededRandom
-from countless.schemes.dithered import DitheredEstimator, _fraction
+from countless.schemes.dithered import MAX_EXACT, DitheredEstimator, _fraction
 from support.plans import dithered_plan
 from support.rng import ScriptedRandom
 
@@ -27,15 +29,19 @@ SLOTS = 5
 class Reference:
     """One round as the theory page defines it, without shortcuts."""
 
-    def __init__(self, plan: DitheredPlan, step: int, rng: SeededRandom) -> None:
+    def __init__(
+        self, plan: DitheredPlan, step: int, rng: SeededRandom, steps: list[int], exact: dict[int, int]
+    ) -> None:
         offsets, thresholds = rng.spawn("offsets"), rng.spawn("thresholds")
-        self.plan, self.step = plan, step
-        self.offsets = [offsets.randbelow(step) for _ in range(plan.sites)]
+        self.plan, self.step, self.steps = plan, step, steps
+        self.exact = dict(exact)  # how many events each exact slot may still count before it gets its lattice
+        self.offsets = [offsets.randbelow(step) for step in steps]
         finer = thresholds.spawn("finer")
         drawn = plan.thresholds([thresholds.random() + finer.random() / 2**53 for _ in plan.phases])
         self.thetas = self.with_fresh_digits([Fraction(theta) for theta in drawn], thresholds)
         self.bases = [0] * plan.sites
         self.counts = [0] * plan.sites
+        self.known = [0] * plan.sites  # of exact slots
         self.total = 0
         self.phase = 0
 
@@ -44,31 +50,42 @@ class Reference:
         grain = int(self.step * self.plan.resolution)
         if grain < 2:
             return drawn
-        lowest = Fraction(self.plan.sites * (self.step - 1), 2)  # B in events, when all last points add up to 0
+        lowest = Fraction(sum(self.steps) - len(self.steps), 2)  # B in events, when all last points add up to 0
         blocks = [ceil(theta * self.step - lowest) // grain for theta in drawn]
         return sorted((block * grain + rng.randbelow(grain) + lowest) / self.step for block in blocks)
 
     def join(self, slot: int, count: int) -> None:
         """The slot's offset, shifted to the newcomer's count."""
-        self.offsets[slot] = (self.offsets[slot] + count) % self.step
+        self.offsets[slot] = (self.offsets[slot] + count) % self.steps[slot]
         self.bases[slot] = self.counts[slot] = count
         self.total += count
 
     def last_point(self, slot: int) -> int:
-        return self.counts[slot] - (self.counts[slot] - self.offsets[slot]) % self.step
+        return self.counts[slot] - (self.counts[slot] - self.offsets[slot]) % self.steps[slot]
 
-    def B(self) -> Fraction:  # noqa: N802 - the letter of the proof
-        estimates = [self.last_point(slot) + Fraction(self.step - 1, 2) for slot in range(self.plan.sites)]
+    def B(self) -> Fraction:  # noqa: N802 - the letter of the proof, here in steps of the plan
+        estimates = [self.last_point(slot) + Fraction(step - 1, 2) for slot, step in enumerate(self.steps)]
         return (sum(estimates, Fraction(0)) - sum(self.bases)) / self.step
 
     def add(self, slot: int, n: int) -> None:
         """Event after event; those between two lattice points do nothing, and are skipped."""
-        end = self.counts[slot] + n
-        while not self.over and (point := self.last_point(slot) + self.step) <= end:
+        if slot in self.exact:
+            known = min(n, self.exact[slot])
+            self.total += known
+            self.exact[slot] -= known
+            n -= known
+            if self.exact[slot]:
+                self.known[slot] += known
+                return
+            del self.exact[slot]
+            count, self.total = self.known[slot] + known, self.total - self.known[slot] - known
+            self.join(slot, count)
+        end, step = self.counts[slot] + n, self.steps[slot]
+        while not self.over and (point := self.last_point(slot) + step) <= end:
             self.counts[slot] = point
             if self.B() >= self.theta:
                 above = floor((self.B() - self.theta) * self.step)
-                self.offsets[slot] = (self.offsets[slot] - min(above, self.step - 1)) % self.step
+                self.offsets[slot] = (self.offsets[slot] - min(above, step - 1)) % step
                 while not self.over and self.B() >= self.theta:
                     self.phase += 1
         self.counts[slot] = end
@@ -90,16 +107,28 @@ class Reference:
 class Round:
     """The estimator with production sites around it: what the coordinator does, without the coordinator."""
 
-    def __init__(self, plan: DitheredPlan, step: int, seed: int, bases: list[int]) -> None:
-        self.estimator = DitheredEstimator(plan, step, SeededRandom(seed))
-        self.reference = Reference(plan, step, SeededRandom(seed))
+    def __init__(
+        self,
+        plan: DitheredPlan,
+        step: int,
+        seed: int,
+        bases: list[int],
+        steps: list[int] | None = None,
+        exact: Sequence[int] = (),
+    ) -> None:
+        steps = steps or [step] * plan.sites
+        self.estimator = DitheredEstimator(plan, step, SeededRandom(seed), steps, exact)
+        self.reference = Reference(plan, step, SeededRandom(seed), steps, dict.fromkeys(exact, MAX_EXACT))
         self.entries: list[Entry] = []
         self.sites: list[Site] = []
         self.over = False
         self.changes = 0
         for slot, base in enumerate(bases):
             self.entries.append(Entry(SiteId(slot), base, slot))
-            self.reference.bases[slot] = self.reference.counts[slot] = base
+            if slot in exact:
+                self.reference.known[slot] = base
+            else:
+                self.reference.bases[slot] = self.reference.counts[slot] = base
         self.reference.total = sum(bases)
         self.estimator.start(self.entries, departed=0)
         for entry in self.entries:
@@ -110,8 +139,8 @@ class Round:
         self.sites.append(Site(HITS, entry.site_id, SeededRandom(0), trigger=trigger, count=entry.round_start))
 
     def B(self) -> Fraction:  # noqa: N802
-        step = self.reference.step
-        return Fraction(2 * self.estimator.debug_state().lead + SLOTS * (step - 1), 2 * step)
+        state = self.estimator.debug_state()
+        return Fraction(2 * state.lead + sum(state.steps) - SLOTS, 2 * self.reference.step)
 
     def join(self, count: int) -> None:
         entry = Entry(SiteId(len(self.entries)), count, len(self.entries))
@@ -153,7 +182,9 @@ class Round:
         if self.over:
             return
         assert self.estimator.phase == reference.phase
-        assert [self.estimator.trigger(slot).offset for slot in range(SLOTS)] == reference.offsets  # type: ignore[union-attr]
+        for slot, (step, offset) in enumerate(zip(reference.steps, reference.offsets, strict=True)):
+            exact = slot in reference.exact
+            assert self.estimator.trigger(slot) == (EveryNth(1) if exact else OffsetMultiple(step, offset))
         assert self.B() == reference.B()
         low, high = reference.answer_range()
         assert low <= Fraction(self.estimator.estimate) <= high
@@ -176,13 +207,22 @@ moves = st.lists(
     st.sampled_from([(2.5, 1.2), (0.8, 3.0), (0.1, 0.2)]),  # apart; mixed; many in one place
     st.integers(0, 10**6),
     st.lists(st.integers(0, 30), min_size=1, max_size=3),
+    st.sampled_from([(1, 1, 1, 1, 1), (1, 5, 1, 2, 3), (4, 4, 2, 1, 1)]),
+    st.sampled_from([(), (0,)]),
 )
 def test_dithered_estimator_equals_the_slow_reference(
-    moves: list[tuple[str, int, int]], step: int, shape: tuple[float, float], seed: int, bases: list[int]
+    moves: list[tuple[str, int, int]],
+    step: int,
+    shape: tuple[float, float],
+    seed: int,
+    bases: list[int],
+    parts: tuple[int, ...],
+    exact: tuple[int, ...],
 ) -> None:
-    """Phases, offsets, B and answers agree after every batch, also with joins and departures."""
+    """Phases, offsets, B and answers agree after every batch, also with joins and departures and unequal steps."""
     length, dither = shape
-    played = Round(dithered_plan(SLOTS, phases=8, length=length, dither=dither), step, seed, bases)
+    plan = dithered_plan(SLOTS, phases=8, length=length, dither=dither)
+    played = Round(plan, step, seed, bases, [max(1, 2 * step // part) for part in parts], exact)
     unit = max(1, step // 12)  # for batches as long, in steps, as with small ones
     played.check()
     for move, number, n in moves:
@@ -206,6 +246,42 @@ def test_joins_and_departures_do_not_change_the_hidden_sum(step: int, seed: int,
     played.join(count)
     played.leave(0)
     assert (played.B(), played.estimator.phase) == (before, phase)
+
+
+@given(st.integers(2, 12), st.integers(0, 10**6), st.integers(1, 4))
+def test_events_of_exact_sites_do_not_change_the_hidden_sum(step: int, seed: int, events: int) -> None:
+    """Not even the one at which the site gets its lattice; the answer knows all of them."""
+    played = Round(dithered_plan(SLOTS, phases=50), step, seed, [3, 4, 5], [step, 2, 1, 5, 7], [1])
+    played.add(0, 10)
+    before, phase, total = played.B(), played.estimator.phase, played.estimator.debug_state().total
+    for event in range(1, MAX_EXACT + 1):
+        played.add(1, 1)
+        assert (played.B(), played.estimator.phase) == (before, phase)
+        assert played.estimator.debug_state().total == total + event
+    played.check()
+    assert played.sites[1].trigger == played.estimator.trigger(1) != EveryNth(1)
+
+
+def test_exact_sites_cost_no_message_at_the_start_of_rounds() -> None:
+    """Site 0 stays idle. Site 1 counts one event, in the first dithered round. Site 2 becomes busy in the second."""
+    messages: list[tuple[SiteId, Message]] = []
+
+    def tap(site_id: SiteId, message: Message) -> None:
+        messages.append((site_id, message))
+
+    world = World("dithered", 50, alpha=0.1, delta=0.01, seed=5, tap=tap)
+    started: list[int] = []
+    for event in range(200_000):
+        world.add(3 + event % 47)
+        if isinstance(world.coordinator.plan, DitheredPlan) and world.round not in started:
+            started.append(world.round)
+            if len(started) <= 2:
+                world.add(len(started), (1, 30)[len(started) - 1])
+    assert len(started) >= 4
+    idle, one, busy = ([type(message) for site_id, message in messages if site_id.site == site] for site in range(3))
+    assert (idle, one) == ([], [Report])
+    assert busy[:2] == [Report, SetTrigger]
+    assert busy.count(StartRound) == busy.count(Snapshot) == len(started) - 2
 
 
 def batches(events: int, seed: int) -> Iterator[tuple[int, int]]:

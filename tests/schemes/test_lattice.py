@@ -16,7 +16,7 @@ from support.rng import ScriptedRandom
 
 
 def estimator(step: int, offsets: list[int], reports: int = 10**9) -> LatticeEstimator:
-    return LatticeEstimator(OffsetTable(step, len(offsets), ScriptedRandom(offsets)), reports)
+    return LatticeEstimator(OffsetTable([step] * len(offsets), ScriptedRandom(offsets)), reports)
 
 
 def entries(*bases: int) -> list[Entry]:
@@ -89,7 +89,7 @@ def test_lattice_round_ends_after_its_reports_also_inside_a_batch() -> None:
 
 
 def test_offset_of_a_free_slot_is_shifted_by_the_count_of_the_joining_site() -> None:
-    lattices = OffsetTable(10, 2, ScriptedRandom([7, 4]))
+    lattices = OffsetTable([10, 10], ScriptedRandom([7, 4]))
     lattices.shift(1, 25)
     assert lattices[1] == OffsetMultiple(10, 9)
     assert lattices[1].floor(25) - 25 == OffsetMultiple(10, 4).floor(0)
@@ -98,7 +98,7 @@ def test_offset_of_a_free_slot_is_shifted_by_the_count_of_the_joining_site() -> 
 
 @given(st.integers(1, 50), st.integers(0, 10**9), st.integers(0, 10**20), st.integers(0, 10**9))
 def test_gain_is_the_distance_between_lattice_points(step: int, offset: int, before: int, events: int) -> None:
-    lattices = OffsetTable(step, 1, ScriptedRandom([offset % step]))
+    lattices = OffsetTable([step], ScriptedRandom([offset % step]))
     trigger, now = lattices[0], before + events
     assert lattices.gain(0, before, now) == trigger.floor(now) - trigger.floor(before)
     assert trigger.start(before, ScriptedRandom([])).next_at == trigger.floor(before) + step

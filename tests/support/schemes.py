@@ -47,20 +47,25 @@ class Plain(Scheme):
         if self.kind == "sampled":
             return CrossingEstimator(BernoulliSampling(self.step), self.reports)
         kind = Redrawn if self.kind == "redrawn" else LatticeEstimator
-        return kind(OffsetTable(self.step, max(self.slots or 0, context.sites) + 10, rng), self.reports)
+        return kind(OffsetTable([self.step] * (max(self.slots or 0, context.sites) + 10), rng), self.reports)
 
 
 class PlainDithered(Scheme):
-    """Exact up to a total of `start`, then dithered rounds of a few short phases."""
+    """Exact up to a total of `start`, then dithered rounds of a few short phases.
+
+    If `uneven`, the steps of the slots differ, and every third site stays exact.
+    """
 
     name = "plain-dithered"
     safe_against = "adaptive"
 
-    def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2) -> None:
-        self.start, self.step, self.phases, self.reserve = start, step, phases, reserve
+    def __init__(self, *, start: int = 10, step: int = 5, phases: int = 4, reserve: int = 2, uneven: int = 0) -> None:
+        self.start, self.step, self.phases, self.reserve, self.uneven = start, step, phases, reserve, uneven
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         if context.total < self.start:
             return RoundSetup(self.name, ExactSum(self.start))
         plan = dithered_plan(context.sites + self.reserve, self.phases)
-        return RoundSetup(self.name, DitheredEstimator(plan, self.step, rng), plan.sites, plan)
+        steps = [1 + (self.step * (slot + 1)) % 11 if self.uneven else self.step for slot in range(plan.sites)]
+        exact = range(0, len(context.counts), 3) if self.uneven else ()
+        return RoundSetup(self.name, DitheredEstimator(plan, self.step, rng, steps, exact), plan.sites, plan)

@@ -30,7 +30,7 @@ class Estimator(ABC):
     estimate: float = 0
     exact: bool = False  # whether the estimate is the true total
     reconsider_at: int | None = None  # for rounds without an end: the total at which the scheme is asked again
-    exact_below: float = 0  # a site whose count is below this reports its next event
+    exact_below: float = 0  # every site whose count is below this reports its next event
 
     @abstractmethod
     def trigger(self, slot: int) -> Trigger:
@@ -58,9 +58,17 @@ class Estimator(ABC):
         """The phase of the round, from 0, where the published answer moves in phases."""
         return None
 
+    def exact_below_of(self, entry: Entry) -> float:
+        """While the count of this site is below this, its trigger reports its next event."""
+        return self.exact_below
+
     def knows_exactly(self, entry: Entry) -> bool:
         """Whether the known count of a site is its count: then it reports its next event."""
-        return entry.known_exactly(self.exact_below)
+        return entry.known_exactly(self.exact_below_of(entry))
+
+    def stays_exact(self, slot: int) -> bool:
+        """Whether the site in this slot needs no trigger of this round while the one in force reports every event."""
+        return False
 
     def on_resend(self, entry: Entry) -> None:  # noqa: B027 - most estimators need not know
         """The trigger of a site is sent again, because its connection was lost."""

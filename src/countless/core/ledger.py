@@ -27,13 +27,23 @@ from countless.errors import InvariantBroken, ProtocolError
 class Entry:
     """One incarnation of one site."""
 
-    __slots__ = ("crossings", "presence", "reported", "round_start", "round_state", "site_id", "slot")
+    __slots__ = (
+        "crossings",
+        "exact_below",
+        "presence",
+        "reported",
+        "round_start",
+        "round_state",
+        "site_id",
+        "slot",
+    )
 
     def __init__(self, site_id: SiteId, count: int, slot: int, round_state: RoundState = CURRENT) -> None:
         self.site_id = site_id
         self.reported = count  # the largest count received
         self.round_start = count  # the count at which it adopted the trigger of this round
         self.crossings = 0  # points of its trigger passed in this round
+        self.exact_below: float = 0  # if it was not sent its trigger: below this count, the one in force reports all
         self.slot = slot  # its index in the estimator of this round
         self.round_state = round_state
         self.presence: Presence = REACHABLE

@@ -23,6 +23,7 @@ from countless.core.site_states import (
     DEPARTED,
     LEFT,
     NEW_TRIGGER,
+    NOT_SENT,
     REPORT,
     SNAPSHOT,
     STARTED_EXACT,
@@ -130,15 +131,17 @@ class Rounds:
         return self._start(setup)
 
     def _start(self, setup: RoundSetup) -> Outbox:
-        knows_exactly = self.setup.estimator.knows_exactly
+        last = self.setup.estimator
         self.number += 1
         self.joined = 0
         self.setup = setup
         self._ledger.fold_departed()
         outbox: Outbox = []
         for slot, entry in enumerate(self._ledger.values()):
-            if knows_exactly(entry):
+            if last.knows_exactly(entry):
                 # It is sent nothing: its present trigger reports its next event, and the new one is sent then.
+                if entry.trigger_sent:
+                    entry.exact_below = last.exact_below_of(entry)
                 entry.apply(STARTED_EXACT)
             elif entry.presence is UNREACHABLE:
                 entry.apply(STARTED_UNREACHABLE)
@@ -211,9 +214,13 @@ class Rounds:
         """A message of an earlier round."""
         if entry.round_state is AWAITING_SNAPSHOT:
             entry.reported = max(entry.reported, count)
-        if not entry.trigger_sent and entry.presence is not DEPARTED:
+        if entry.trigger_sent or entry.presence is DEPARTED:
+            return []
+        estimator = self.setup.estimator
+        if not (entry.round_state is NOT_SENT and estimator.stays_exact(entry.slot) and count < entry.exact_below):
             return self._send_trigger(entry)
-        return []
+        before, entry.reported = entry.reported, max(entry.reported, count)
+        return [] if self.awaited else self._apply(entry, estimator.on_report(entry, before, 0))
 
     def on_timeout(self, entry: Entry) -> Outbox:
         """The site is unreachable: what it has reported is assumed to be its start."""

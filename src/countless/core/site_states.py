@@ -109,6 +109,7 @@ ROUND_TABLE: dict[RoundState, dict[Event, RoundState]] = {
         SNAPSHOT: CURRENT,
         REPORT: CURRENT,
         TRIGGER_SENT: CURRENT,
+        NEW_TRIGGER: TRIGGER_CHANGED,
         TIMED_OUT: NOT_SENT,
         LEFT: NOT_SENT,
     },

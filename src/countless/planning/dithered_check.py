@@ -5,11 +5,14 @@ It shares with the planner the data of the plan and nothing else:
     what            planner                                   check
     volumes         integrates polynomials phase by phase     goes along the axis cell by cell, points per cell
     tails           solves for the best tilt                  takes some tilt, which only makes the bound larger
+    steps           compares tails with those of equal steps  recomputes all risks with the steps of the slots
     allowance       floats, inflated                          exact fractions
 
 A refused plan raises PlanError with the condition, the phase and the numbers.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
 from math import exp, factorial, inf, isfinite, log, pi, sinh, sqrt
@@ -25,15 +28,29 @@ _ROUNDING = 0.01005
 _SAME = 1e-9
 
 Window = tuple[float, float]
+Widths = list[tuple[float, int]]  # steps in units of the plan's, the widest first, and how many slots have each
 
 
-def check_dithered(plan: DitheredPlan) -> None:
-    """Recompute every inequality of the theorem from the plan; raise PlanError at the first that fails."""
+def check_dithered(plan: DitheredPlan, step: int = 1, steps: Iterable[int] | None = None) -> None:
+    """Recompute every inequality of the theorem from the plan; raise PlanError at the first that fails.
+
+    For a round whose slots have these `steps`, in a plan that allows `step` to all; without them, for equal steps.
+    """
     _check_numbers(plan)
     _check_geometry(plan.phases)
     _check_bounds(plan)
     _check_accuracy(plan)
-    _check_risk(plan)
+    _check_risk(plan, equal_widths(plan) if steps is None else _widths(plan, step, list(steps)))
+
+
+def equal_widths(plan: DitheredPlan) -> Widths:
+    return [(1.0, plan.sites)]
+
+
+def _widths(plan: DitheredPlan, step: int, steps: list[int]) -> Widths:
+    if len(steps) != plan.sites or min(steps) < 1:
+        raise _refuse("a step of at least 1 for each slot", None, f"{len(steps)} steps for {plan.sites} slots")
+    return sorted(((size / step, slots) for size, slots in Counter(steps).items()), reverse=True)
 
 
 def _refuse(condition: str, phase: int | None, numbers: str) -> PlanError:
@@ -116,15 +133,15 @@ def _check_accuracy(plan: DitheredPlan) -> None:
             raise _refuse("(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)", index, numbers)
 
 
-def _check_risk(plan: DitheredPlan) -> None:
+def _check_risk(plan: DitheredPlan, widths: Widths) -> None:
     """Condition 6: the chances that phase j is the first to end outside its window sum to at most eta."""
     phases = plan.phases
-    certain = plan.sites / 2 + plan.resolution
+    certain = _reach(widths) + plan.resolution
     if not all(min(phase.slack_early, phase.slack_late) >= certain for phase in phases):
         for index, phase in enumerate(phases):
             if phase.dither <= 0:
                 raise _refuse("dither > 0 where the slack is not certain", index, f"dither={phase.dither}")
-        for index, (risk, phase) in enumerate(zip(risks(plan), phases, strict=True)):
+        for index, (risk, phase) in enumerate(zip(risks(plan, widths), phases, strict=True)):
             if risk > phase.risk:
                 numbers = f"{risk:.9g} > {phase.risk:.9g}"
                 raise _refuse("transcripts x density x tails <= risk", index, numbers)
@@ -133,17 +150,17 @@ def _check_risk(plan: DitheredPlan) -> None:
         raise _refuse("sum of the risks <= eta", None, f"{float(total):.17g} > {plan.eta:.17g}")
 
 
-def risks(plan: DitheredPlan) -> list[float]:
+def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
     """For each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
-    phases, k = plan.phases, plan.sites
+    phases = plan.phases
     whole = 1 / plan.least_step  # an update happens at a whole event: windows are wider by one event at both ends
     early_ends, late_ends = _earliest(phases), _latest(phases)
     windows = [(max(0.0, a - whole), b + whole) for a, b in zip(early_ends, late_ends, strict=True)]
     all_before, below, _ = log_volumes(windows, early_ends)
     risks = []
     for j, (phase, weights) in enumerate(zip(phases, _log_weights(phases), strict=True)):
-        late = all_before[j] + weights.top + log_tail(k, phase.slack_late - plan.resolution, weights.slope)
-        early = below[j] + weights.most + log_tail(k, phase.slack_early - plan.resolution, 0.0)
+        late = all_before[j] + weights.top + log_tail(widths, phase.slack_late - plan.resolution, weights.slope)
+        early = below[j] + weights.most + log_tail(widths, phase.slack_early - plan.resolution, 0.0)
         risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * (1 + _ROUNDING))
     return risks
 
@@ -229,25 +246,46 @@ def _place(held: list[float], windows: list[Window], first: int, last: int, widt
         held[j] = value
 
 
-def log_tail(sites: int, slack: float, slope: float) -> float:
+def _reach(widths: Widths) -> float:
+    """What the sum of the errors never reaches."""
+    return sum(width * slots for width, slots in widths) / 2
+
+
+def log_tail(widths: Widths, slack: float, slope: float) -> float:
     """ln of a bound on the integral over u > 0 of exp(slope u) Pr[X >= slack + u], with some s > slope."""
-    if slack >= sites / 2:
+    if slack >= _reach(widths):
         return -inf
-    aim = slack / sites
+
+    def mean(s: float) -> float:
+        return sum(slots * width * _mean(width * s) for width, slots in widths)
+
     low, high = 0.0, 1.0
-    while _mean(high) < aim and high < 500:
+    while mean(high) < slack and high < 500:
         low, high = high, 2 * high
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if _mean(middle) < aim else (low, middle)
+        low, high = (middle, high) if mean(middle) < slack else (low, middle)
     s = max(high, 1e-6)
     if s <= slope:
         return inf
-    chernoff = sites * _cumulant(s) - s * slack - log(s - slope)
-    if sites < 2:
-        return chernoff
-    spread = 1 / 12 - s**2 / 240 if s < 0.1 else 1 / s**2 - (0.25 / sinh(s / 2) ** 2 if s < 200 else 0.0)
-    return chernoff - max(0.0, log(s * sqrt(2 * pi * spread * (sites - 1.5))))
+    chernoff = sum(slots * _cumulant(width * s) for width, slots in widths) - s * slack - log(s - slope)
+    return chernoff - max(0.0, log(s) - _log_density(widths, s))
+
+
+def _log_density(widths: Widths, s: float) -> float:
+    """ln of a bound on the density of the tilted sum: Hoelder's inequality for the widest m slots, the best m."""
+    best, logs, m = inf, 0.0, 0
+    for width, slots in widths:
+        logs += slots * log(width**2 * _spread(width * s))
+        m += slots
+        if m >= 2:
+            best = min(best, -log(sqrt(2 * pi * (m - 1.5))) - logs / (2 * m))
+    return best
+
+
+def _spread(s: float) -> float:
+    """The variance of one tilted uniform, rounded down."""
+    return 1 / 12 - s**2 / 240 if s < 0.1 else 1 / s**2 - (0.25 / sinh(s / 2) ** 2 if s < 200 else 0.0)
 
 
 def _cumulant(s: float) -> float:

@@ -95,9 +95,9 @@ class DeterministicEstimator(Estimator):
         # Neighbouring slots differ in several bits: the phases of few sites are spread, too.
         return site.sent if site else _first_trigger(self._alpha, slot * 11 % PHASES)
 
-    def knows_exactly(self, entry: Entry) -> bool:
+    def exact_below_of(self, entry: Entry) -> float:
         site = self._sites.get(entry.slot)
-        return super().knows_exactly(entry) and not (site and site.largest.extra)
+        return 0 if site and site.largest.extra else self.exact_below
 
     def on_resend(self, entry: Entry) -> None:
         """Its trigger is under way once more. A report that this causes must not be taken for that of a later one."""

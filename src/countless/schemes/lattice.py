@@ -18,6 +18,7 @@ class LatticeEstimator(Estimator):
 
     def __init__(self, lattices: OffsetTable, reports: int) -> None:
         self._lattices = lattices
+        self._step = lattices.steps[0]  # of all sites
         self._left = reports
         self._points = 0
         self._sites = 0
@@ -32,10 +33,9 @@ class LatticeEstimator(Estimator):
         self._estimate()
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
-        lattices = self._lattices
-        gain = lattices.gain(entry.slot, before, entry.reported)
+        gain = self._lattices.gain(entry.slot, before, entry.reported)
         self._points += gain
-        self._left -= gain // lattices.step
+        self._left -= gain // self._step
         self._estimate()
         return Effect.END_ROUND if self._left <= 0 else None
 
@@ -53,7 +53,7 @@ class LatticeEstimator(Estimator):
         return {"points": self._points}
 
     def _estimate(self) -> None:
-        doubled = 2 * self._points + self._sites * (self._lattices.step - 1)
+        doubled = 2 * self._points + self._sites * (self._step - 1)
         whole = doubled >> 1
         self.estimate = whole + 0.5 if doubled & 1 else whole
 
@@ -78,4 +78,4 @@ class Lattice(PlannedScheme[ObliviousPlan]):
     caches = (PlanCache(plan_lattice),)
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        return LatticeEstimator(OffsetTable(step, plan.sites, rng), plan.reports)
+        return LatticeEstimator(OffsetTable([step] * plan.sites, rng), plan.reports)

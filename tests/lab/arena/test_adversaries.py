@@ -18,6 +18,7 @@ SIZES = {
     "clipping": (256, 0.05, 50_000),
     "lattice": (256, 0.05, 50_000),
     "unredrawn": (256, 0.05, 50_000),
+    "unmoved": (100, 0.01, 150_000),
     "fresh-noise": (256, 0.002, 100_000),
     "drifting": (16, 0.05, 100_000),
     "dithered": (256, 0.05, 20_000),
@@ -53,6 +54,7 @@ def test_adversary_does_not_beat_deterministic(name: str) -> None:
         ("uniform", "lattice", "thrifty"),
         ("single-site", "lattice", "clipping"),
         ("stop-after-jump", "dithered", "leaking"),
+        ("step-chaser", "dithered", "unmoved"),
     ],
 )
 def test_scheme_without_the_flaw_holds(adversary: str, sound: str, control: str) -> None:

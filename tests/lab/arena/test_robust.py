@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from countless.lab.arena.adversaries.step_chaser import ALTERNATE, LARGEST, SMALLEST, StepChaser
 from countless.lab.arena.game import Game
 from countless.lab.arena.match import Setting, Tracked, game_of, run
 from countless.lab.arena.registry import ADVERSARIES, adversary_named
@@ -95,3 +96,12 @@ def test_sampled_holds_against_an_adversary_that_reads_messages(games: int) -> N
 def test_dithered_holds_in_a_larger_fleet(adversary: str, games: int) -> None:
     (match,) = run([setting("dithered", adversary, Size(400, 0.05, 40_000, 20))], games, seed=1)
     assert match.failures == 0
+
+
+@pytest.mark.parametrize("games", [pytest.param(2, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("drive", [LARGEST, SMALLEST, ALTERNATE])
+def test_dithered_holds_against_adversaries_that_know_unequal_steps(drive: str, games: int) -> None:
+    """The same adversaries break `unmoved`, in which only the move of exposed lattices is missing."""
+    for scheme, failures in (("dithered", 0), ("unmoved", games)):
+        (match,) = run([Setting(scheme, StepChaser(drive), 100, 0.01, DELTA, 150_000)], games, seed=1)
+        assert match.failures == failures

@@ -62,7 +62,8 @@ class View:
     """What an adversary knows: the algorithm, its own inputs, the published estimates.
 
     Round and step follow from these, because plans are public and use no random numbers; they are handed over so that
-    no adversary has to recompute them. Offsets, thresholds, samples, reports and message counts are not here.
+    no adversary has to recompute them. (Steps of sites may follow from reports of earlier rounds; the guarantees hold
+    for adversaries that know them.) Offsets, thresholds, samples, reports and message counts are not here.
     """
 
     def __init__(self, subject: Subject, sites: int, alpha: float) -> None:
@@ -77,6 +78,7 @@ class View:
         self.taken = 0  # events of the last move
         self.jump = 0.0  # change of the estimate during the last move
         self._message_sent = False
+        self._largest_step = (-1, 0)  # in this round
 
     @property
     def changed(self) -> bool:
@@ -88,7 +90,13 @@ class View:
 
     @property
     def step(self) -> int:
-        return self._subject.step(0)
+        """The largest step of any site when it was first asked for in this round."""
+        if self._largest_step[0] != self.round:
+            self._largest_step = self.round, max(map(self.step_of, range(self.sites)))
+        return self._largest_step[1]
+
+    def step_of(self, site: int) -> int:
+        return self._subject.step(site)
 
     def _after(self, site: int, taken: int, estimate: float) -> None:
         self.counts[site] += taken

@@ -13,7 +13,6 @@ from countless.core.estimator import Effect, Estimator, KeepRound, RoundContext,
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth, Trigger
-from countless.planning.dithered_plan import DitheredPlan
 from countless.planning.oblivious import ObliviousPlan
 from countless.privacy.noise import RandomSourceNoise
 from countless.schemes.dithered import Dithered, DitheredEstimator
@@ -69,7 +68,7 @@ class Aligned(Lattice):
     name = "aligned"
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        return LatticeEstimator(OffsetTable(step, plan.sites, ZeroSource()), plan.reports)
+        return LatticeEstimator(OffsetTable([step] * plan.sites, ZeroSource()), plan.reports)
 
 
 class _Clipped(LatticeEstimator):
@@ -86,7 +85,7 @@ class Clipping(Lattice):
     name = "clipping"
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        return _Clipped(OffsetTable(step, plan.sites, rng), plan.reports)
+        return _Clipped(OffsetTable([step] * plan.sites, rng), plan.reports)
 
 
 class _ShortPhases(LatticeEstimator):
@@ -111,7 +110,7 @@ class _ShortPhases(LatticeEstimator):
         return effect
 
     def _next_phase(self) -> None:
-        step = self._lattices.step
+        step = self._step
         while self._threshold <= self._hidden:
             self._threshold += step * (1.5 + self._thresholds.random())
         self.estimate = self._hidden + step
@@ -123,7 +122,23 @@ class Unredrawn(Lattice):
     name = "unredrawn"
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        return _ShortPhases(OffsetTable(step, plan.sites, rng.spawn("offsets")), plan.reports, rng)
+        return _ShortPhases(OffsetTable([step] * plan.sites, rng.spawn("offsets")), plan.reports, rng)
+
+
+class _Unmoved(DitheredEstimator):
+    def _replay(self, entry: Entry, before: int) -> Effect | None:
+        self._lead += self._lattices.gain(entry.slot, before, entry.reported)
+        while self._lead >= self._goal:
+            if not self._next_phase():
+                return Effect.END_ROUND
+        return None
+
+
+class Unmoved(Dithered):
+    """`dithered` with a step for each site, but a site whose report ends a phase keeps its lattice."""
+
+    name = "unmoved"
+    kind = _Unmoved
 
 
 # The published estimate discloses single reports
@@ -136,7 +151,7 @@ class _Noisy(LatticeEstimator):
 
     def _estimate(self) -> None:
         super()._estimate()
-        self.estimate += self._noise.laplace(Fraction(self._lattices.step, 2))
+        self.estimate += self._noise.laplace(Fraction(self._step, 2))
 
 
 class FreshNoise(Lattice):
@@ -149,13 +164,11 @@ class FreshNoise(Lattice):
         return [replace(plan, allowance=plan.allowance + 8) for plan in super().plans(context, may_block)]
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        return _Noisy(OffsetTable(step, plan.sites, rng), plan.reports, rng)
+        return _Noisy(OffsetTable([step] * plan.sites, rng), plan.reports, rng)
 
 
 class _CountsReports(DitheredEstimator):
-    def __init__(self, plan: DitheredPlan, step: int, rng: RandomSource) -> None:
-        super().__init__(plan, step, rng)
-        self._reports = 0
+    _reports = 0
 
     def on_report(self, entry: Entry, before: int, crossings: int) -> Effect | None:
         effect = super().on_report(entry, before, crossings)
@@ -173,9 +186,7 @@ class Leaking(Dithered):
     """`dithered`, but the number of reports is visible in the last digits of the estimate."""
 
     name = "leaking"
-
-    def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
-        return _CountsReports(plan, step, rng)
+    kind = _CountsReports
 
 
 # The estimate is made of something else than the exact counts of all sites
@@ -231,10 +242,21 @@ class Drifting(Lattice):
 
     def estimator(self, plan: ObliviousPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         last = None if context.running is None else context.running.estimator.estimate
-        return _FromEstimate(OffsetTable(step, plan.sites, rng), plan.reports, last)
+        return _FromEstimate(OffsetTable([step] * plan.sites, rng), plan.reports, last)
 
 
 NEGATIVE_CONTROLS: dict[str, type[Scheme]] = {
     scheme.name: scheme
-    for scheme in (Aligned, Thrifty, Pollster, Clipping, Unredrawn, FreshNoise, Drifting, HyzClassical, Leaking)
+    for scheme in (
+        Aligned,
+        Thrifty,
+        Pollster,
+        Clipping,
+        Unredrawn,
+        Unmoved,
+        FreshNoise,
+        Drifting,
+        HyzClassical,
+        Leaking,
+    )
 }

@@ -9,6 +9,7 @@ from countless.lab.arena.adversaries.leak_chaser import LeakChaser
 from countless.lab.arena.adversaries.leave_before_jump import LeaveBeforeJump
 from countless.lab.arena.adversaries.message_reader import MessageReader
 from countless.lab.arena.adversaries.round_boundary import RoundBoundary
+from countless.lab.arena.adversaries.step_chaser import StepChaser
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.game import Adversary
 
@@ -21,6 +22,7 @@ ATTACKS: tuple[type[Adversary], ...] = (
     Averager,
     RoundBoundary,
     Feedback,
+    StepChaser,
     MessageReader,
 )
 ADVERSARIES: dict[str, type[Adversary]] = {adversary.name: adversary for adversary in CONTROLS + ATTACKS}

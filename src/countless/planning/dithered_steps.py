@@ -1,0 +1,117 @@
+"""A step for each slot of a `dithered` round (docs/theory/dithered.md, section 7).
+
+A plan is made for equal steps. It covers other steps if, at every tilt that its slacks use, the tail bound of the sum
+of these errors is no larger than the plan's own. Given that, the reports are fewest if a step is as the cube root of
+the events that its site will count.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from math import log, log2, pi
+
+from countless.planning.dithered_plan import DitheredPlan
+from countless.planning.tails import cumulant, variance
+
+_MIN_PART = 5  # no step is below this part of the plan's: traffic that moves costs at most so many times its reports
+_CLASSES_PER_OCTAVE = 4  # sites whose expected events round to the same class have the same step
+_MIN_SAVING = 0.02  # of the reports; if other steps save less, all have the plan's
+_GRID = 1.03  # ratio of the tilts at which tails are compared
+_HALVINGS = 10  # in the search for the largest multiple of the wanted steps
+
+
+def steps_for(plan: DitheredPlan, step: int, expected: Sequence[float]) -> list[int]:
+    """The step of each slot, from the events that it is expected to count; `step` is what the plan allows to all.
+
+    >>> from countless.planning.dithered import plan_dithered
+    >>> plan = plan_dithered(100, 0.01, 1e-4)
+    >>> steps = steps_for(plan, 1000, [8000.0] * 10 + [1000.0] * 90)
+    >>> steps[0], steps[-1], steps_for(plan, 1000, [1000.0] * 100)[0]
+    (1747, 874, 1000)
+    """
+    wanted = [_size(events) for events in expected]
+    slots = Counter(wanted)
+    rms = (sum(number * size**2 for size, number in slots.items()) / len(wanted)) ** 0.5
+    least = max(1, step // _MIN_PART)
+    best: dict[float, int] = {}
+    low, high = 0.5, 1.5
+    for _ in range(_HALVINGS if rms else 0):
+        part = (low + high) / 2
+        steps = {size: max(least, round(part * step * size / rms)) for size in slots}
+        if covers(plan, step, _count(steps, slots)):
+            low, best = part, steps
+        else:
+            high = part
+    chosen = [best.get(size, step) for size in wanted]
+    reports = sum(events / own for events, own in zip(expected, chosen, strict=True))
+    return chosen if reports <= (1 - _MIN_SAVING) * sum(expected) / step else [step] * len(wanted)
+
+
+def _size(events: float) -> float:
+    """The cube root, rounded."""
+    return 2.0 ** (round(_CLASSES_PER_OCTAVE * log2(events)) / (3 * _CLASSES_PER_OCTAVE)) if events > 0 else 0.0
+
+
+def _count(steps: dict[float, int], slots: Counter[float]) -> Counter[int]:
+    counted: Counter[int] = Counter()
+    for size, number in slots.items():
+        counted[steps[size]] += number
+    return counted
+
+
+def covers(plan: DitheredPlan, step: int, steps: Counter[int]) -> bool:
+    """Whether the plan's guarantee holds for slots with these steps, so many of each; `step` is what it allows to all.
+
+    The root mean square may not be larger than `step`. Then between two tilts of the grid both the advantage in the
+    exponent and the gains from the densities only grow.
+    """
+    k = plan.sites
+    if steps == {step: k}:
+        return True
+    if steps.total() != k or sum(number * size**2 for size, number in steps.items()) > k * step**2:
+        return False
+    widths = sorted(((size / step, number) for size, number in steps.items()), reverse=True)
+    for tilt in _tilts(plan):
+        advantage = k * cumulant(tilt)[0] - sum(number * cumulant(width * tilt)[0] for width, number in widths)
+        if not tilt or advantage < max(0.0, density_gain([(1.0, k)], tilt * _GRID) - density_gain(widths, tilt)):
+            return False
+    return True
+
+
+def density_gain(widths: list[tuple[float, int]], tilt: float) -> float:
+    """-ln of the largest density of the tilted sum, times the tilt; at least 0. The widest come first.
+
+    By Hoelder's inequality any m of the errors, with v the geometric mean of their variances under the tilt, bound it
+    by 1/sqrt(2 pi v (m - 3/2)).
+    """
+    best, logs, many = 0.0, 0.0, 0
+    for width, number in widths:
+        logs += number * log((width * tilt) ** 2 * variance(width * tilt))
+        many += number
+        if many >= 2:
+            best = max(best, (log(2 * pi * (many - 1.5)) + logs / many) / 2)
+    return best
+
+
+@lru_cache(maxsize=256)
+def _tilts(plan: DitheredPlan) -> tuple[float, ...]:
+    """A grid from the smallest tilt to the largest that the plan's slacks use; none where they are certain."""
+    slacks = [slack - plan.resolution for phase in plan.phases for slack in (phase.slack_early, phase.slack_late)]
+    uncertain = [slack for slack in slacks if slack < plan.sites / 2]
+    if not uncertain:
+        return ()
+    grid, last = [_tilt_below(min(uncertain) / plan.sites)], _tilt_below(max(uncertain) / plan.sites)
+    while 0 < grid[-1] * _GRID <= last:
+        grid.append(grid[-1] * _GRID)
+    return tuple(grid)
+
+
+def _tilt_below(mean: float) -> float:
+    """The tilt at which an error has this mean, rounded down; 0 if there is none."""
+    low, high = 0.0, 1.0
+    while cumulant(high)[1] < mean:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cumulant(middle)[1] < mean else (low, middle)
+    return low
