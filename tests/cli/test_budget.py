@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from support.commands import run_command
 from support.service import Server, environment
 
 pytestmark = pytest.mark.slow
@@ -20,9 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def run(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "countless.cli.main", *arguments]
-    variables = environment(COUNTLESS_URL=url)
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=variables)
+    return run_command(*arguments, COUNTLESS_URL=url)
 
 
 def test_budget_is_created_spent_raised_and_deleted(server: Server) -> None:

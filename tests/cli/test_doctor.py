@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import trustme
 
+from support.commands import run_command
 from support.service import Server, environment
 
 pytestmark = pytest.mark.slow
 
 
 def doctor(*arguments: str, **variables: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    command = [sys.executable, "-m", "countless.cli.main", "doctor", "--json", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(**variables))
+    result = run_command("doctor", "--json", *arguments, **variables)
     assert result.returncode in (0, 1), result.stderr
     return result.returncode, {finding["what"]: finding for finding in json.loads(result.stdout)}
 

@@ -14,6 +14,7 @@ from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.storage.schema import SCHEMA
 from countless.wire.frames import Hello, Join, UpItem, encode_frames
+from support.commands import run_command
 from support.service import TIMEOUT_S, Server, environment
 
 pytestmark = pytest.mark.slow
@@ -30,14 +31,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, url: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=environment(COUNTLESS_URL=url, **variables),
-    )
+    return run_command(*arguments, COUNTLESS_URL=url, **variables)
 
 
 def test_add_then_get_from_two_processes(server: Server) -> None:

@@ -2,15 +2,12 @@
 
 import json
 import re
-import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 
 import pytest
 
 import countless
-from countless.cli.main import main
+from support.commands import run_command
 from support.service import Server
 
 pytestmark = pytest.mark.slow
@@ -23,14 +20,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def run(words: str, url: str) -> tuple[int, str]:
-    """In this process: to start one for each line takes too long."""
-    output = StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
-        patch.setenv("COUNTLESS_URL", url)
-        patch.setattr(sys, "argv", ["countless", *words.split()])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return int(ended.value.code or 0), output.getvalue()
+    ended = run_command(*words.split(), COUNTLESS_URL=url)
+    return ended.returncode, ended.stdout + ended.stderr
 
 
 def test_counter_with_windows_is_created_counted_read_changed_and_deleted(server: Server) -> None:
