@@ -29,6 +29,7 @@ ALLOWED = [
     "collections.abc",
     "copy",
     "dataclasses",
+    "decimal",
     "enum",
     "fractions",
     "functools",

@@ -3,13 +3,13 @@
 A trigger is a sequence of points. `start` finds the first point after the count at which the site adopts the trigger;
 `advance`, called once the count has reached that point, finds how many points were passed, the last of them, and the
 next. A batch therefore ends in the same state as its events one by one: `last` is the last point passed, never the
-count after the batch. Both take constant time for any batch, except `BernoulliSampling`, which draws a gap for each
-point.
+count after the batch. Both take constant time for any batch.
 """
 
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from countless.core.binomial import binomial
 from countless.core.parameters import require_alpha, require_integer
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
@@ -117,9 +117,16 @@ class GeometricGrowth:
         return 1
 
 
+_MAX_GAPS = 1000  # drawn one by one in a batch: they take about as long as one binomial number
+
+
 @dataclass(frozen=True, slots=True)
 class BernoulliSampling:
-    """Each event is a point independently with probability 1/step; drawn as geometric gaps between points."""
+    """Each event is a point independently with probability 1/step; drawn as geometric gaps between points.
+
+    Of a batch with many points only the last one and their number are drawn: coins have no direction, so from the end
+    of the batch back to the last point is a geometric gap too, and the number of points before it is binomial.
+    """
 
     step: int
 
@@ -131,10 +138,16 @@ class BernoulliSampling:
 
     def advance(self, count: int, state: TriggerState, rng: RandomSource) -> int:
         crossings, point = 0, state.next_at
-        while point <= count:
+        while point <= count and crossings < _MAX_GAPS:
             crossings += 1
             state.last = point
             point += rng.geometric(self.step)
+        if point <= count:
+            state.last = max(point, count + 1 - rng.geometric(self.step))
+            crossings += 1
+            if state.last > point:
+                crossings += 1 + binomial(state.last - 1 - point, self.step, rng)
+            point = count + rng.geometric(self.step)
         state.next_at = point
         return crossings
 
