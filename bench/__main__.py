@@ -26,6 +26,7 @@ SECTIONS = {
     "break-even": Section("break_even", tables=("race-formulas", "race-break-even")),
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
+    "planning": Section("planning", tables=("planning", "planning-first")),
     "skew": Section("skew", tables=("skew", "skew-steps")),
     "windows": Section("windows", tables=("windows-costs", "windows-edges")),
     "budgets": Section("budgets", tables=("budgets",)),

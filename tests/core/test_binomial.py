@@ -1,6 +1,6 @@
 """Binomial numbers against the exact law, and batches of `BernoulliSampling` against coins one by one."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import product
@@ -83,13 +83,13 @@ def test_binomial_of_huge_n_is_near_its_mean_in_the_right_proportions() -> None:
 def test_batch_of_many_points_has_the_exact_law_of_its_coins(monkeypatch: pytest.MonkeyPatch) -> None:
     """The joint law of crossings and last point, for a point at 1 and 6 more coins, by enumeration of all coins."""
     step, coins = 3, 6
-    due: Counter[tuple[int, int]] = Counter()
+    due: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
     heads, tails = Fraction(1, step), Fraction(step - 1, step)
     for tosses in product((True, False), repeat=coins):
         points = [1, *(place for place, head in enumerate(tosses, 2) if head)]
         due[len(points), points[-1]] += heads ** sum(tosses) * tails ** (coins - sum(tosses))
     monkeypatch.setattr(triggers, "_MAX_GAPS", 0)
-    found: Counter[tuple[int, int]] = Counter()
+    found: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
     for gap in range(1, coins + 2):  # from the end of the batch back to its last point
         weight = heads * tails ** (gap - 1) if gap <= coins else tails**coins
         trials: list[int] = []

@@ -101,6 +101,6 @@ def test_sites_that_were_expected_get_no_reserve_of_slots() -> None:
     assert coordinator.round == 1
     for number in range(3, 8):
         coordinator.join(SiteId(number), Snapshot("c", 0, 0))
-        assert (coordinator.debug_state().joined, coordinator.next_context.sites) == (0, 8)
+        assert (coordinator.debug_state().joined, coordinator.next_context.slots) == (0, 8)
     coordinator.join(SiteId(8), Snapshot("c", 0, 0))
-    assert (coordinator.debug_state().joined, coordinator.next_context.sites) == (1, 11)
+    assert (coordinator.debug_state().joined, coordinator.next_context.slots) == (1, 11)

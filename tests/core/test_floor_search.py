@@ -134,7 +134,7 @@ def test_exploration_catches_mutants(mutant: type[BelowFloor], monkeypatch: pyte
         if setup is None:
             return None
         trigger = setup.estimator.trigger(0)
-        return RoundSetup(setup.scheme, mutant(trigger.step, context.sites, context.alpha, floor), setup.slots)  # type: ignore[union-attr]
+        return RoundSetup(setup.scheme, mutant(trigger.step, context.slots, context.alpha, floor), setup.slots)  # type: ignore[union-attr]
 
     monkeypatch.setattr(rounds, "open_below_floor", open_mutant)
     with pytest.raises(AssertionError):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from countless import Tracker
 from countless.core.coordinator import Coordinator
-from countless.core.estimator import RoundContext, Scheme
+from countless.core.estimator import Scheme
 from countless.core.messages import Report, SiteId
 from countless.planning.cache import PlanCache
 from countless.planning.oblivious import ObliviousPlan
@@ -43,26 +42,11 @@ def test_scheme_without_a_plan_continues_as_deterministic(scheme: Scheme, monkey
 
 def test_plan_made_ahead_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tracked = coordinator(Dithered(may_block=False), sites=3)
-    tracked.prepare()
+    tracked.scheme.prepare(tracked.next_context)
     monkeypatch.setattr(PlanCache, "plan", lambda *_: pytest.fail("a plan was computed while messages waited"))
     feed(tracked, 2_000)
     assert tracked.round == 1
     assert tracked.answer.scheme == "dithered"
-
-
-def test_tracker_prepares_the_next_plan_for_a_round_without_messages() -> None:
-    """Where every event is reported, a round starts without messages."""
-    prepared: list[int] = []
-
-    class Watched(Sampled):
-        def prepare(self, context: RoundContext) -> None:
-            prepared.append(context.round)
-            super().prepare(context)
-
-    tracker = Tracker(sites=3, alpha=0.1937, scheme=Watched(may_block=False), seed=1)  # an alpha of its own
-    tracker.site(0).add()
-    assert (tracker.answer.round, tracker.messages.down) == (1, 0)
-    assert prepared == [1, 2]
 
 
 def test_plan_cache_offers_only_plans_that_are_safe_instead() -> None:

@@ -38,7 +38,7 @@ class Plain(Scheme):
             raise PlanError(f"no plan for {len(context.counts)} sites")
         if context.total < self.start:
             return RoundSetup(self.name, ExactSum(self.start))
-        slots = None if self.slots is None else max(self.slots, context.sites)
+        slots = None if self.slots is None else max(self.slots, context.slots)
         return RoundSetup(self.name, self._estimator(context, rng), slots)
 
     def _estimator(self, context: RoundContext, rng: RandomSource) -> Estimator:
@@ -47,7 +47,7 @@ class Plain(Scheme):
         if self.kind == "sampled":
             return CrossingEstimator(BernoulliSampling(self.step), self.reports)
         kind = Redrawn if self.kind == "redrawn" else LatticeEstimator
-        return kind(OffsetTable([self.step] * (max(self.slots or 0, context.sites) + 10), rng), self.reports)
+        return kind(OffsetTable([self.step] * (max(self.slots or 0, context.slots) + 10), rng), self.reports)
 
 
 class PlainDithered(Scheme):
@@ -65,7 +65,7 @@ class PlainDithered(Scheme):
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         if context.total < self.start:
             return RoundSetup(self.name, ExactSum(self.start))
-        plan = dithered_plan(context.sites + self.reserve, self.phases)
+        plan = dithered_plan(context.slots + self.reserve, self.phases)
         steps = [1 + (self.step * (slot + 1)) % 11 if self.uneven else self.step for slot in range(plan.sites)]
         exact = range(0, len(context.counts), 3) if self.uneven else ()
         return RoundSetup(self.name, DitheredEstimator(plan, self.step, rng, steps, exact), plan.sites, plan)

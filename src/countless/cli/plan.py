@@ -3,22 +3,31 @@
 import dataclasses
 import json
 from fractions import Fraction
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from countless.cli.numbers import events_per_second, number_of_units, share
+from countless.cli.numbers import events_per_second, number_of_events, number_of_units, share
 from countless.cli.options import Json
 from countless.core.budget.amounts import require_amount, require_slack
+from countless.errors import InvalidParameter
+from countless.lab.simulation.baselines import flush_messages_of_trace
+from countless.lab.simulation.traces import read_trace
+from countless.planning.baselines import FLUSH_PERIODS_S
 from countless.planning.budget import least_messages, most_messages
+from countless.planning.deterministic import DeterministicPlan
 from countless.planning.failure_budget import round_eta
-from countless.planning.plan import MAX_SITES, Plan
+from countless.planning.plan import MAX_SITES, Plan, RoundPlan, check_request
+from countless.planning.traffic import Group, flush_messages, groups_of, messages_until
+from countless.planning.traffic import zipf as zipf_shares
 from countless.schemes.compare import DAY, Candidate, compare, crossovers, eligible, messages_on_day
 
 EXAMPLE = "Example:  countless plan --sites 1000 --alpha 0.01 --rate 10000/s"
+MAX_ZIPF = 5
 TYPICAL_ROUND = 10  # round r may fail with probability delta/(r (r+1)); this round is priced
 
 ASSUMES = {  # the strongest adversary that a scheme is proved against
@@ -46,19 +55,96 @@ def plan(
         typer.Option(help="Instead: the messages of a budget with this limit, such as 50M, that all sites spend."),
     ] = None,
     slack: Annotated[str, typer.Option(help="With --budget: the share that may be left at a refusal.")] = "1%",
+    trace: Annotated[
+        Path | None, typer.Option(help="Price the traffic of this file instead: CSV or CSV.gz with t,site.")
+    ] = None,
+    zipf: Annotated[
+        float | None, typer.Option(help="Price uneven traffic: the i-th site has a share of 1/i^ZIPF. 0: balanced.")
+    ] = None,
+    events: Annotated[
+        str | None, typer.Option(help="With --zipf: for so many events, such as 1e9 (a trace: all of it).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the schemes for a fleet, or compute the cost of a budget, before deploying anything."""
     if budget is not None:
         return _plan_budget(number_of_units("budget", budget), sites, share("slack", slack), as_json)
-    per_day = None if rate is None else DAY * events_per_second(rate)
+    per_second = None if rate is None else events_per_second(rate)
     eta_of_round = round_eta(delta, TYPICAL_ROUND)
     if eta is not None:
         eta_of_round = eta
+    if trace is not None or zipf is not None:
+        traffic = _traffic(trace, zipf, sites, events, per_second)
+        lines = compare(traffic.sites, alpha, eta_of_round, adversary, traffic.groups)
+        return _print_traffic(traffic, lines, alpha, adversary, as_json)
+    if events is not None:
+        raise InvalidParameter("events", events, "given with --zipf only")
+    per_day = None if per_second is None else DAY * per_second
     lines = compare(sites, alpha, eta_of_round, adversary)
     if as_json:
         return print(json.dumps(_as_json(lines, per_day), indent=2))
     return _print(Console(), lines, per_day, alpha, eta_of_round, adversary)
+
+
+class _Traffic(NamedTuple):
+    name: str
+    sites: int
+    groups: list[Group]
+    events: int
+    flushes: dict[str, int]  # messages, by interval
+
+
+def _traffic(trace: Path | None, zipf: float | None, sites: int, events: str | None, rate: float | None) -> _Traffic:
+    if trace is None:
+        if not 0 <= (exponent := zipf or 0.0) <= MAX_ZIPF:
+            raise InvalidParameter("zipf", zipf, f"a number from 0 to {MAX_ZIPF}")
+        check_request(sites, 0.01, 0.5)
+        number, groups, per_second = number_of_events(events or "1e9"), zipf_shares(sites, exponent), rate or 10_000.0
+        flushes = {f"{s}s": round(flush_messages(groups, number, per_second, s)) for s in FLUSH_PERIODS_S}
+        return _Traffic(f"Zipf {exponent:g}, {per_second:,g} events/s", sites, groups, number, flushes)
+    for parameter, value in (("zipf", zipf), ("events", events), ("rate", rate)):
+        if value is not None:
+            raise InvalidParameter(parameter, value, "left out with --trace, which has its own")
+    recorded = read_trace(trace)
+    number, sites = recorded.length, recorded.sites
+    groups = groups_of(recorded.count(site, number) for site in range(sites))
+    flushes = {f"{s}s": flush_messages_of_trace(recorded, number, s) for s in FLUSH_PERIODS_S}
+    return _Traffic(trace.name, sites, groups, number, flushes)
+
+
+def _print_traffic(traffic: _Traffic, lines: dict[str, Candidate], alpha: float, adversary: str, as_json: bool) -> None:
+    plans = {name: cast(DeterministicPlan | RoundPlan, line.plan) for name, line in lines.items()}
+    until = {name: messages_until(plan, traffic.groups, traffic.events) for name, plan in plans.items()}
+    if as_json:
+        schemes = {
+            name: {
+                "messages_per_efold": line.messages_per_efold,
+                "balanced": line.plan.messages_per_efold,
+                "messages": until[name],
+                "safe_against": line.safe_against,
+                "eligible": line.eligible,
+            }
+            for name, line in lines.items()
+        }
+        figures = {"sites": traffic.sites, "events": traffic.events, "candidates": schemes, "flushes": traffic.flushes}
+        return print(json.dumps(figures, indent=2))
+    console, table = Console(), Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
+    table.add_column("scheme", no_wrap=True)
+    for name in ("messages\nper e-fold", "if it were\nbalanced", f"for {traffic.events:,}\nevents"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("stands against", no_wrap=True)
+    best = min((line for line in lines.values() if line.eligible), key=lambda line: until[line.name])
+    for line in sorted(lines.values(), key=lambda line: (not line.eligible, until[line.name])):
+        numbers = (line.messages_per_efold, line.plan.messages_per_efold, until[line.name])
+        cells = [line.name, *(f"{number:,.0f}" for number in numbers), ASSUMES[line.safe_against]]
+        table.add_row(*cells, style="bold green" if line is best else None if line.eligible else "dim")
+    for interval, messages in traffic.flushes.items():
+        table.add_row(f"flush every {interval}", "", "", f"{messages:,}", "")
+    title = f"{traffic.sites:,} sites, {traffic.name}, alpha = {alpha:g}, adversary: {adversary}"
+    console.print(title, table, sep="\n", highlight=False)
+    return console.print(
+        "Per e-fold: in the long run. Dim: not proven, or not safe against this adversary.", style="dim"
+    )
 
 
 def _plan_budget(limit: int, sites: int, slack: float, as_json: bool) -> None:

@@ -56,7 +56,7 @@ def _is_below(uniform: int, found: int, mode: int, n: int, step: int, halvings: 
         return excess > 0
     with localcontext(Context(prec=len(str(n)) + _DIGITS, traps=[])):
         share = (log_weight(found, n, step) - log_weight(mode, n, step)).exp()
-        return uniform < share * _UNIT * 2**halvings
+        return bool(uniform < share * _UNIT * 2**halvings)
 
 
 def log_weight(successes: int, n: int, step: int) -> Decimal:

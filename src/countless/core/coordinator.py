@@ -172,10 +172,6 @@ class Coordinator:
         """What the scheme would be given if the round ended now, for an owner that plans ahead in another thread."""
         return self._rounds.context(self._rounds.setup)
 
-    def prepare(self) -> None:
-        """Let the scheme plan the next round. It may take a second: call it when no message is waiting."""
-        self.scheme.prepare(self.next_context)
-
     # Inputs
 
     def recover(self) -> Outbox:

@@ -134,13 +134,20 @@ class RoundContext(NamedTuple):
     """What a scheme is given to open a round."""
 
     round: int
-    sites: int  # slots to provide: the present sites, and a reserve where some have joined lately
+    sites: int  # the present ones; more if more are expected
     total: int  # a lower bound on the present total
     alpha: float
     delta: float
     counts: Sequence[int]  # the known count of each present site
     running: RoundSetup | None = None  # the round that has ended, if the scheme may keep it
     inexact: int = 0  # sites whose count is not known exactly: a new round costs a request and a snapshot for each
+    reserve: int = 0  # sites that may join during the round, where some have joined lately
+    joins_per_efold: float = 0.0  # how many join while the total grows by a factor e
+
+    @property
+    def slots(self) -> int:
+        """What a scheme must provide that gives each site a slot of its own."""
+        return self.sites + self.reserve
 
 
 class Scheme(ABC):

@@ -73,6 +73,6 @@ def open_below_floor(context: RoundContext, floor: int) -> RoundSetup | None:
     if context.total >= floor:
         return None
     alpha = Fraction(repr(context.alpha))
-    slots = context.sites
+    slots = context.slots
     step = int(2 * alpha * floor / slots) + 1
     return None if step == 1 else RoundSetup(NAME, BelowFloor(step, slots, context.alpha, floor), slots)

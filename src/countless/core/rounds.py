@@ -10,7 +10,7 @@
 """
 
 from fractions import Fraction
-from math import ceil
+from math import ceil, log
 
 from countless.core.estimator import Effect, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.floor import open_below_floor
@@ -61,8 +61,9 @@ class Rounds:
         self.published = published
         self.setup = RoundSetup(scheme.name, ExactSum())
         self.awaited = sum(entry.round_state is AWAITING_SNAPSHOT for entry in ledger.values())  # snapshots
-        self.joined = 0  # sites that joined during this round, without those that were expected
+        self.joined = 0  # sites that joined since the scheme was last asked, without those that were expected
         self.planned_total = 0  # the lower bound on the total from which the scheme opened this round
+        self._asked_at = 0  # the total when the scheme was last asked
         self._counter = counter
         self._rng = rng
         self._ledger = ledger
@@ -92,14 +93,27 @@ class Rounds:
     def context(self, running: RoundSetup | None, total: int | None = None) -> RoundContext:
         """What the scheme is given to open the next round; `running` is the round that it may keep."""
         present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
-        # As many sites as joined during this round may join during the next: slots for them spare another round.
-        slots = max(1, self._expected_sites, len(present) + (2 * self.joined if self.number else 0))
+        sites = max(1, self._expected_sites, len(present))
         if total is None:
             total = max(self._ledger.known_total, self._least_total)
         counts = [entry.reported for entry in present]
         knows_exactly = self.setup.estimator.knows_exactly
         inexact = sum(not knows_exactly(entry) for entry in present)
-        return RoundContext(self.number + 1, slots, total, self.alpha, self.delta, counts, running, inexact)
+        joined = self.joined if self.number or self._asked_at else 0  # at first all sites join
+        efolds = log(max(1, total) / max(1, self._asked_at))
+        return RoundContext(
+            self.number + 1,
+            sites,
+            total,
+            self.alpha,
+            self.delta,
+            counts,
+            running,
+            inexact,
+            # Slots for sites that join spare another round: as many as in an e-fold, or twice as many as have joined.
+            reserve=ceil(joined / max(0.5, efolds)),
+            joins_per_efold=joined / max(0.1, efolds),
+        )
 
     @property
     def _least_total(self) -> int:
@@ -113,6 +127,7 @@ class Rounds:
         setup = (not self.scheme.exact and open_below_floor(context, self.floor)) or self.scheme.open_round(
             context, self._rng.spawn("round", self.number + 1)
         )
+        self._asked_at = context.total
         if isinstance(setup, RoundSetup):
             self.planned_total = context.total
         return setup
@@ -127,6 +142,7 @@ class Rounds:
         setup = self._ask_scheme(self.setup)
         if isinstance(setup, KeepRound):
             self.setup.estimator.reconsider_at = setup.reconsider_at
+            self.joined = 0
             return []
         return self._start(setup)
 

@@ -53,10 +53,8 @@ class TrackedTotal:
         self._changed = changed
         self._departed = 0  # events counted by sites that have left
         self._network = MemoryNetwork(self.coordinator, self._receive, count_bytes=count_bytes)
-        self._prepared_round = 0  # the last round in which the scheme was asked to plan ahead
         for site_id in fleet:
             self._new_site(site_id, self.coordinator.trigger_of(site_id))
-        self.coordinator.prepare()
 
     @property
     def answer(self) -> Answer:
@@ -82,7 +80,6 @@ class TrackedTotal:
         except PlanError:
             del self.sites[site_id.site]
             raise
-        self._plan_ahead()
         return self.sites[site_id.site]
 
     def remove_site(self, site_id: SiteId) -> int:
@@ -90,7 +87,6 @@ class TrackedTotal:
         final = self.sites.pop(site_id.site).close()
         self._departed += final.count
         self._network.leave(site_id, final)
-        self._plan_ahead()
         return final.count
 
     def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
@@ -100,15 +96,7 @@ class TrackedTotal:
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self._network.send(site.site_id, messages)
-        if self.coordinator.round != self._prepared_round:
-            self._plan_ahead()
         self._changed()
 
     def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
         return self.sites[site_id.site].receive(message)
-
-    def _plan_ahead(self) -> None:
-        """Let the scheme plan the next round."""
-        if self.coordinator.round != self._prepared_round:
-            self._prepared_round = self.coordinator.round
-            self.coordinator.prepare()

@@ -1,11 +1,13 @@
 """`auto`: at every round start, the cheapest scheme that is safe against the adversary; `deterministic` if in doubt."""
 
 from collections import Counter
-from math import ceil, log, sqrt
+from collections.abc import Iterable, Iterator
+from math import ceil, inf, log
 from typing import Any, NamedTuple
 
 from countless.core.estimator import KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.random_source import RandomSource
+from countless.planning.traffic import Group, active_sites, deterministic_messages, round_messages
 from countless.schemes.deterministic import Deterministic, DeterministicEstimator
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
@@ -21,7 +23,7 @@ CANDIDATES: dict[str, tuple[type[PlannedScheme[Any]], ...]] = {
 }
 
 MIN_SAVING = 0.15  # needed to leave `deterministic`, which is certain and has a smaller typical error
-MIN_SITES_TO_PLAN = 32  # with fewer it stays deterministic unless traffic is oblivious (`countless plan`)
+MIN_SITES_TO_PLAN = 64  # with fewer it stays deterministic unless traffic is oblivious (`countless plan`)
 RECONSIDER_GROWTH = 1.1  # of the total while deterministic: often enough to leave within a tenth of the best moment
 
 
@@ -31,8 +33,6 @@ class PricedRound(NamedTuple):
     messages: float
     events: float  # how many it lasts for
     scheme: PlannedScheme[Any]
-    plan: Any
-    step: int
 
 
 class Auto(Scheme):
@@ -66,77 +66,76 @@ class Auto(Scheme):
         return sites >= MIN_SITES_TO_PLAN or self.safe_against == "oblivious"
 
     def prepare(self, context: RoundContext) -> None:
-        for scheme in self._schemes:
+        for scheme in self._worth_planning(context):
             scheme.prepare(context)
 
     def prices(self, context: RoundContext) -> dict[str, float]:
-        plans = {scheme.name: scheme.plans(context, may_block=False) for scheme in self._schemes}
-        return {name: min(plan.messages_per_efold for plan in found) for name, found in plans.items() if found}
+        quotes = {scheme.name: scheme.quotes(context, may_block=False) for scheme in self._schemes}
+        return {name: min(quote.messages_per_efold for quote in found) for name, found in quotes.items() if found}
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Start the cheapest round, unless `deterministic` costs about as much over the same events."""
-        plans = [(scheme, plan) for scheme in self._schemes for plan in scheme.plans(context, self._may_block)]
-        counts = Counter(context.counts)
-        rounds = [_priced(context, counts, scheme, plan) for scheme, plan in plans if plan_is_usable(context, plan)]
+        groups = _groups(context.counts)
+        quotes = [
+            (scheme, quote)
+            for scheme in self._worth_planning(context)
+            for quote in scheme.quotes(context, self._may_block)
+        ]
+        rounds = [_priced(context, groups, *quoted) for quoted in quotes if _is_usable(context, quoted[1])]
         best = min(rounds, key=lambda priced: priced.messages / log(1 + priced.events / context.total), default=None)
         is_deterministic = context.running is not None and context.running.scheme == Deterministic.name
-        if best is not None:
-            staying = deterministic_cost(counts, context.alpha, best.events)
-            if not is_deterministic:
-                staying += 2 * context.inexact
-            if best.messages <= (1 - MIN_SAVING) * staying:
-                estimator = best.scheme.estimator(best.plan, best.step, context, rng)
-                return RoundSetup(best.scheme.name, estimator, best.scheme.slots(best.plan), best.plan)
+        if best is not None and self._pays(context, groups, best, is_deterministic):
+            for plan in reversed(best.scheme.plans(context, self._may_block)):
+                if _is_usable(context, plan):
+                    estimator = best.scheme.estimator(plan, plan.step(context.total), context, rng)
+                    return RoundSetup(best.scheme.name, estimator, best.scheme.slots(plan), plan)
         reconsider_at = ceil(context.total * RECONSIDER_GROWTH) + 1
-        if plans:
-            reconsider_at = max(reconsider_at, min(usable_from(plan) for _, plan in plans))
+        if quotes:
+            reconsider_at = max(reconsider_at, min(usable_from(quote) for _, quote in quotes))
         if is_deterministic:
             return KeepRound(reconsider_at)
         return RoundSetup(Deterministic.name, DeterministicEstimator(context.alpha, reconsider_at))
 
+    def _pays(self, context: RoundContext, groups: list[Group], best: PricedRound, is_deterministic: bool) -> bool:
+        # A site that joins costs a deterministic round two more messages: its first report, and its tolerance.
+        joins = context.joins_per_efold * log(1 + best.events / context.total)
+        staying = deterministic_messages(groups, context.alpha, best.events) + 2 * joins
+        if not is_deterministic:
+            staying += 2 * context.inexact
+        return best.messages <= (1 - MIN_SAVING) * staying
 
-def plan_is_usable(context: RoundContext, plan: Any) -> bool:
+    def _worth_planning(self, context: RoundContext) -> Iterator[PlannedScheme[Any]]:
+        """The schemes whose plan may be the cheapest."""
+        cheapest = inf
+        for scheme in self._schemes if self.needs_plan(context.sites) else ():
+            if scheme.about_price(context) < cheapest:
+                yield scheme
+                prices = [quote.messages_per_efold for quote in scheme.quotes(context, may_block=False)]
+                cheapest = min([cheapest, *prices])
+
+
+def _is_usable(context: RoundContext, plan: Any) -> bool:
     return usable(plan, plan.step(context.total))
 
 
-def _priced(context: RoundContext, counts: Counter[int], scheme: PlannedScheme[Any], plan: Any) -> PricedRound:
-    step = plan.step(context.total)
-    events = step * plan.steps_per_round
-    exact = len(context.counts) - context.inexact
-    active = min(exact, sum(sites * min(1, share * events) for _, sites, share in _shares(counts)))
+def _priced(context: RoundContext, groups: list[Group], scheme: PlannedScheme[Any], quote: Any) -> PricedRound:
+    events = quote.step(context.total) * quote.steps_per_round
     # Two messages for each site that takes part. (One is enough for a site that is known exactly, but only this time:
     # a scheme is chosen for what its rounds cost again and again.)
-    messages = plan.messages_per_round - 2 * (plan.sites - context.inexact - active)
-    return PricedRound(messages, events, scheme, plan, step)
+    active = context.inexact + min(len(context.counts) - context.inexact, active_sites(groups, events))
+    return PricedRound(round_messages(quote, active), events, scheme)
 
 
-def _shares(counts: Counter[int]) -> list[tuple[int, int, float]]:
-    """For each count: how many sites have it, and the part of the coming events that one of them is expected to count.
+def _groups(counts: Iterable[int]) -> list[Group]:
+    """Each site is expected to keep its share of the traffic.
 
     All sites without events together are given one event for each site with events (the estimate of Witten and Bell):
     idle sites are expected to stay idle beside one busy site, and to become active beside many.
     """
-    idle = counts[0]
-    busy = counts.total() - idle
-    if not busy:
-        return [(0, idle, 1 / idle)] if idle else []
-    total = sum(count * sites for count, sites in counts.items()) + (busy if idle else 0)
-    return [(count, sites, (count or busy / idle) / total) for count, sites in counts.items()]
-
-
-def deterministic_cost(counts: Counter[int], alpha: float, events: float) -> float:
-    """Messages of deterministic sites while `events` happen, if each site keeps its share of the traffic.
-
-    A site's tolerance is taken to be its target, as the square root of its share: with shares f its report of n stands
-    for growth * n further events, growth = 2 alpha/(1-alpha) / (sqrt(f) * sum of all sqrt(f)). So it reports again
-    floor(growth * n) + 1 events later: at every event while that is 1, and then, on average, half an event later than
-    without the rounding.
-    """
-    shares, cost = _shares(counts), 0.0
-    roots = sum(sites * sqrt(share) for _, sites, share in shares)
-    for count, sites, share in shares:
-        growth = 2 * alpha / (1 - alpha) / (sqrt(share) * roots)
-        end, exact_below = count + events * share, 1 / growth
-        cost += sites * max(0.0, min(end, exact_below) - count)
-        cost += sites * max(0.0, log((growth * end + 0.5) / (growth * max(count, exact_below) + 0.5)) / growth)
-    return cost
+    sizes = Counter(counts)
+    idle = sizes.pop(0, 0)
+    busy, total = sizes.total(), sum(count * sites for count, sites in sizes.items())
+    unseen = busy or 1
+    total += unseen if idle else 0
+    groups = [Group(sites, count / total, count) for count, sites in sizes.items()]
+    return [*groups, Group(idle, unseen / idle / total)] if idle else groups

@@ -13,6 +13,7 @@ from countless.planning.lattice import plan_lattice
 from countless.planning.partial_dp import plan_partial_dp
 from countless.planning.plan import Plan, check_request
 from countless.planning.sampled import plan_sampled
+from countless.planning.traffic import Group, messages_per_efold
 from countless.schemes.registry import SCHEMES, is_safe_against, require_adversary
 
 DAY = 86_400
@@ -45,15 +46,18 @@ class Candidate:
     plan: Plan
 
 
-def compare(sites: int, alpha: float, eta: float, adversary: str = "adaptive") -> dict[str, Candidate]:
-    """Every scheme at these numbers, the cheapest first."""
+def compare(
+    sites: int, alpha: float, eta: float, adversary: str = "adaptive", groups: list[Group] | None = None
+) -> dict[str, Candidate]:
+    """Every scheme at these numbers, the cheapest first; `groups` say how the traffic is shared, if not evenly."""
     check_request(sites, alpha, eta)
     require_adversary(adversary)
-    deterministic = plan_deterministic(sites, alpha).messages_per_efold
+    groups = groups or [Group(sites, 1 / sites)]
+    deterministic = messages_per_efold(plan_deterministic(sites, alpha), groups)
     candidates = []
     for name, calibrate in CALIBRATIONS.items():
         plan = calibrate(sites, alpha, eta)
-        cost, safe = plan.messages_per_efold, SCHEMES[name].safe_against
+        cost, safe = messages_per_efold(plan, groups), SCHEMES[name].safe_against
         candidates.append(Candidate(name, cost, cost / deterministic, safe, is_safe_against(name, adversary), plan))
     return {each.name: each for each in sorted(candidates, key=lambda each: each.messages_per_efold)}
 

@@ -179,12 +179,11 @@ class DeterministicEstimator(Estimator):
         return _pays(count, int(target), site.most - count) and self._lend(site, entry, target / count)
 
     def _raise(self, site: Tolerance, count: int, tolerance: int) -> bool:
-        """Borrow, or lend less. It counts at once, so nothing is wrong if the trigger is lost or late."""
+        """Borrow. It counts at once, so nothing is wrong if the trigger is lost or late."""
         present, extra = site.largest, tolerance - (self._plain.max_count_covered(count) - count)
-        alpha = self._alpha if extra >= 0 else self._alpha_below(tolerance / count)
-        if site.sent is not present or alpha < present.alpha:
+        if site.sent is not present or extra < 0:
             return False
-        trigger = GeometricGrowth(alpha, max(0, extra), present.phase)
+        trigger = GeometricGrowth(self._alpha, extra, present.phase)
         site.count_by(trigger, self._growth)
         credit = site.credit_at(count)
         if self._pool + credit < site.credit:

@@ -8,11 +8,11 @@ from countless.core.estimator import Effect, Estimator, RoundContext
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import EveryNth, Trigger
-from countless.planning.cache import PlanCache
-from countless.planning.dithered import plan_dithered
+from countless.planning.cache import PlanCache, round_up_sites
 from countless.planning.dithered_plan import DitheredPlan
 from countless.planning.dithered_steps import steps_for
 from countless.planning.failure_budget import round_down_pow16
+from countless.planning.ready_made import quick_plan_dithered, quote_dithered
 from countless.schemes.offsets import OffsetTable
 from countless.schemes.planned import PlannedScheme
 
@@ -218,12 +218,16 @@ class Dithered(PlannedScheme[DitheredPlan]):
 
     name = "dithered"
     safe_against = "adaptive"
-    caches = (PlanCache(plan_dithered),)
+    caches = (PlanCache(quick_plan_dithered),)
     kind = DitheredEstimator
 
     def eta(self, context: RoundContext) -> float:
         """Rounded down to a power of 16: more rounds share a plan, for one or two per cent more messages."""
         return round_down_pow16(super().eta(context))
+
+    def quotes(self, context: RoundContext, may_block: bool) -> list[DitheredPlan]:
+        quote = quote_dithered(round_up_sites(context.slots), context.alpha, self.eta(context))
+        return self.plans(context, may_block) if quote is None or self._given is not None else [quote]
 
     def estimator(self, plan: DitheredPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         events, total = step * plan.steps_per_round, max(1, sum(context.counts))

@@ -33,6 +33,7 @@ class PlannedScheme(Scheme, Generic[P]):
     """A scheme whose rounds follow a plan. If several caches have a plan for a round, the last one's is the best."""
 
     caches: tuple[PlanCache[P], ...]
+    has_slots = True  # whether the proof covers as many sites as the plan has; False: any number
 
     def __init__(self, plan: P | None = None, *, may_block: bool = True) -> None:
         self._given = plan
@@ -46,8 +47,7 @@ class PlannedScheme(Scheme, Generic[P]):
     def estimator(self, plan: P, step: int, context: RoundContext, rng: RandomSource) -> Estimator: ...
 
     def slots(self, plan: P) -> int | None:
-        """How many sites the plan's proof covers; None: any number."""
-        return plan.sites
+        return plan.sites if self.has_slots else None
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Count exactly while the step would be below 2; after that, start rounds by the plan."""
@@ -70,9 +70,20 @@ class PlannedScheme(Scheme, Generic[P]):
         """The given plan, or those of the caches. A missing plan is computed only if the caller may block."""
         if self._given is not None:
             return [self._checked(self._given, context)]
-        request = (context.sites, context.alpha, self.eta(context))
-        found = [cache.plan(*request) if may_block else cache.cached(*request) for cache in self.caches]
+        found = [self._plan(cache, context, may_block) for cache in self.caches]
         return [plan for plan in found if plan is not None]
+
+    def _plan(self, cache: PlanCache[P], context: RoundContext, may_block: bool) -> P | None:
+        request = (context.slots if self.has_slots else context.sites, context.alpha, self.eta(context))
+        return cache.plan(*request) if may_block else cache.cached(*request)
+
+    def quotes(self, context: RoundContext, may_block: bool) -> list[P]:
+        """Plans to compute prices with, which need not be verified. Those of `plans` are."""
+        return self.plans(context, may_block)
+
+    def about_price(self, context: RoundContext) -> float:
+        """Messages per e-fold that its plan will hardly be below, where that is known without a plan."""
+        return 0.0
 
     def eta(self, context: RoundContext) -> float:
         """The failure probability that the round's plan is made for: at most the round's share of delta."""

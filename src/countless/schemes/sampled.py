@@ -1,6 +1,8 @@
 """`sampled`: fresh coins and frequent exact rounds."""
 
+from bisect import bisect_right
 from functools import partial
+from math import log, sqrt
 
 from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
@@ -33,10 +35,24 @@ class Sampled(PlannedScheme[SampledPlan]):
     name = "sampled"
     safe_against = "sees-everything"
     caches = tuple(PlanCache(partial(plan_sampled, least_step=least_step)) for least_step in TIERS)
+    has_slots = False
 
-    def slots(self, plan: SampledPlan) -> int | None:
-        """Any number of sites may share the coins."""
-        return None
+    def plans(self, context: RoundContext, may_block: bool) -> list[SampledPlan]:
+        """Of the plans for all steps, the one for small steps and the cheapest that the round's step reaches."""
+        if self._given is not None or not may_block:
+            return super().plans(context, may_block)
+        found = [self.caches[0].plan(context.sites, context.alpha, self.eta(context))]
+        tier = bisect_right(TIERS, found[0].step(context.total)) - 1
+        if tier > 0:
+            found.append(self.caches[tier].plan(context.sites, context.alpha, self.eta(context)))
+        return found
+
+    def prepare(self, context: RoundContext) -> None:
+        super().plans(context, may_block=True)
+
+    def about_price(self, context: RoundContext) -> float:
+        """The least (m + 2k)/ln(1 + alpha m/E) over all m, with an error E of sqrt(m ln(1/eta)): near m = 2k."""
+        return 2 * sqrt(2 * context.sites * log(1 / self.eta(context))) / context.alpha
 
     def estimator(self, plan: SampledPlan, step: int, context: RoundContext, rng: RandomSource) -> Estimator:
         return CrossingEstimator(BernoulliSampling(step), plan.reports, plan.shift)

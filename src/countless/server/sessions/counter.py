@@ -10,6 +10,7 @@ from typing import NamedTuple
 from countless.core.answer import Answer, State
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
+from countless.planning.cache import round_up_sites
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
@@ -39,6 +40,7 @@ class PlanKey(NamedTuple):
     scheme: str
     adversary: str
     sites: int
+    slots: int
     alpha: float
     eta: float
 
@@ -126,22 +128,11 @@ class Counter(Watched):
         return self.coordinator.round, self.coordinator.sites
 
     def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
-        """What to plan for the next round; None if no plan would be used. Sites are rounded up, so that a plan outlives
-        a few joins.
-        """
+        """What to plan for the next round; None if no plan would be used. A plan outlives a few joins."""
         config, context = self.config, self.coordinator.next_context
         if not self.coordinator.scheme.needs_plan(context.sites):
             return None
-        sites = round_up_sites(context.sites)
-        key = PlanKey(config.scheme, config.adversary, sites, context.alpha, round_eta(context.delta, context.round))
-        return key, context._replace(sites=sites, counts=(), running=None)
-
-
-def round_up_sites(sites: int) -> int:
-    """The next number with four significant bits: at most an eighth more.
-
-    >>> [round_up_sites(sites) for sites in (1, 15, 17, 100, 1000)]
-    [1, 15, 18, 104, 1024]
-    """
-    unit = 1 << max(0, sites.bit_length() - 4)
-    return -(-sites // unit) * unit
+        sites, slots = round_up_sites(context.sites), round_up_sites(context.slots)
+        eta = round_eta(context.delta, context.round)
+        key = PlanKey(config.scheme, config.adversary, sites, slots, context.alpha, eta)
+        return key, context._replace(counts=(), running=None)
