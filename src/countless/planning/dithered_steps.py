@@ -13,6 +13,7 @@ from math import log, log2, pi
 from countless.planning.dithered_plan import DitheredPlan
 from countless.planning.tails import cumulant, variance
 
+MOVED_SHARE = 0.2  # of the events are expected at sites at random, the others where they were so far (by trial)
 _MIN_PART = 5  # no step is below this part of the plan's: traffic that moves costs at most so many times its reports
 _CLASSES_PER_OCTAVE = 4  # sites whose expected events round to the same class have the same step
 _MIN_SAVING = 0.02  # of the reports; if other steps save less, all have the plan's

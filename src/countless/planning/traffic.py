@@ -5,10 +5,12 @@ Traffic is groups of sites: each site of a group has the same share of the comin
 
 from collections import Counter
 from collections.abc import Iterable
-from math import expm1, log, sqrt
+from math import expm1, log, pow, sqrt
 from typing import NamedTuple
 
 from countless.planning.deterministic import DeterministicPlan
+from countless.planning.dithered_plan import DitheredPlan
+from countless.planning.dithered_steps import MOVED_SHARE
 from countless.planning.plan import Plan, RoundPlan, least_total
 
 
@@ -56,15 +58,26 @@ def deterministic_messages(groups: list[Group], alpha: float, events: float) -> 
     return cost
 
 
-def round_messages(plan: RoundPlan, active: float) -> float:
+def round_messages(plan: RoundPlan, groups: list[Group], active: float) -> float:
     """Messages of a round in which so many of the plan's sites take part: two for each, and the reports."""
-    return plan.messages_per_round - 2 * (plan.sites - active)
+    saved = (1 - _reports_part(groups)) * plan.steps_per_round if isinstance(plan, DitheredPlan) else 0.0
+    return plan.messages_per_round - saved - 2 * (plan.sites - active)
+
+
+def _reports_part(groups: list[Group]) -> float:
+    """Reports of sites with steps as the cube roots of their expected events, over those with equal steps."""
+    sites = sum(group.sites for group in groups)
+    roots = [pow(MOVED_SHARE / sites + (1 - MOVED_SHARE) * group.share, 1 / 3) for group in groups]
+    mean_square = sum(group.sites * root**2 for group, root in zip(groups, roots, strict=True)) / sites
+    return sqrt(mean_square) * sum(group.sites * group.share / root for group, root in zip(groups, roots, strict=True))
 
 
 def messages_per_efold(plan: Plan, groups: list[Group]) -> float:
     """In the long run, when every site counts something in every round."""
     if isinstance(plan, DeterministicPlan):
         return plan.messages_per_efold * sum(group.sites * sqrt(group.share) for group in groups) ** 2 / plan.sites
+    if isinstance(plan, DitheredPlan):
+        return round_messages(plan, groups, plan.sites) / plan.growth
     return plan.messages_per_efold
 
 
@@ -76,7 +89,7 @@ def messages_until(plan: DeterministicPlan | RoundPlan, groups: list[Group], tot
     while now < total:
         events = plan.step(int(now)) * plan.steps_per_round
         part = min(1.0, (total - now) / events)
-        messages += part * round_messages(plan, active_sites(groups, events))
+        messages += part * round_messages(plan, groups, active_sites(groups, events))
         now += events
     return messages
 

@@ -123,7 +123,7 @@ def _priced(context: RoundContext, groups: list[Group], scheme: PlannedScheme[An
     # Two messages for each site that takes part. (One is enough for a site that is known exactly, but only this time:
     # a scheme is chosen for what its rounds cost again and again.)
     active = context.inexact + min(len(context.counts) - context.inexact, active_sites(groups, events))
-    return PricedRound(round_messages(quote, active), events, scheme)
+    return PricedRound(round_messages(quote, groups, active), events, scheme)
 
 
 def _groups(counts: Iterable[int]) -> list[Group]:

@@ -10,7 +10,7 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import EveryNth, Trigger
 from countless.planning.cache import PlanCache, round_up_sites
 from countless.planning.dithered_plan import DitheredPlan
-from countless.planning.dithered_steps import steps_for
+from countless.planning.dithered_steps import MOVED_SHARE, steps_for
 from countless.planning.failure_budget import round_down_pow16
 from countless.planning.ready_made import quick_plan_dithered, quote_dithered
 from countless.schemes.offsets import OffsetTable
@@ -21,7 +21,6 @@ _EVERY_EVENT = EveryNth(1)
 MAX_EXPECTED = 2  # a site expected to count fewer events in a round reports each: a snapshot costs two messages
 MAX_EXACT = 3  # events of such a site in a round; then it gets a lattice, which costs a trigger and a snapshot
 FREE_SHARE = 0.25  # of a present site's events: half of the free slots are used, on average for half of the round
-MOVED_SHARE = 0.2  # of the events are expected at sites at random, the others where they were so far (by trial)
 
 
 class HiddenState(NamedTuple):
