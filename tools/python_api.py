@@ -9,7 +9,7 @@ from countless.client.budgets.budget import ClientBudget
 from countless.client.budgets.spendable import Spendable
 from countless.client.client import Client, connect
 from countless.client.counter import Counter
-from countless.client.reader import Rate, Reader, RollingCount, TotalCount, WindowCount
+from countless.client.reader import Rate, Reader, RollingCount, SeriesCount, TopCounts, TotalCount, WindowCount
 from countless.client.watch import Watch
 from countless.core.answer import Answer
 from countless.core.budget.coordinator import Usage
@@ -51,7 +51,7 @@ NOT_FOR_PROGRAMS = {
 }
 PUBLIC: tuple[object, ...] = (
     *(connect, Client, Counter, Spendable, ClientBudget, Watch, CountRequests, LimitRequests, header_key),
-    *(Reader, TotalCount, WindowCount, RollingCount, Rate),
+    *(Reader, TotalCount, WindowCount, RollingCount, Rate, TopCounts, SeriesCount),
     *(Tracker, Answer, Traffic, TotalAnswer, SpanCount, SpanRate, Window),
     *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
     *(Family, LabelSite, LabelCount, Top, Distribution, ObservingSite, Quantile, Rank),

@@ -81,6 +81,11 @@ class ApiClient:
         answer: dict[str, Any] = self.request("GET", f"{path}?{urlencode(query)}" if query else path)
         return answer
 
+    def top(self, counter: str, **query: str) -> dict[str, Any]:
+        """The labelled series of a counter with a `share` of its count; of a `window`, or `rolling`."""
+        answer: dict[str, Any] = self.request("GET", f"/api/v1/top/{quote(counter)}?{urlencode(query)}")
+        return answer
+
     def watch(self, counter: str, read_timeout: float | None = None) -> AnswerStream:
         """The answer now, and each time it changes; an error if nothing arrives for `read_timeout` seconds."""
         connection, response = self._open("GET", f"/api/v1/watch/{quote(counter)}", None)

@@ -4,6 +4,7 @@ reader = countless.Reader("http://127.0.0.1:2686")
 print(reader.window("requests", "today"))     # requests today: 1,204,332 (from 1,203,900 to 1,204,800; open ...)
 reader.rolling("requests", "15m").lower       # at least so many in the last 15 minutes
 reader.rate("requests", over="5m").estimate   # events per second
+reader.top("requests", share=0.02).series     # the labelled series with two per cent or more
 """
 
 from datetime import datetime
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from countless.client.api import ApiClient
 from countless.client.environment import token_or_default, url_or_default
 
+_BAR_CHARS = 30
 _TIMES = ("start", "end", "known_since", "as_of")
 
 
@@ -133,6 +135,53 @@ class RollingCount(NamedTuple):
         return f"{self.counter}, last {self.over}: {count}, {_shown(self.rate.estimate, round)}/s{_doubts(self)}"
 
 
+class SeriesCount(NamedTuple):
+    """One labelled series: `estimate`, and the truth from `lower` to `upper`."""
+
+    counter: str  # the name of the series, with its labels
+    estimate: float
+    lower: float
+    upper: float
+    state: str  # exact, holding, learning, degraded
+
+
+class TopCounts(NamedTuple):
+    """The labelled series that may have a share of a counter's count, the largest first.
+
+    `estimate`, `lower` and `upper` are of all series together. A series in the list has the share for certain if its
+    `lower` is at least `share` times this `upper`.
+    """
+
+    counter: str
+    share: float
+    estimate: float
+    lower: float
+    upper: float
+    state: str
+    series: tuple[SeriesCount, ...]
+    as_of: datetime
+
+    @classmethod
+    def parse(cls, answer: dict[str, Any]) -> "TopCounts":
+        """From the JSON of the API."""
+        series = tuple(SeriesCount(**_known(each, SeriesCount._fields)) for each in answer["series"])
+        return cls(**_known(answer | {"series": series}, cls._fields))
+
+    def __str__(self) -> str:
+        """A bar for each series: full up to `lower`, and lighter up to `upper`."""
+        total = f"{self.estimate:,.0f} (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state})"
+        lines = [f"{self.counter}: {total}, {self.share:.2%} or more:"]
+        most = max((each.upper for each in self.series), default=1)
+        for each in self.series:
+            labels = each.counter.removeprefix(self.counter) or "without labels"
+            certain, possible = round(each.lower / most * _BAR_CHARS), round(each.upper / most * _BAR_CHARS)
+            bar = "█" * certain + "░" * (possible - certain)
+            share = each.estimate / self.estimate if self.estimate else 0.0
+            bounds = f"from {each.lower:,.0f} to {each.upper:,.0f}"
+            lines.append(f"{bar:<{_BAR_CHARS}} {share:6.1%}  {each.estimate:,.0f} ({bounds})  {labels}")
+        return "\n".join(lines)
+
+
 class Reader:
     """Reads answers of a coordinator; of a cluster, any of its coordinators answers for all counters.
 
@@ -158,6 +207,16 @@ class Reader:
     def rolling(self, counter: str, over: str) -> RollingCount:
         """The count of the last `15m`, `1h`, `7d`. For every counter."""
         return RollingCount.parse(self._api.answer(counter, rolling=over))
+
+    def top(
+        self, counter: str, share: float = 0.02, *, window: str | None = None, rolling: str | None = None
+    ) -> TopCounts:
+        """The labelled series that may have this share of the counter's count: of all that was ever counted, of a
+        window as in `window`, or of the last `rolling` minutes. None that has the share is missing.
+        """
+        query = {"window": window, "rolling": rolling}
+        given = {name: value for name, value in query.items() if value is not None}
+        return TopCounts.parse(self._api.top(counter, share=repr(share), **given))
 
     def rate(self, counter: str, over: str = "5m") -> Rate:
         """Events per second, on average over the last so many minutes. For every counter."""

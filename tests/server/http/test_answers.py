@@ -11,8 +11,9 @@ from countless.core.answer import State
 from countless.core.messages import Report
 from countless.core.threshold import Threshold
 from countless.errors import InvalidParameter
-from countless.server.http.answers import answer_changes, parse_threshold, server_sent_events
+from countless.server.http.answers import parse_threshold, server_sent_events
 from countless.server.http.schemas import PublicAnswer
+from countless.server.http.sums import answer_changes
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join, Sync

@@ -33,6 +33,7 @@ READ = [
     ("GET", "/api/v1/counters/hits"),
     ("GET", "/api/v1/watch/hits"),
     ("GET", "/api/v1/windows/hits"),
+    ("GET", "/api/v1/top/hits"),
     ("GET", "/api/v1/budgets"),
     ("GET", "/api/v1/budgets/tokens"),
 ]

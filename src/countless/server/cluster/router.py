@@ -19,10 +19,11 @@ from starlette.responses import Response
 from countless.server.cluster.forwarding import ForwardedRequest, Unreachable, forward, respond_as_owner
 from countless.server.cluster.member import Member
 from countless.server.http import budget_routes, routes
-from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
+from countless.server.http.answers import event_stream, parse_threshold, public_view
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.http.openapi import Handler, Operation, error, json
 from countless.server.http.schemas import PublicAnswer
+from countless.server.http.sums import answer_changes, parts_of, summed
 from countless.server.sessions.site_server import SiteServer
 from countless.wire.nats_subjects import shard_of, shard_of_budget
 
@@ -196,11 +197,11 @@ def _version(answer: PublicAnswer) -> str:
 async def _poll_counter(request: Request) -> Response:
     """At the owner: the answer as soon as it differs from `seen`, or the same answer after a while."""
     server: SiteServer = request.app.state.server
-    counter = server.counter(request.path_params["name"])
-    answer = public_view(counter)
+    name = request.path_params["name"]
+    answer = summed(name, [public_view(part) for part in parts_of(server, name)])
     with suppress(TimeoutError):
         async with asyncio.timeout(_POLL_S):
-            async for answer in answer_changes(server, counter.name):
+            async for answer in answer_changes(server, name):
                 if _version(answer) != request.query_params.get("seen"):
                     break
     return json(answer)

@@ -9,7 +9,6 @@ from starlette.responses import Response, StreamingResponse
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
 from countless.server.http.schemas import PublicAnswer
-from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import AnyCounter
 from countless.wire.frames import MAX_NUMBER
 
@@ -20,18 +19,6 @@ def public_view(counter: AnyCounter) -> PublicAnswer:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     per = None if rule is None else rule.per
     return PublicAnswer(counter.name, answer.estimate, answer.lower, answer.upper, answer.state, now, per)
-
-
-async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
-    """The answer now and after every change, until the counter is deleted or the server drains."""
-    last: tuple[float, float, float, str] | None = None
-    while (counter := server.counters.get(name)) is not None and not server.draining:
-        changed, answer = counter.changed, counter.published_answer
-        current = (answer.estimate, answer.lower, answer.upper, answer.state)
-        if current != last:
-            last = current
-            yield public_view(counter)
-        await changed.wait()
 
 
 def event_stream(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> Response:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from countless.errors import InvalidParameter
-from countless.server.http.answers import answer_changes, event_stream, parse_threshold, public_view
+from countless.server.http.answers import event_stream, parse_threshold, public_view
 from countless.server.http.openapi import Operation, error, json
 from countless.server.http.operator_view import operator_answer
 from countless.server.http.schemas import (
@@ -23,8 +23,10 @@ from countless.server.http.schemas import (
     Rules,
     SiteList,
     SiteStatus,
+    TopAnswer,
 )
-from countless.server.http.window_answers import rolling_answer, window_answer, window_list
+from countless.server.http.sums import answer_changes, parse_share, parts_of, reading, summed, top_answer
+from countless.server.http.window_answers import window_list
 from countless.server.http.window_schemas import RollingAnswer, WindowAnswer, WindowList
 from countless.server.sessions.site_server import SiteServer
 
@@ -53,8 +55,9 @@ async def read_body(request: Request, kind: type[_Body]) -> _Body:
 async def list_counters(request: Request) -> Response:
     """All counters in the order of their names, 1,000 at a time."""
     after = request.query_params.get("after", "")
-    names = sorted(name for name in _server(request).counters if name > after)
-    page = [public_view(_server(request).counters[name]) for name in names[:MAX_LISTED]]
+    server = _server(request)
+    names = sorted(name for name in server.names if name > after)
+    page = [summed(name, [public_view(part) for part in server.parts(name)]) for name in names[:MAX_LISTED]]
     return json(AnswerPage(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
 
 
@@ -71,21 +74,28 @@ async def create_counter(request: Request) -> Response:
 async def read_counter(request: Request) -> Response:
     """The answer of one counter: its total, the count of a window, or the count and rate of the last so many minutes.
 
+    A counter is the sum of its labelled series and of its events without labels; its bounds are the sums of theirs.
+
     `window` is for counters with windows: now, last, this-hour, last-day ..., today, yesterday, a date, or a time for
     the window that contains it; by the clock of the coordinator, in the time zone of the counter.
 
     `rolling` is for every counter: 15m, 1h, 7d ... Its bounds are narrow if answers were recorded when the span began:
     every second, for the last minutes; less often before. Records do not outlive a restart; closed windows do.
     """
-    counter, query = _server(request).counter(request.path_params["name"]), request.query_params
-    window, rolling = query.get("window"), query.get("rolling")
-    if window is not None and rolling is not None:
-        raise InvalidParameter("window", window[:100], "left out with rolling")
-    if window is not None:
-        return json(window_answer(counter, window))
-    if rolling is not None:
-        return json(rolling_answer(counter, request.app.state.recorder, rolling))
-    return json(public_view(counter))
+    name, query = request.path_params["name"], request.query_params
+    read = reading(request.app.state.recorder, query.get("window"), query.get("rolling"))
+    return json(summed(name, [read(part) for part in parts_of(_server(request), name)]))
+
+
+async def read_top(request: Request) -> Response:
+    """The labelled series of a counter that may have at least a share of its count: 0.02, or `share`.
+
+    None that has the share is missing, if the bounds of the answers hold. With `window` or `rolling`, of that time.
+    """
+    name, query = request.path_params["name"], request.query_params
+    share = parse_share(query.get("share", "0.02"))
+    read = reading(request.app.state.recorder, query.get("window"), query.get("rolling"))
+    return json(top_answer(name, [read(part) for part in parts_of(_server(request), name)], share))
 
 
 async def list_windows(request: Request) -> Response:
@@ -121,8 +131,9 @@ async def watch_counter(request: Request) -> Response:
 
     With `over`, also an event `possibly` when the total may exceed this number, and `certainly` when it does.
     """
-    server, counter = _server(request), _server(request).counter(request.path_params["name"])
-    return event_stream(answer_changes(server, counter.name), parse_threshold(request.query_params.get("over")))
+    server, name = _server(request), request.path_params["name"]
+    parts_of(server, name)
+    return event_stream(answer_changes(server, name), parse_threshold(request.query_params.get("over")))
 
 
 async def list_sites(request: Request) -> Response:
@@ -158,6 +169,15 @@ OPERATIONS = (
     Operation(
         *("GET", _COUNTER, "read", read_counter, (PublicAnswer, WindowAnswer, RollingAnswer)),
         query={
+            "window": {"type": "string", "examples": ["today"]},
+            "rolling": {"type": "string", "examples": ["15m"]},
+        },
+        error_statuses=(400, 404),
+    ),
+    Operation(
+        *("GET", "/api/v1/top/{name}", "read", read_top, TopAnswer),
+        query={
+            "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
             "window": {"type": "string", "examples": ["today"]},
             "rolling": {"type": "string", "examples": ["15m"]},
         },

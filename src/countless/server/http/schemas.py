@@ -141,6 +141,29 @@ class AnswerPage(Struct):
     next: Annotated[str | None, described("The value of `after` for the next page; null on the last page.")]
 
 
+class TopRow(Struct):
+    """A labelled series of a counter. `NAME` itself stands for the events without labels."""
+
+    counter: Annotated[str, described("The name of the series.", examples=['requests{tenant="acme"}'])]
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+
+
+class TopAnswer(Struct):
+    """The series that may have a share of a counter's count, the largest first, and the count of all together."""
+
+    counter: str
+    share: float
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+    series: list[TopRow]
+    as_of: Moment
+
+
 class SiteStatus(Struct):
     """One incarnation of a site."""
 

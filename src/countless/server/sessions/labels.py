@@ -23,6 +23,16 @@ def family_of(name: str) -> str | None:
     return family if brace and name.endswith("}") and name != overflow_name(family) else None
 
 
+def counter_of(name: str) -> str | None:
+    """The counter that a labelled series, or an overflow series, belongs to; None for a counter without labels.
+
+    >>> counter_of('requests{route="/a"}'), counter_of('requests{overflow="true"}'), counter_of("requests")
+    ('requests', 'requests', None)
+    """
+    counter, brace, _ = name.partition("{")
+    return counter if brace and counter and name.endswith("}") else None
+
+
 def overflow_home(name: str) -> str:
     """The overflow series, or its window, in which a series or a window of a series is counted.
 

@@ -9,7 +9,7 @@ from countless.core.coordinator import PersistentState
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.labels import family_of
+from countless.server.sessions.labels import counter_of, family_of
 from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
 from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
@@ -37,6 +37,7 @@ class CounterRegistry:
         self.counters = counters
         self.trackers = trackers
         self.windowed = windowed  # those of `counters` that have windows
+        self.labelled: dict[str, dict[str, None]] = {}  # by counter: its labelled series, and its overflow series
         self.overflowed: Tally[str] = Tally()  # by counter: series that were counted in its overflow series
         self._settings = settings
         self._pipeline = pipeline
@@ -48,6 +49,11 @@ class CounterRegistry:
             return self.counters[name]
         except KeyError:
             raise UnknownName("counter", name, self.counters) from None
+
+    def parts(self, name: str) -> list[AnyCounter]:
+        """What a counter is the sum of: its events without labels, and its labelled series."""
+        parts = [self.counters[name]] if name in self.counters else []
+        return parts + [self.counters[each] for each in self.labelled.get(name, ())]
 
     def load(
         self,
@@ -71,6 +77,11 @@ class CounterRegistry:
         """A counter that is new, or was loaded, with its open windows."""
         self.counters[counter.name] = counter
         self._series.update(filter(None, [family_of(counter.name)]))
+        parent = counter_of(counter.name)
+        if parent is not None:
+            self.labelled.setdefault(parent, {})[counter.name] = None
+            if parent in self.counters:
+                self.counters[parent].notify()  # who waits for a change of it waits for the sum from now on
         if isinstance(counter, WindowedCounter):
             self.windowed[counter.name] = counter
             self.trackers.update({tracker.name: tracker for tracker in counter.open.values()})
@@ -135,6 +146,11 @@ class CounterRegistry:
     def remove(self, name: str) -> None:
         counter = self.counters.pop(name)
         self._series.subtract(filter(None, [family_of(name)]))
+        parent = counter_of(name)
+        if parent is not None:
+            del self.labelled[parent][name]
+            if not self.labelled[parent]:
+                del self.labelled[parent]
         if isinstance(counter, WindowedCounter):
             del self.windowed[name]
             for tracker in counter.open.values():

@@ -320,6 +320,15 @@ class SiteServer:
     def counter(self, name: str) -> AnyCounter:
         return self._registry.get(name)
 
+    def parts(self, name: str) -> list[AnyCounter]:
+        """What a counter is the sum of: its events without labels, and its labelled series. Empty: there is none."""
+        return self._registry.parts(name)
+
+    @property
+    def names(self) -> set[str]:
+        """Of all counters, series, and counters that have labelled series only."""
+        return {*self.counters, *self._registry.labelled}
+
     def create(self, name: str, config: Config) -> AnyCounter:
         return self._registry.create(name, config)
 

@@ -1,0 +1,106 @@
+"""A counter is the sum of its labelled series and of its events without labels: the sum, and the largest parts.
+
+Every bound of a sum is the sum of the bounds. If each part is within alpha of its count, so is the sum.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from countless.core.answer import State
+from countless.errors import InvalidParameter, UnknownName
+from countless.server.http.answers import public_view
+from countless.server.http.history import Recorder
+from countless.server.http.schemas import PublicAnswer, TopAnswer, TopRow
+from countless.server.http.window_answers import rolling_answer, window_answer
+from countless.server.http.window_schemas import Rate, RollingAnswer, WindowAnswer
+from countless.server.sessions.site_server import SiteServer
+from countless.server.sessions.windows import AnyCounter
+
+AnyAnswer = PublicAnswer | WindowAnswer | RollingAnswer
+_Answer = TypeVar("_Answer", bound=AnyAnswer)
+SUM_INTERVAL_S = 0.25
+_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING, State.EXACT)
+
+
+def parts_of(server: SiteServer, name: str) -> list[AnyCounter]:
+    parts = server.parts(name)
+    if not parts:
+        raise UnknownName("counter", name, server.counters)
+    return parts
+
+
+def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[AnyCounter], AnyAnswer]:
+    """How to read one part: its total, the count of a window, or of the last so many minutes."""
+    if window is not None and rolling is not None:
+        raise InvalidParameter("window", window[:100], "left out with rolling")
+    if window is not None:
+        return lambda part: window_answer(part, window)
+    if rolling is not None:
+        return lambda part: rolling_answer(part, recorder, rolling)
+    return public_view
+
+
+def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
+    first = answers[0]
+    if len(answers) == 1 and first.counter == name:
+        return first
+    total = replace(
+        first,
+        counter=name,
+        estimate=sum(each.estimate for each in answers),
+        lower=sum(each.lower for each in answers),
+        upper=sum(each.upper for each in answers),
+        state=min((each.state for each in answers), key=_WORST_FIRST.index),
+    )
+    if isinstance(total, PublicAnswer):
+        return total
+    since = [each.known_since for each in answers if not isinstance(each, PublicAnswer) and each.known_since]
+    total.known_since = max(since, key=datetime.fromisoformat, default=None)
+    if isinstance(total, WindowAnswer):
+        total.complete = all(each.complete for each in answers if isinstance(each, WindowAnswer))
+    if isinstance(total, RollingAnswer):
+        rates = [each.rate for each in answers if isinstance(each, RollingAnswer)]
+        total.rate = Rate(*(sum(getattr(rate, field) for rate in rates) for field in ("lower", "estimate", "upper")))
+    return total
+
+
+async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
+    """The answer now and after every change, until the counter is deleted or the server drains."""
+    last: tuple[float, float, float, str] | None = None
+    while (parts := server.parts(name)) and not server.draining:
+        changed = parts[0].changed
+        answer = summed(name, [public_view(part) for part in parts])
+        current = (answer.estimate, answer.lower, answer.upper, answer.state)
+        if current != last:
+            last = current
+            yield answer
+        if len(parts) == 1 and parts[0].name == name:
+            await changed.wait()
+        else:  # to wait for any of thousands of series would cost more
+            await asyncio.sleep(SUM_INTERVAL_S)
+
+
+def top_answer(name: str, answers: Sequence[_Answer], share: float) -> TopAnswer:
+    """The parts that may have this share of the sum, the largest first."""
+    total = summed(name, answers)
+    rows = [
+        TopRow(each.counter, each.estimate, each.lower, each.upper, each.state)
+        for each in answers
+        if each.upper > 0 and each.upper >= share * total.lower
+    ]
+    rows.sort(key=lambda row: (-row.estimate, row.counter))
+    return TopAnswer(name, share, total.estimate, total.lower, total.upper, total.state, rows, total.as_of)
+
+
+def parse_share(share: str) -> float:
+    try:
+        value = float(share[:100])
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise InvalidParameter("share", share[:100], "a number from 0 to 1, 0 excluded")
+    return value
