@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -120,6 +121,13 @@ def test_sum_and_top_hold_if_the_bounds_of_the_series_do(parts: list[tuple[int, 
             assert part.counter in listed
         if part.counter in listed:
             assert count >= share * true * ((1 - alpha) / (1 + alpha)) ** 2 - 1
+
+
+@given(st.lists(st.floats(0, 1e15), min_size=2, max_size=8), st.randoms(use_true_random=False))
+def test_sum_does_not_depend_on_the_order_of_the_series(estimates: list[float], random: Random) -> None:
+    answers = [PublicAnswer("x{}", estimate, estimate, estimate, State.HOLDING, "") for estimate in estimates]
+    shuffled = random.sample(answers, len(answers))
+    assert summed("x", answers).estimate == summed("x", shuffled).estimate
 
 
 def test_worst_state_of_the_series_is_that_of_the_sum() -> None:

@@ -4,8 +4,9 @@ Every bound of a sum is the sum of the bounds. If each part is within alpha of i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
+from math import fsum
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -51,9 +52,9 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
     total = replace(
         first,
         counter=name,
-        estimate=sum(each.estimate for each in answers),
-        lower=sum(each.lower for each in answers),
-        upper=sum(each.upper for each in answers),
+        estimate=_sum(each.estimate for each in answers),
+        lower=_sum(each.lower for each in answers),
+        upper=_sum(each.upper for each in answers),
         state=min((each.state for each in answers), key=_WORST_FIRST.index),
     )
     if isinstance(total, PublicAnswer):
@@ -66,6 +67,12 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
         rates = [each.rate for each in answers if isinstance(each, RollingAnswer)]
         total.rate = Rate(*(sum(getattr(rate, field) for rate in rates) for field in ("lower", "estimate", "upper")))
     return total
+
+
+def _sum(numbers: Iterable[float]) -> float:
+    """Rounded once: a sum must not fall because its parts come in another order after a restart."""
+    numbers = list(numbers)
+    return sum(numbers) if all(isinstance(each, int) for each in numbers) else fsum(numbers)
 
 
 async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
