@@ -15,13 +15,8 @@ if TYPE_CHECKING:
 
 # In the order of `--help`. Each is a file with the verb as a function and an EXAMPLE.
 VERBS = [
-<<<<<<< HEAD
     *("demo", "plan", "simulate", "attack", "report", "scaling", "audit"),
-    *("serve", "agent", "add", "get", "rate", "watch", "counters", "counter", "budget", "take"),
-=======
-    *("demo", "plan", "simulate", "attack", "report", "audit"),
     *("serve", "agent", "add", "get", "rate", "top", "watch", "counters", "counter", "budget", "take"),
->>>>>>> 6b2cad3 (A counter is the sum of its labels: get, windows, rolling counts and watch add up its series; top lists the largest)
     *("sites", "token", "validate", "doctor"),
 ]
 
