@@ -12,6 +12,7 @@ look up the opened records, vote by the signs of the correlations elsewhere. Its
 tenth is the generalisation error, which the theorem must cover.
 
     python examples/adaptive_holdout.py --html holdout.html
+    python examples/adaptive_holdout.py --audit
 """
 
 import argparse
@@ -24,11 +25,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
-from countless.privacy.noise import RandomSourceNoise
-from countless.privacy.pure import transfer_tight
+from countless.core.random_source import RandomSource
+from countless.privacy import (
+    Accuracy,
+    Adversary,
+    AuditResult,
+    GeneralisationBound,
+    LeakMap,
+    PartialDPGuarantee,
+    RandomSourceNoise,
+    Sample,
+    asking,
+    audit,
+    transfer_pure,
+    transfer_tight,
+)
 from countless.privacy.tails import laplace_sum_quantile
-from countless.privacy.theorems import Accuracy, GeneralisationBound, Sample, transfer_pure
 from countless.randomness import SeededRandom
 
 CLASSES = 10
@@ -60,7 +72,7 @@ class Setting:
 class Service:
     """Answers counting questions with exact integer noise, opens records, remembers which."""
 
-    def __init__(self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, rng: SeededRandom) -> None:
+    def __init__(self, features: Bits, labels: npt.NDArray[np.int64], scale: Fraction, rng: RandomSource) -> None:
         self._features, self._labels = features, labels
         self._scale, self._noise = scale, RandomSourceNoise(rng)
         self.opened: set[int] = set()
@@ -163,6 +175,33 @@ def sweep(shares: Sequence[float], repeats: int, setting: Setting, seed: int) ->
     return worst
 
 
+def served(data: tuple[tuple[bytes, int], ...], adversary: Adversary, rng: RandomSource) -> tuple[object, ...]:
+    """The service as a mechanism: it answers one question about a feature, and opens records."""
+    features = np.array([np.frombuffer(row, dtype=np.bool_) for row, _ in data])
+    labels = np.array([label for _, label in data])
+    service = Service(features, labels, Fraction(2), rng)
+    answers: tuple[object, ...] = ()
+    while (question := adversary(answers)) is not None:
+        kind, *rest = question
+        answers += (service.open(*rest) if kind == "open" else round(service.agreement(*rest) * len(data)),)
+    return (*sorted(service.opened),), answers
+
+
+def audits(plays: int, seed: int) -> dict[str, AuditResult]:
+    """The claim with the opened records, and one without them, of a service with epsilon 1/2 for its one answer."""
+    data = tuple((bytes([number % 2]), number % CLASSES) for number in range(20))
+    changed = (bytes([0]), 1)  # another label for record 0: it disagrees with the feature now
+    leak_map = LeakMap("the records the analyst opened", lambda transcript: frozenset(transcript[0]))
+    claims = {"partial": PartialDPGuarantee(0.5, 0.0, 2, leak_map), "ordinary": PartialDPGuarantee(0.5)}
+    questions = asking([("agreement", 0, 1), ("open", 0), ("open", 7)])
+    asked = asking([("agreement", 0, 1), ("open", 7)])
+    found = {}
+    for name, claim in claims.items():
+        found[f"{name}, record opened"] = audit(served, claim, data, 0, changed, questions, plays, SeededRandom(seed))
+        found[f"{name}, record not opened"] = audit(served, claim, data, 0, changed, asked, plays, SeededRandom(seed))
+    return found
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
     """The results as text."""
     head = f"{'opened':>8} {'reported':>9} {'measured':>9} {'partial':>9} {'paper':>9} {'ordinary':>9}  holds?"
@@ -209,7 +248,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--html", type=Path, help="write the plot here")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--audit", action="store_true", help="audit the claims about the service instead")
     given = parser.parse_args(arguments)
+    if given.audit:
+        for name, found in audits(2000, given.seed).items():
+            print(f"{name}: {'rejected' if found.violated else 'no violation found'}; {found.witness}")
+        return 0
     setting = Setting(given.records, given.features, given.epsilon)
     outcomes = sweep((0.0, 0.05, 0.1, 0.2, 0.4, 0.6), given.repeats, setting, given.seed)
     print(json.dumps([asdict(one) for one in outcomes], indent=2) if given.json else table(outcomes))

@@ -31,7 +31,7 @@ HEAD = """# Python API
 
 `from countless import Tracker, Budget, Family, Distribution, Answer, Client, Reader, connect, CountlessError,
 InvalidParameter`.
-The privacy library has [a page of its own](../theory/partial-dp.md). All other modules are internal;
+The privacy library has [a page of its own](privacy.md). All other modules are internal;
 the [architecture](../architecture.md) explains them.
 """
 NOT_FOR_PROGRAMS = {

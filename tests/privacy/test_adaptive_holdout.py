@@ -56,3 +56,11 @@ def test_holdout_script_runs(example: ModuleType, tmp_path: Path, capsys: pytest
     assert 'src="http' not in content  # self-contained: nothing is fetched
     assert example.main([*small, "--json"]) == 0
     assert '"measured_error"' in capsys.readouterr().out
+
+
+def test_holdout_claims_are_audited(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pinned seed. A true claim is rejected with probability at most 1e-3."""
+    found = example.audits(400, seed=1)
+    assert {name for name, result in found.items() if result.violated} == {"ordinary, record opened"}
+    assert example.main(["--audit"]) == 0
+    assert "ordinary, record opened: rejected" in capsys.readouterr().out

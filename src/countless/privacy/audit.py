@@ -1,0 +1,135 @@
+"""A generic auditor: a lower bound on the epsilon of any mechanism, from repeated runs on two neighbours.
+
+One half of the runs selects the event that distinguishes the neighbours best; on the other half its probabilities are
+bounded by Clopper and Pearson. An audit can reject a claim; it never proves one. `countless audit` is the auditor of
+`partial_dp`, which knows its transcripts.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import exp, inf, lgamma, log, log1p, sqrt
+
+from countless.core.parameters import require_integer
+from countless.core.random_source import RandomSource
+from countless.errors import InvalidParameter
+from countless.privacy.finite import Adversary, Data, Mechanism
+from countless.privacy.guarantee import PartialDPGuarantee
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """`violated`, or not: then nothing was found. Epsilon is above `epsilon_seen` with the stated confidence."""
+
+    violated: bool
+    epsilon_seen: float
+    mine: int
+    theirs: int
+    trials: int
+    witness: str
+
+
+def audit(
+    mechanism: Mechanism,
+    claim: PartialDPGuarantee,
+    data: Sequence[object],
+    position: int,
+    value: object,
+    adversary: Adversary,
+    plays: int,
+    rng: RandomSource,
+    confidence: float = 0.999,
+) -> AuditResult:
+    """Run the mechanism on the data, and on the data with another value at one position.
+
+    Formal guarantees: a true claim is rejected with probability at most `1 - confidence`. A transcript that leaks more
+    than kappa positions rejects the claim with certainty.
+
+    >>> from countless.privacy.finite import asking, sampled
+    >>> from countless.randomness import SeededRandom
+    >>> def response(data, adversary, choose):
+    ...     return data[0] ^ choose({0: 0.75, 1: 0.25})
+    >>> claims = [PartialDPGuarantee(log(3)), PartialDPGuarantee(0.5)]
+    >>> [audit(sampled(response), c, (0,), 0, 1, asking([]), 4000, SeededRandom(1)).violated for c in claims]
+    [False, True]
+    """
+    require_integer("plays", plays, 100)
+    if not 0.5 <= confidence < 1:
+        raise InvalidParameter("confidence", confidence, "at least 1/2 and below 1")
+    if not 0 <= position < len(data):
+        raise InvalidParameter("position", position, f"between 0 and {len(data) - 1}")
+    other = (*data[:position], value, *data[position + 1 :])
+    mine = _runs(mechanism, claim, tuple(data), position, adversary, plays, rng.spawn("mine"))
+    theirs = _runs(mechanism, claim, other, position, adversary, plays, rng.spawn("theirs"))
+    for runs in (mine, theirs):
+        if isinstance(runs, str):
+            return AuditResult(True, inf, 0, 0, 0, runs)
+    half = plays // 2
+    event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), claim.delta)
+    hits, misses = (sum(transcript in event for transcript in runs[half:]) for runs in (mine, theirs))
+    trials, each = plays - half, 1 - (1 - confidence) / 2
+    low, high = lower_limit(hits, trials, each) - claim.delta, 1 - lower_limit(trials - misses, trials, each)
+    seen = log(low / high) if low > 0 else -inf
+    witness = f"an event came up {hits} and {misses} times in {trials} runs each"
+    return AuditResult(seen > claim.epsilon, max(0.0, seen), hits, misses, trials, witness)
+
+
+def _runs(
+    mechanism: Mechanism,
+    claim: PartialDPGuarantee,
+    data: Data,
+    position: int,
+    adversary: Adversary,
+    plays: int,
+    rng: RandomSource,
+) -> list[Hashable] | str:
+    """Transcripts, None for those that leak the position; or what shows that kappa is too small."""
+    found: list[Hashable] = []
+    for number in range(plays):
+        transcript = mechanism(data, adversary, rng.spawn("play", number))
+        leaked = claim.leak_map(transcript)
+        if len(leaked) > claim.kappa:
+            return f"a transcript leaks {len(leaked)} positions, and the claimed kappa is {claim.kappa}"
+        found.append(None if position in leaked else transcript)
+    return found
+
+
+def _best_event(mine: Counter[Hashable], theirs: Counter[Hashable], delta: float) -> set[Hashable]:
+    """Transcripts in the order of their observed ratios, cut where a rough lower bound of the ratio is largest."""
+    ranked = sorted((t for t in mine if t is not None), key=lambda t: (theirs[t] + 0.5) / mine[t])
+    trials = mine.total()
+    best, length = -inf, 0
+    hits = misses = 0
+    for index, transcript in enumerate(ranked, start=1):
+        hits, misses = hits + mine[transcript], misses + theirs[transcript]
+        low = (hits - 3 * sqrt(hits)) / trials - delta
+        score = log(low / ((misses + 3 * sqrt(misses) + 5) / trials)) if low > 0 else -inf
+        if score > best:
+            best, length = score, index
+    return set(ranked[:length])
+
+
+def lower_limit(successes: int, trials: int, confidence: float) -> float:
+    """A p that is below the true probability with at least this confidence: P(at least so many) is the risk there.
+
+    >>> round(lower_limit(10, 10, 0.95), 4)  # 0.05 ** 0.1
+    0.7411
+    """
+    if successes == 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _upper_tail(successes, trials, middle) < 1 - confidence else (low, middle)
+    return low
+
+
+def _upper_tail(successes: int, trials: int, p: float) -> float:
+    if p >= 1:
+        return 1.0
+    ways = lgamma(trials + 1)
+    odds, rest = log(p) if p > 0 else -inf, log1p(-p)
+    return sum(
+        exp(ways - lgamma(k + 1) - lgamma(trials - k + 1) + k * odds + (trials - k) * rest)
+        for k in range(successes, trials + 1)
+    )
