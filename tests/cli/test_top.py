@@ -42,7 +42,7 @@ def test_counter_with_labels_is_read_as_a_sum_and_its_largest_series_are_listed(
         assert text.splitlines()[0] == "requests: 40 (from 40 to 40; exact), 5.00% or more:"
         assert [line.split()[-1] for line in text.splitlines()[1:]] == ['{tenant="acme"}', '{tenant="umbrella"}']
         assert json.loads(run("top requests --json", server.url)[1])["series"][2]["counter"] == "requests"
-        seen = countless.Reader(server.url).top("requests", 0.5, rolling="1h")
+        seen = client.top("requests", 0.5, rolling="1h")
         assert [each.estimate for each in seen.series] == [30]
         rounds = iter([None])
         monkeypatch.setattr(top, "sleep", lambda _: next(rounds))

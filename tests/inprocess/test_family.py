@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 import countless
 from countless.core.answer import State
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, NoWindows
 from countless.inprocess.family import Family
 from countless.lab.simulation.labels import zipf_labels
 
+START = 1_763_002_800.0  # the beginning of an hour
 EVENTS = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from("abcdef"), st.sampled_from([0, 1, 1, 2, 9, 100])), max_size=150
 )
@@ -116,6 +117,52 @@ def test_overflow_keeps_the_total_and_the_bounds() -> None:
     assert family.answer("x").contains(10)
 
 
+@pytest.mark.parametrize("scheme", ["deterministic", "lattice"])
+def test_windows_are_families_of_their_own_and_the_last_one_is_exact(scheme: str) -> None:
+    now = [START]
+    family = Family(sites=3, epsilon=0.1, scheme=scheme, seed=1, per="hour", clock=lambda: now[0])
+    site = family.site(0)
+    for number in range(9_000):
+        now[0] = START + number
+        family.site(number % 3).add(f"label-{number % 4}")
+        site.add("bulk", 2)
+    assert family.total("last").contains(3 * 3600)
+    assert family.total("now").contains(3 * 1800)
+    if scheme == "deterministic":
+        assert [family.answer(f"label-{number}", "last").estimate for number in range(4)] == [900] * 4
+        assert family.top(0.5, "last").labels[0].estimate == 7200
+    before = family.messages.total
+    now[0] = START  # the clock is put back: events stay in the last window that it has shown
+    site.add("late")
+    assert family.answer("late").upper >= 1
+    now[0] = START + 100_000
+    assert family.total("now").upper == family.total("last").upper == 0
+    assert family.messages.total >= before
+
+
+def test_removed_site_stays_removed_in_the_next_window() -> None:
+    now = [START]
+    family = Family(sites=2, per="hour", clock=lambda: now[0])
+    removed = family.site(0)
+    removed.add("x")
+    family.remove_site(0)
+    now[0] += 3600
+    with pytest.raises(InvalidParameter, match="not removed"):
+        removed.add("x")
+    assert family.sites == (1,)
+    family.add_site(0).add("x")
+    with pytest.raises(InvalidParameter, match="not removed"):
+        removed.add("x")
+    assert family.total("last").estimate == family.total("now").estimate == 1
+
+
+def test_window_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="now or last"):
+        Family().top(0.1, "yesterday")
+    with pytest.raises(NoWindows):
+        Family().total("last")
+
+
 def test_threads_lose_no_event() -> None:
     family = Family(sites=4, epsilon=0.05)
 
@@ -148,6 +195,9 @@ def test_family_is_a_name_of_the_package() -> None:
         {"scheme": "lattice", "delta": 0},
         {"name": 3},
         {"label_cap": -1},
+        {"per": "week"},
+        {"tz": "Europe/Berlin"},
+        {"clock": 3},
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, object]) -> None:

@@ -49,7 +49,7 @@ from countless.wire.windows import parse_window, window_name
 if TYPE_CHECKING:
     from countless.client.budgets.group import BudgetGroup
     from countless.client.durable.state import DurableState
-    from countless.client.reader import Rate, Reader, RollingCount, TotalCount, WindowCount
+    from countless.client.reader import Rate, Reader, RollingCount, TopCounts, TotalCount, WindowCount
     from countless.client.watch import Callback, Watch
 
 log = logging.getLogger("countless")
@@ -258,6 +258,12 @@ class Client:
     def rate(self, counter: str, over: str = "5m") -> "Rate":
         """Events per second, on average over the last so many minutes."""
         return self._reader.rate(counter, over)
+
+    def top(
+        self, counter: str, share: float = 0.02, *, window: str | None = None, rolling: str | None = None
+    ) -> "TopCounts":
+        """The labelled series that may have this share of the counter's count, as `Reader.top`."""
+        return self._reader.top(counter, share, window=window, rolling=rolling)
 
     @cached_property
     def _reader(self) -> "Reader":

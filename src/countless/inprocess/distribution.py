@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
+from threading import RLock
 
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Buckets, BucketSite, Quantile, Rank, Ranks
@@ -46,6 +47,7 @@ class Distribution:
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
         self.name = name
+        self._lock = RLock()
         self._buckets = Buckets(accuracy)
         coordinator = FamilyCoordinator(name, CertainSteps(epsilon, _SHARE, _SHARE), fleet=fleet)
         self._network = FamilyNetwork(coordinator, fleet, lambda _: BucketSite(name))
@@ -56,27 +58,27 @@ class Distribution:
     @property
     def messages(self) -> Traffic:
         """The messages sent so far. One message has the counts of all buckets that have changed."""
-        with self._network.lock:
+        with self._lock:
             return self._network.traffic
 
     @property
     def counts_sent(self) -> int:
         """The counts of buckets in all messages."""
-        with self._network.lock:
+        with self._lock:
             return self._network.counts_sent
 
     def site(self, name: SiteName) -> "ObservingSite":
-        with self._network.lock:
-            return ObservingSite(self._network, self._network.site_id(name), self._buckets)
+        with self._lock:
+            return ObservingSite(self._lock, self._network, self._network.site_id(name), self._buckets)
 
     def add_site(self, name: SiteName | None = None) -> "ObservingSite":
         """Add a site, at any time. Without a name it gets the next free number."""
-        with self._network.lock:
-            return ObservingSite(self._network, self._network.add_site(name), self._buckets)
+        with self._lock:
+            return ObservingSite(self._lock, self._network, self._network.add_site(name), self._buckets)
 
     def remove_site(self, name: SiteName) -> int:
         """Remove a site and return how many values it has observed. They stay in the distribution."""
-        with self._network.lock:
+        with self._lock:
             return self._network.remove_site(name)
 
     def quantile(self, q: float) -> Quantile | None:
@@ -88,7 +90,7 @@ class Distribution:
         return self._ranks().rank(value)
 
     def _ranks(self) -> Ranks:
-        with self._network.lock:
+        with self._lock:
             coordinator = self._network.coordinator
             return Ranks(coordinator.known, coordinator.held_back.total, self._buckets)
 
@@ -96,9 +98,10 @@ class Distribution:
 class ObservingSite:
     """One site of a `Distribution`."""
 
-    __slots__ = ("_buckets", "_network", "site_id")
+    __slots__ = ("_buckets", "_lock", "_network", "site_id")
 
-    def __init__(self, network: FamilyNetwork, site_id: SiteId, buckets: Buckets) -> None:
+    def __init__(self, lock: RLock, network: FamilyNetwork, site_id: SiteId, buckets: Buckets) -> None:
+        self._lock = lock
         self._network = network
         self._buckets = buckets
         self.site_id = site_id
@@ -109,5 +112,5 @@ class ObservingSite:
     def observe(self, value: float, n: int = 1) -> None:
         """Count `n` observations of a value."""
         label = self._buckets.label(value)
-        with self._network.lock:
+        with self._lock:
             self._network.add(self.site_id, label, n)

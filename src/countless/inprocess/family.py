@@ -3,9 +3,11 @@
 The sites and the coordinator are those of `countless.core.family`; only the transport is missing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from time import time
 
 from countless.core.answer import State
+from countless.core.calendar import Calendar, require_calendar
 from countless.core.family.answer import LabelCount, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.lattice import LatticeCoordinator, LatticeSite, LatticeSteps
@@ -15,7 +17,7 @@ from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId, SiteName
 from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter, UnknownName
-from countless.inprocess.family_network import FamilyNetwork
+from countless.inprocess.family_windows import FamilyWindows
 from countless.inprocess.network import Traffic
 from countless.inprocess.site_names import site_names
 from countless.randomness import SeededRandom, SystemRandom
@@ -41,6 +43,17 @@ class Family:
     certain, whatever the traffic does. With "lattice" the interval of a label holds with probability 1 - delta, at any
     one moment, if the traffic does not react to the answers; it needs fewer messages. A site counts at most `label_cap`
     labels by name; the events of further ones are in `overflow`, and in the total.
+
+    With `per` ("minute", "hour", "day" or "month") an event belongs to the window that `clock`, in seconds since 1970,
+    shows; `tz` and `anchor` say when windows begin. Answers are of the window "now", or of the "last" one, which is
+    exact with the scheme "deterministic".
+
+    >>> i = 0
+    >>> family = Family(sites=2, per="hour", clock=lambda: 1_763_002_800 + i)
+    >>> for i in range(5_000):
+    ...     family.site(i % 2).add("alice" if i % 5 else "bob")
+    >>> [(each.label, each.estimate) for each in family.top(0.1, window="last").labels]
+    [('alice', 2880), ('bob', 720)]
     """
 
     def __init__(
@@ -53,9 +66,17 @@ class Family:
         seed: int | None = None,
         name: str = "family",
         label_cap: int = LABEL_CAP,
+        per: str | None = None,
+        tz: str = "UTC",
+        anchor: int | None = None,
+        clock: Callable[[], float] = time,
     ) -> None:
         fleet = [SiteId(each) for each in site_names(sites)]
         require_integer("label_cap", label_cap, 0)
+        require_calendar(per, tz, anchor, "a family without windows (per)")
+        if not callable(clock):
+            raise InvalidParameter("clock", clock, "a function that returns seconds since 1970")
+        calendar = None if per is None else Calendar(per, tz, anchor)
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
         if scheme not in SCHEMES:
@@ -69,80 +90,81 @@ class Family:
                 return LatticeSite(name, rng.spawn("site", *site_id), cap=label_cap)
             return FamilySite(name, cap=label_cap)
 
-        coordinator = (
-            LatticeCoordinator(name, LatticeSteps(epsilon, delta), fleet=fleet)
-            if scheme == "lattice"
-            else FamilyCoordinator(name, CertainSteps(epsilon), fleet=fleet)
-        )
-        self._network = FamilyNetwork(coordinator, fleet, new_site)
+        def new_coordinator(fleet: list[SiteId]) -> FamilyCoordinator:
+            if scheme == "lattice":
+                return LatticeCoordinator(name, LatticeSteps(epsilon, delta), fleet=fleet)
+            return FamilyCoordinator(name, CertainSteps(epsilon), fleet=fleet)
+
+        self._windows = FamilyWindows(fleet, new_coordinator, new_site, calendar, clock)
+        self._lock = self._windows.lock
 
     def __repr__(self) -> str:
-        return f"<Family {self.name!r}: {self._network.coordinator!r}; {self.messages.total:,} messages>"
+        return f"<Family {self.name!r}: {self._windows.named('now')!r}; {self.messages.total:,} messages>"
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
         """The names of the present sites."""
-        with self._network.lock:
-            return self._network.names
+        with self._lock:
+            return self._windows.present.names
 
     @property
     def state(self) -> State:
-        with self._network.lock:
-            return self._network.coordinator.state
+        with self._lock:
+            return self._windows.named("now").state
 
     @property
     def messages(self) -> Traffic:
         """The messages sent so far."""
-        with self._network.lock:
-            return self._network.traffic
+        with self._lock:
+            return self._windows.traffic
 
     def site(self, name: SiteName) -> "LabelSite":
         """The site of this name: call its `add` for every event."""
-        with self._network.lock:
-            return LabelSite(self._network, self._network.site_id(name))
+        with self._lock:
+            return LabelSite(self._windows, self._windows.present.site_id(name))
 
     def add_site(self, name: SiteName | None = None) -> "LabelSite":
         """Add a site, at any time. Without a name it gets the next free number."""
-        with self._network.lock:
-            return LabelSite(self._network, self._network.add_site(name))
+        with self._lock:
+            return LabelSite(self._windows, self._windows.present.add_site(name))
 
     def remove_site(self, name: SiteName) -> int:
-        """Remove a site and return how many events it has counted. They stay in the counts."""
-        with self._network.lock:
-            return self._network.remove_site(name)
+        """Remove a site and return how many events it has counted, in this window. They stay in the counts."""
+        with self._lock:
+            return self._windows.present.remove_site(name)
 
-    def answer(self, label: str) -> LabelCount:
+    def answer(self, label: str, window: str = "now") -> LabelCount:
         """The count of one label, with bounds. The upper one includes the overflow."""
         require_label(label)
-        with self._network.lock:
-            return self._network.coordinator.answer(label)
+        with self._lock:
+            return self._windows.named(window).answer(label)
 
     @property
     def overflow(self) -> LabelCount:
         """The events of labels beyond a cap."""
-        with self._network.lock:
-            return self._network.coordinator.answer(OVERFLOW)
+        with self._lock:
+            return self._windows.named("now").answer(OVERFLOW)
 
-    def total(self) -> LabelCount:
+    def total(self, window: str = "now") -> LabelCount:
         """The count of all labels together; its `label` is None."""
-        with self._network.lock:
-            return self._network.coordinator.total()
+        with self._lock:
+            return self._windows.named(window).total()
 
-    def top(self, share: float = 0.02) -> Top:
+    def top(self, share: float = 0.02, window: str = "now") -> Top:
         """The labels that may have at least this share of the total, the largest first. None that has it is missing,
         if its events are not in the overflow and `share` is at least epsilon.
         """
-        with self._network.lock:
-            return self._network.coordinator.top(share)
+        with self._lock:
+            return self._windows.named(window).top(share)
 
 
 class LabelSite:
     """One site of a `Family`."""
 
-    __slots__ = ("_network", "site_id")
+    __slots__ = ("_windows", "site_id")
 
-    def __init__(self, network: FamilyNetwork, site_id: SiteId) -> None:
-        self._network = network
+    def __init__(self, windows: FamilyWindows, site_id: SiteId) -> None:
+        self._windows = windows
         self.site_id = site_id
 
     def __repr__(self) -> str:
@@ -150,7 +172,7 @@ class LabelSite:
 
     def add(self, label: str, n: int = 1) -> None:
         """Count `n` events of a label."""
-        with self._network.lock:
-            self._network.add(self.site_id, label, n)
+        with self._windows.lock:
+            self._windows.present.add(self.site_id, label, n)
 
     inc = add

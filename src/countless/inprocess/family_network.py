@@ -1,7 +1,6 @@
 """The sites and the coordinator of a family in one process. A message is delivered before the next event."""
 
 from collections.abc import Callable, Iterable
-from threading import RLock
 
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import Outbox, Report, Sync, UpMessage
@@ -18,7 +17,6 @@ class FamilyNetwork:
     def __init__(
         self, coordinator: FamilyCoordinator, fleet: Iterable[SiteId], new_site: Callable[[SiteId], FamilySite]
     ) -> None:
-        self.lock = RLock()
         self.coordinator = coordinator
         self.counts_sent = 0  # counts of labels in all reports
         self._new_site = new_site
@@ -29,6 +27,16 @@ class FamilyNetwork:
     @property
     def names(self) -> tuple[SiteName, ...]:
         return tuple(site_id.site for site_id in self._sites)
+
+    @property
+    def site_ids(self) -> list[SiteId]:
+        return list(self._sites)
+
+    def successor(self, coordinator: FamilyCoordinator) -> "FamilyNetwork":
+        """The same sites, with nothing counted."""
+        network = FamilyNetwork(coordinator, self.site_ids, self._new_site)
+        network._ids = dict(self._ids)  # names that were used are not used again under the same incarnation
+        return network
 
     @property
     def traffic(self) -> Traffic:
