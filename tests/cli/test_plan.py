@@ -4,13 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from countless.cli.main import main
 from countless.planning.budget import least_messages, most_messages
-from countless.schemes.compare import compare, crossovers, eligible, messages_on_day, messages_until
+from countless.schemes.compare import CALIBRATIONS, compare, crossovers, eligible, messages_on_day, messages_until
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +60,15 @@ def test_no_number_is_cut_off_in_a_narrow_terminal() -> None:
         (("--budget", "1.5"), "budget = '1.5'"),
         (("--budget", "5", "--sites", "0"), "sites = 0"),
         (("--budget", "5", "--slack", "100%"), "slack = 1.0"),
+        (("--zipf", "6"), "zipf = 6"),
+        (("--zipf", "nan"), "zipf = nan"),
+        (("--zipf", "1", "--sites", "0"), "sites = 0"),
+        (("--zipf", "1", "--alpha", "0.7"), "alpha = 0.7"),
+        (("--zipf", "1", "--events", "0"), "events = '0'"),
+        (("--events", "10"), "events = '10'"),
+        (("--trace", "missing.csv"), "trace = 'missing.csv'"),
+        (("--trace", "missing.csv", "--zipf", "1"), "zipf = 1.0"),
+        (("--trace", "missing.csv", "--rate", "1/s"), "rate = 1.0"),
     ],
 )
 def test_invalid_input_names_the_field_and_exits_with_2(
@@ -72,6 +82,27 @@ def test_invalid_input_names_the_field_and_exits_with_2(
     assert named in output.err
     assert "must be" in output.err
     assert output.out == ""
+
+
+def test_trace_and_zipf_price_every_scheme_and_flushes(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("t,site\n" + "".join(f"{second},{'ab' if second % 9 else 'c'}\n" for second in range(900)))
+    result = json.loads(run("--trace", str(trace), "--alpha", "0.05", "--json").stdout)
+    assert (result["sites"], result["events"], result["flushes"]["60s"]) == (2, 900, 30)
+    assert result["candidates"]["deterministic"]["messages"] < 200
+    assert result["candidates"].keys() == CALIBRATIONS.keys()
+    uneven, balanced = (
+        json.loads(run("--zipf", exponent, "--sites", "64", "--alpha", "0.05", "--json").stdout)["candidates"]
+        for exponent in ("1.5", "0")
+    )
+    for name, line in uneven.items():
+        assert line["balanced"] == balanced[name]["balanced"]
+        cheaper = name in ("deterministic", "dithered")
+        assert (line["messages_per_efold"] < 0.9 * line["balanced"]) is cheaper, name
+    text = run("--zipf", "1.0", "--sites", "64", "--alpha", "0.05", "--events", "1e6", "--rate", "100/s").stdout
+    assert "64 sites, Zipf 1, 100 events/s, alpha = 0.05" in text
+    assert "flush every 60s" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_cost_of_a_budget_is_that_of_the_theorems() -> None:
