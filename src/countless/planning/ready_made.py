@@ -23,6 +23,7 @@ from countless.planning.dithered_plan import DitheredPlan, Phase
 from countless.planning.plan import Reason
 
 TABLE = Path(__file__).with_name("ready_made.json")
+MAX_EXCESS = 150  # times a phase's share of eta that it may fail before repairs: else its neighbours are too different
 MAX_REPAIRS = 5  # of shares of the failure probability, or of slacks; more than two are rare
 MIN_STEPS = 1.0  # of any number: a parabola may pass below
 MARGIN = 1.006  # on every slack: what interpolation misses, nearly always
@@ -66,6 +67,8 @@ def ready_made(sites: int, alpha: float, eta: float) -> DitheredPlan | None:
             check_dithered(plan)
             return plan
         shares = [risk * _SAFETY for risk in risks(plan, equal_widths(plan))]
+        if max(shares) > MAX_EXCESS * eta / entry.phases:
+            return None
         if sum(shares) * _SAFETY > eta:
             for phase, share in zip(phases, shares, strict=True):
                 excess = max(0.0, log(share * len(phases) / eta))  # in nats, of which a step of slack x is 12 x/sites
@@ -116,6 +119,8 @@ def _phases(entry: Entry, sites: int) -> list[Numbers]:
         mix = (index - known[left]) / (known[left + 1] - known[left])
         numbers = _mix([1 - mix, mix], (entry.numbers[left], entry.numbers[left + 1]))
         length, dither, early, late = (max(MIN_STEPS, sqrt(sites) * x) for x in numbers)
+        if phases:  # windows of thresholds stay in order
+            dither = min(max(dither, phases[-1][1] - 1.9 * length), phases[-1][1] + 1.9 * length)
         phases.append([length, dither, early * MARGIN, late * MARGIN])
     return phases
 
