@@ -113,7 +113,8 @@ def places(phases: int) -> list[float]:
 
 def _phases(entry: Entry, sites: int) -> list[Numbers]:
     """The numbers of every phase, in steps."""
-    known, phases = places(entry.phases), []
+    known = places(entry.phases)
+    phases: list[Numbers] = []
     for index in range(entry.phases):
         left = min(bisect_right(known, index), len(known) - 1) - 1
         mix = (index - known[left]) / (known[left + 1] - known[left])
