@@ -1,57 +1,92 @@
-"""`countless demo`: a real coordinator, real sites, ordinary traffic, and then traffic that reacts to the answers."""
+"""`countless demo`: what Countless is for, in half a minute; with `--keep`, a real coordinator with real sites."""
 
 import signal
-from time import monotonic
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EXAMPLE = "Example:  countless demo --keep"
 
 
 def demo(
-    sites: Annotated[int, typer.Option(help="How many sites count.", min=2, max=900)] = 200,
-    processes: Annotated[int, typer.Option(help="Number of processes.", min=1, max=100)] = 8,
-    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.05,
-    events: Annotated[
-        int, typer.Option(help="Ordinary events before the attack, approximately.", min=1000)
-    ] = 2_000_000,
-    port: Annotated[int, typer.Option(help="Port of the coordinator; 0 lets the system choose.")] = 0,
-    keep: Annotated[bool, typer.Option("--keep", help="Continue with ordinary traffic until Ctrl-C.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of traffic and classical tracker; the service is not seeded.")] = 7,
+    sites: Annotated[int, typer.Option(help="How many sites count.", min=2, max=10_000)] = 1024,
+    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
+    events: Annotated[int, typer.Option(help="Events of each of the first two acts.", min=1000)] = 1_000_000,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Instead: a real coordinator with 200 sites and the page, until Ctrl-C.")
+    ] = False,
+    processes: Annotated[int, typer.Option(help="With --keep: processes that the sites share.", min=1, max=100)] = 8,
+    port: Annotated[int, typer.Option(help="With --keep: port of the coordinator; 0 lets the system choose.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of traffic and trackers; a real coordinator is not seeded.")] = 1,
 ) -> None:
-    """Start a coordinator and a fleet on this machine, and attack it and a classical tracker side by side.
+    """Show two trackers under ordinary traffic and under a rate limiter, the messages of a day, and a shared limit.
 
-    Exit 1 if the total of the service was ever outside its bounds.
+    Exit 1 if an answer of Countless was ever outside its bounds.
     """
     from rich.console import Console
 
-    from countless.demo.cost_table import cost_table
-    from countless.demo.display import Display
+    from countless.core.parameters import require_alpha
+
+    require_alpha(alpha)
+    console = Console()
+    held = (
+        _keep(console, min(sites, 200), processes, alpha, port, seed)
+        if keep
+        else _play(console, sites, alpha, events, seed)
+    )
+    if not held:
+        raise typer.Exit(1)
+
+
+def _play(console: "Console", sites: int, alpha: float, events: int, seed: int) -> bool:
+    from countless.demo.acts import ACTS, day, share_a_limit, track
+    from countless.demo.display import Display, limit_title
+
+    display = Display(console, alpha)
+    console.print(
+        f"{sites:,} sites count together. An answer is promised to within alpha = {alpha:.0%} at every moment."
+    )
+    held = True
+    for number, (title, adversary) in enumerate(ACTS.items(), start=1):
+        with display.act(number, title):
+            for classical, ours in track(adversary, sites, alpha, events, seed):
+                display.show([classical, ours])
+        held = held and not ours.broken
+    bill = day(seed)
+    display.title(3, f"a day of {bill.sites:,} sites with {bill.rate:,} events a second: {bill.events:,} events")
+    display.bill(bill)
+    display.title(4, limit_title())
+    display.admitted(share_a_limit())
+    console.print(
+        f"\nWhen traffic reacts to the answers, the worst error of the classical tracker is {classical.worst:.1f} x "
+        f"alpha, that of countless {ours.worst:.2f} x alpha."
+    )
+    console.print("Next: countless demo --keep    (a real coordinator with its page; it is killed, and continues)")
+    return held and bill.worst <= 1
+
+
+def _keep(console: "Console", sites: int, processes: int, alpha: float, port: int, seed: int) -> bool:
     from countless.demo.fleet import Fleet
-    from countless.demo.scenario import ordinary, play
+    from countless.demo.keep import ordinary, play
 
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _exit)
-    console = Console()
     console.print(f"Starting a coordinator and {sites:,} sites in {processes} processes on this machine ...")
+    held = True
     with Fleet(sites, processes, alpha, port) as fleet:
         console.print(f"The page: {fleet.url}/", f"The answer: curl {fleet.url}/api/v1/counters/requests\n", sep="\n")
-        display, began, held = Display(console, alpha, fleet.url), monotonic(), True
-        with display.showing():
-            for frame in play(fleet, events, seed):
-                double = fleet.operator_view()["messages_to_double"]
-                rows = cost_table(sites, frame.ours.total, monotonic() - began, frame.ours.messages, double)
-                display.show(frame, rows)
-                held = held and not frame.ours.broken
-        display.sum_up(frame, rows)
-        if keep:
-            console.print(f"\nStill counting at {fleet.url}/ - press Ctrl-C to stop.")
-            for burst in ordinary(fleet, seed):
-                fleet.add(burst)
-    if not held:
-        raise typer.Exit(1)
+        for step in play(fleet, seed):
+            held = held and step.held
+            bounds = f"from {step.lower:,.0f} to {step.upper:,.0f}"
+            console.print(f"{step.what}: {step.estimate:,.0f} ({bounds}); the true total is {step.total:,}")
+        console.print(f"\nStill counting at {fleet.url}/ - press Ctrl-C to stop.")
+        for burst in ordinary(fleet, seed):
+            fleet.add(burst)
+    return held
 
 
 def _exit(number: int, frame: object) -> None:

@@ -4,93 +4,90 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from countless.demo.cost_table import CostRow
-from countless.demo.scenario import Frame, Snapshot
+from countless.demo.acts import GATEWAYS, LIMIT, Admitted, Band, Bill
 
 _WIDTH = 42  # of the error band, in characters
+_EDGE = 4.0  # its ends, in multiples of alpha
 
 
 class Display:
-    """Shows frames. In a pipe, one line for each fifth of an act."""
-
-    def __init__(self, console: Console, alpha: float, url: str) -> None:
+    def __init__(self, console: Console, alpha: float) -> None:
         self._console = console
         self._alpha = alpha
-        self._url = url
         self._live: Live | None = None
-        self._printed: tuple[str, int] | None = None
+
+    def title(self, number: int, title: str) -> None:
+        self._console.print(f"\n[bold]{number}. {title[0].upper()}{title[1:]}[/bold]")
 
     @contextmanager
-    def showing(self) -> Iterator["Display"]:
+    def act(self, number: int, title: str) -> Iterator[None]:
+        """Frames that are shown within it replace each other on a terminal; a pipe gets the last one."""
+        self.title(number, title)
+        self._last: list[Band] = []
         if not self._console.is_terminal:
-            yield self
+            yield
+            for band in self._last:
+                print(f"   {_describe(band)}", flush=True)
             return
-        with Live(console=self._console, refresh_per_second=12, transient=True) as self._live:
-            yield self
+        with Live(console=self._console, refresh_per_second=12) as self._live:
+            yield
+        self._live = None
 
-    def show(self, frame: Frame, rows: list[CostRow]) -> None:
+    def show(self, bands: list[Band]) -> None:
+        self._last = bands
         if self._live is not None:
-            self._live.update(self._picture(frame, rows))
-            return
-        fifth = (frame.act, int(frame.part * 5))
-        if fifth != self._printed:
-            self._printed = fifth
-            trackers = ", ".join(f"{name} {_describe(tracker)}" for name, tracker in _trackers(frame))
-            print(f"{frame.act}, {frame.part:4.0%}: {trackers}", flush=True)
+            self._live.update(Columns([self._panel(band) for band in bands]))
 
-    def sum_up(self, frame: Frame, rows: list[CostRow]) -> None:
-        if self._console.is_terminal:
-            self._console.print(Columns([self._panel(name, tracker) for name, tracker in _trackers(frame)]))
-        self._console.print(table(rows))
-        self._console.print(
-            f"\nGuaranteed: an error of at most 1 x alpha = {self._alpha:.0%}. With traffic that reacts to the answers "
-            f"the worst error of the classical tracker was {frame.theirs.worst:.2f} x alpha, "
-            f"that of countless {frame.ours.worst:.2f} x alpha."
-        )
-
-    def _picture(self, frame: Frame, rows: list[CostRow]) -> RenderableType:
-        link = (f"{self._url}/", "cyan underline")
-        head = Text.assemble((f"{frame.act} ", "bold"), f"{frame.part:4.0%}   the page: ", link)
-        panels = [self._panel(name, tracker) for name, tracker in _trackers(frame)]
-        return Group(head, Columns(panels), table(rows))
-
-    def _panel(self, name: str, tracker: Snapshot) -> Panel:
-        colour = "red" if tracker.broken else "green"
+    def _panel(self, band: Band) -> Panel:
+        colour = "red" if band.broken else "green"
         body = Text.assemble(
-            (f"{tracker.estimate:,.0f}\n", "bold"),
-            f"from {tracker.lower:,.0f} to {tracker.upper:,.0f}\n",
-            (f"true total {tracker.total:,}\n", "dim"),
-            (_band(tracker, self._alpha) + "\n", colour),
-            f"{tracker.scheme}, {tracker.state}\n",
-            f"{tracker.messages:,} messages\n",
-            (f"worst error {tracker.worst:.2f} x alpha: {_verdict(tracker)}", f"bold {colour}"),
+            (f"{band.estimate:,.0f}\n", "bold"),
+            (f"true total {band.total:,}\n", "dim"),
+            (_picture(band, self._alpha) + "\n", colour),
+            f"{band.messages:,} messages\n",
+            (f"worst error {band.worst:.2f} x alpha: {_verdict(band)}", f"bold {colour}"),
         )
-        return Panel(body, title=name, width=_WIDTH + 6, border_style=colour)
+        return Panel(body, title=band.name, width=_WIDTH + 6, border_style=colour)
+
+    def bill(self, bill: Bill) -> None:
+        grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 3, 0, 0))
+        grid.add_column()
+        grid.add_column(justify="right")
+        for name, messages in bill.messages.items():
+            grid.add_row(f"   {name}", f"{messages:,} messages", style="bold" if name == "countless" else "")
+        self._console.print(grid)
+        self._console.print(f"   The error was at most {bill.worst:.2f} x alpha at every moment of the day.")
+
+    def admitted(self, rows: list[Admitted]) -> None:
+        for row in rows:
+            over = f"{row.admitted - LIMIT:,} too many" if row.admitted > LIMIT else "never more than the limit"
+            self._console.print(f"   {row.name}: {row.admitted:,} admitted, {over}; {row.messages} messages")
 
 
-def _trackers(frame: Frame) -> tuple[tuple[str, Snapshot], tuple[str, Snapshot]]:
-    return ("countless", frame.ours), ("classical", frame.theirs)
+def limit_title() -> str:
+    return f"{GATEWAYS} gateways share a limit of {LIMIT:,} requests"
 
 
-def _verdict(tracker: Snapshot) -> str:
-    return "BROKEN" if tracker.broken else "holds"
+def _verdict(band: Band) -> str:
+    return "OUTSIDE" if band.broken else "inside"
 
 
-def _describe(tracker: Snapshot) -> str:
+def _describe(band: Band) -> str:
     return (
-        f"{tracker.estimate:,.0f} for {tracker.total:,} (worst error {tracker.worst:.2f} x alpha, {_verdict(tracker)})"
+        f"{band.name:9} {band.estimate:>9,.0f} for {band.total:,}, worst error {band.worst:.2f} x alpha: "
+        f"{_verdict(band)}; {band.messages:,} messages"
     )
 
 
-def _band(tracker: Snapshot, alpha: float) -> str:
-    """The error as a position: the brackets are at 1 ± alpha, the ends at 1 ± 3 alpha."""
-    error = (tracker.estimate / tracker.total - 1) / alpha if tracker.total else 0.0
+def _picture(band: Band, alpha: float) -> str:
+    """The error as a position: the brackets are at 1 ± alpha."""
+    error = (band.estimate / band.total - 1) / alpha if band.total else 0.0
     cells = ["·"] * _WIDTH
     for mark, sign in ((-1.0, "["), (0.0, "|"), (1.0, "]")):
         cells[_cell(mark)] = sign
@@ -99,13 +96,4 @@ def _band(tracker: Snapshot, alpha: float) -> str:
 
 
 def _cell(error: float) -> int:
-    return min(_WIDTH - 1, max(0, round((error / 3 + 1) / 2 * (_WIDTH - 1))))
-
-
-def table(rows: list[CostRow]) -> Table:
-    grid = Table("messages", box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for name in ("so far", "after a day at this rate"):
-        grid.add_column(name, justify="right")
-    for row in rows:
-        grid.add_row(row.name, f"{row.so_far:,}", f"{row.in_a_day:,}", style="bold" if row is rows[-1] else "")
-    return grid
+    return min(_WIDTH - 1, max(0, round((error / _EDGE + 1) / 2 * (_WIDTH - 1))))

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -30,6 +30,7 @@ class Fleet:
         self._share = -(-sites // processes)
         self._workers: list[subprocess.Popen[str]] = []
         self._stack = ExitStack()
+        self._state_dir = ""
 
     def __enter__(self) -> "Fleet":
         try:
@@ -45,16 +46,25 @@ class Fleet:
         self._stack.close()
 
     def _start(self) -> None:
-        state = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="countless-demo-"))
-        options = ["--port", str(self._port), "--state-dir", state, "--alpha", str(self.alpha)]
-        coordinator = self._spawn("countless.cli.main", "serve", *options)
-        self.url = self._line(coordinator, "the coordinator").split()[-1]
-        self.reader = ApiClient(self.url)
+        self._state_dir = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="countless-demo-"))
+        self.start_coordinator()
+        self._reader = ApiClient(self.url)
         for first in range(0, self.sites, self._share):
             number = min(self._share, self.sites - first)
             self._workers.append(self._spawn("countless.demo.worker", self.url, COUNTER, str(first), str(number)))
         for worker in self._workers:
             self._line(worker, "a worker")
+
+    def start_coordinator(self) -> None:
+        options = ["--port", str(self._port), "--state-dir", self._state_dir, "--alpha", str(self.alpha)]
+        self._coordinator = self._spawn("countless.cli.main", "serve", *options)
+        self.url = self._line(self._coordinator, "the coordinator").split()[-1]
+        self._port = int(self.url.rpartition(":")[2])
+
+    def kill_coordinator(self) -> None:
+        """As `kill -9` does."""
+        self._coordinator.kill()
+        self._coordinator.wait()
 
     def _spawn(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
         # In a session of its own: Ctrl-C reaches the demo only, which then stops the others.
@@ -75,7 +85,7 @@ class Fleet:
             raise DemoFailed(f"{who} ended with code {process.wait()}; its output is above")
         return line
 
-    def add(self, events: Iterable[tuple[int, int]]) -> None:
+    def add(self, events: Iterable[tuple[int, int]], meanwhile: Callable[[], None] = lambda: None) -> None:
         """Add events, (site, number); returns when the coordinator has stored the reports that they caused."""
         batches: dict[int, list[tuple[int, int]]] = {}
         for site, n in events:
@@ -83,19 +93,16 @@ class Fleet:
             self.total += n
         for index, batch in batches.items():
             print(json.dumps(batch), file=self._workers[index].stdin, flush=True)
+        meanwhile()
         for index in batches:
             if self._line(self._workers[index], "a worker").strip() != "done":
                 raise DemoFailed("no answer from the coordinator within 10 seconds")
 
     def answer(self) -> dict[str, Any]:
         """The published answer, after a synchronisation that may be in progress."""
-        while (answer := self.reader.answer(COUNTER))["state"] == "learning":
+        while (answer := self._reader.answer(COUNTER))["state"] == "learning":
             pass
         return answer
-
-    def operator_view(self) -> dict[str, Any]:
-        view: dict[str, Any] = self.reader.request("GET", f"/api/v1/operator/{COUNTER}")
-        return view
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
