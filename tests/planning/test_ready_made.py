@@ -50,6 +50,24 @@ def test_ready_made_plan_costs_little_more_than_one_that_is_searched_for(sites: 
     assert ready.messages_per_efold <= 1.03 * searched.messages_per_efold
 
 
+@pytest.mark.parametrize(("sites", "alpha", "eta"), [(80, 0.05, 2.0**-20), (144, 0.02, 2.0**-28), (90, 0.1, 1e-3)])
+def test_smaller_failure_probabilities_than_those_of_the_table_are_reached_by_repairs(
+    sites: int, alpha: float, eta: float
+) -> None:
+    plan = ready_made.ready_made(sites, alpha, eta)
+    assert plan is not None
+    assert plan.eta == eta
+    check_dithered(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sites", "alpha", "eta"), [(128, 0.015, 2.0**-8), (208, 0.04, 2.0**-12), (100, 0.07, 1e-5)])
+def test_quote_for_another_alpha_is_near_the_price_of_a_plan(sites: int, alpha: float, eta: float) -> None:
+    quote = ready_made.quote_dithered(sites, alpha, eta)
+    assert quote is not None
+    assert quote.messages_per_efold == pytest.approx(plan_dithered(sites, alpha, eta).messages_per_efold, rel=0.15)
+
+
 @pytest.mark.parametrize(("sites", "alpha", "eta"), [(5, 0.01, 2.0**-8), (100, 0.0123, 2.0**-8), (100, 0.2, 1e-4)])
 def test_request_outside_the_table_is_searched_for(sites: int, alpha: float, eta: float) -> None:
     assert ready_made.ready_made(sites, alpha, eta) is None

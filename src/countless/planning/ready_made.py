@@ -23,7 +23,8 @@ from countless.planning.dithered_plan import DitheredPlan, Phase
 from countless.planning.plan import Reason
 
 TABLE = Path(__file__).with_name("ready_made.json")
-MAX_EXCESS = 150  # times a phase's share of eta that it may fail before repairs: else its neighbours are too different
+MAX_EXCESS = 1e6  # times a phase's share of eta that it may fail before repairs: else its neighbours are too different
+MAX_RATIO = 2.0  # to the nearest alpha of the table, for a price
 MAX_REPAIRS = 5  # of shares of the failure probability, or of slacks; more than two are rare
 MIN_STEPS = 1.0  # of any number: a parabola may pass below
 MARGIN = 1.006  # on every slack: what interpolation misses, nearly always
@@ -58,7 +59,7 @@ def quote_dithered(sites: int, alpha: float, eta: float) -> DitheredPlan | None:
 def ready_made(sites: int, alpha: float, eta: float) -> DitheredPlan | None:
     """A verified plan from the table, or None."""
     entry = _entry(sites, alpha, eta)
-    if entry is None:
+    if entry is None or alpha not in _alphas():
         return None
     phases, shares = _phases(entry, sites), [eta / _SAFETY / entry.phases] * entry.phases
     for _ in range(MAX_REPAIRS):
@@ -85,9 +86,22 @@ def _table() -> dict[tuple[float, float], dict[int, Entry]]:
     return table
 
 
+@cache
+def _alphas() -> set[float]:
+    return {alpha for alpha, _ in _table()}
+
+
 def _entry(sites: int, alpha: float, eta: float) -> Entry | None:
+    """Of the nearest alpha and eta in the table. The number of phases of a round is about as 1/alpha."""
+    nearest = min(_table(), key=lambda key: (abs(log(key[0] / alpha)), abs(log(key[1] / eta))))
+    entry = _between(_table()[nearest], sites)
+    if entry is None or not 1 / MAX_RATIO <= alpha / nearest[0] <= MAX_RATIO:
+        return None
+    return entry._replace(phases=max(FIRST + 3, round(entry.phases * nearest[0] / alpha)))
+
+
+def _between(entries: dict[int, Entry], sites: int) -> Entry | None:
     """That of the table, or a parabola through three of them, on a logarithmic scale of sites."""
-    entries = _table().get((alpha, eta), {})
     if sites in entries:
         return entries[sites]
     known = sorted(entries)
