@@ -19,6 +19,7 @@ from countless.server.http.answers import public_view
 from countless.server.http.history import Recorder
 from countless.server.http.schemas import PublicAnswer
 from countless.server.http.sums import answer_changes, parts_of, reading, summed, top_answer
+from countless.server.http.views import CounterView
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
@@ -84,6 +85,24 @@ async def test_watch_of_a_counter_follows_its_series_also_those_that_come_later(
         harness.server.delete(A)
         with pytest.raises(StopAsyncIteration):
             await anext(changes)
+
+
+async def test_page_of_a_counter_shows_the_sum_and_the_largest_series() -> None:
+    async with site_server(scheme="exact") as harness:
+        view = CounterView(harness.server, Recorder(harness.server), "hits")
+        assert [name for name, _ in view.changes()] == ["missing"]
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(A, 0, 3), Join(B, 0, 4))
+        events = dict(view.changes())
+        assert list(events) == ["history", "top", "answer"]
+        assert events["top"] == {"rows": [[B, 4, 4, 4], [A, 3, 3, 3]], "all": 2, "estimate": 7}
+        assert (events["answer"]["estimate"], events["answer"]["state"]) == (7, "exact")
+        assert list(view.changes()) == []
+        await harness.send(session, connection, Report(A, 0, 9, 6))
+        assert [(name, data["estimate"]) for name, data in view.changes()] == [("answer", 13)]
+        harness.server.delete(A)
+        harness.server.delete(B)
+        assert [name for name, _ in view.changes()] == ["missing"]
 
 
 async def test_windows_and_rolling_counts_are_sums() -> None:

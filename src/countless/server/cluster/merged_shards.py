@@ -50,6 +50,9 @@ class MergedShards:
     def counters(self) -> Mapping[str, AnyCounter]:
         return ChainMap(*(server.counters for server in self._servers))
 
+    def parts(self, name: str) -> list[AnyCounter]:
+        return [part for server in self._servers for part in server.parts(name)]
+
     @property
     def budgets(self) -> MergedBudgets:
         return MergedBudgets(ChainMap(*(server.budgets.by_name for server in self._servers)))

@@ -32,6 +32,9 @@ class ServerView(Protocol):
     @property
     def counters(self) -> Mapping[str, AnyCounter]: ...
 
+    def parts(self, name: str) -> list[AnyCounter]:
+        """What a counter is the sum of: its events without labels, and its labelled series."""
+
     @property
     def budgets(self) -> BudgetsView: ...
 

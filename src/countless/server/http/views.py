@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 from countless.core.calendar import PERIODS
 from countless.errors import InvalidParameter
+from countless.server.http.answers import public_view
 from countless.server.http.history import STATES, History, Recorder
 from countless.server.http.increases import Row, increases_of
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.server_view import ServerView
+from countless.server.http.sums import top_answer
 from countless.server.sessions.windows import AnyAnswer, AnyCounter, WindowedCounter
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
@@ -24,6 +26,8 @@ BARS_PER_ROW = 24
 LIST_INTERVAL_S = 1.0
 ROW_INTERVAL_S = 5  # a row takes a millisecond, so only some of them are computed at a time
 INCREASES_INTERVAL_S = DETAILS_INTERVAL_S = 0.9
+TOP_ROWS = 20
+TOP_SHARE = 0.001
 COUNTER_SORTS = ("name", "total", "state")
 _WORST_FIRST = ("degraded", "learning", "holding", "exact")
 
@@ -90,6 +94,10 @@ class CounterView:
         """`missing` while there is no such counter. When it appears, `history`; then every `answer`, and once a second
         what has changed of its `spans` and `bars`.
         """
+        parts = self._server.parts(self._name)
+        if any(part.name != self._name for part in parts):
+            yield from self._sum(parts)
+            return
         counter = self._server.counters.get(self._name)
         if counter is None:
             if not self._was_missing:
@@ -109,6 +117,23 @@ class CounterView:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
 
+    def _sum(self, parts: list[AnyCounter]) -> Iterator[Event]:
+        """Of a counter with labelled series: the `answer` for all together, and once a second the `top` of them."""
+        self._was_missing = False
+        top = top_answer(self._name, [public_view(part) for part in parts], share=TOP_SHARE)
+        current = (top.estimate, top.lower, top.upper, str(top.state))
+        if self._last is None or top.estimate < self._last[0]:
+            yield "history", {"points": []}
+            self._forget_increases()
+        if time() >= self._increases_due:
+            self._increases_due = time() + INCREASES_INTERVAL_S
+            rows = [[row.counter, row.estimate, row.lower, row.upper] for row in top.series[:TOP_ROWS]]
+            yield "top", {"rows": rows, "all": len(parts), "estimate": top.estimate}
+        if current != self._last:
+            self._last = current
+            answer = {"estimate": top.estimate, "lower": top.lower, "upper": top.upper, "state": top.state}
+            yield "answer", {"now": time(), **answer}
+
     def _bar(self, row: Row) -> Row:
         return public_bar(row)
 
@@ -124,8 +149,9 @@ class CounterView:
             yield "bars", {"now": now, **shown, "rows": changed}
 
     async def wait(self) -> None:
-        counter = self._server.counters.get(self._name)
-        await (counter.changed.wait() if counter else asyncio.sleep(LIST_INTERVAL_S))
+        parts = self._server.parts(self._name)
+        alone = [part.name for part in parts] == [self._name]
+        await (parts[0].changed.wait() if alone else asyncio.sleep(LIST_INTERVAL_S))
 
 
 class OperatorCounterView(CounterView):

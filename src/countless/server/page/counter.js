@@ -9,13 +9,14 @@ import { increasesView } from "./increases.js";
 import { operatorView } from "./operator.js";
 import { Series } from "./series.js";
 import { sitesView } from "./sites.js";
+import { topView } from "./top.js";
 
 const ANNOUNCE_INTERVAL_MS = 20000; // for screen readers; a change of state is announced at once
 
 export function counterView(app, query, name) {
   const heading = element("h1", { tabindex: "-1" }, nameElement(name));
   const state = badge(), means = element("span", { class: "means" });
-  const figures = figuresView(app), chart = bandChart(app), operator = operatorView(app);
+  const top = topView(name), figures = figuresView(app), chart = bandChart(app), operator = operatorView(app);
   let per = query.get("bars") ?? "";
   const navigate = (asked) => app.navigate(`/counter/${encodeURIComponent(name)}`, { ...asked, bars: per });
   const sites = sitesView(app, query, navigate);
@@ -24,14 +25,14 @@ export function counterView(app, query, name) {
     element("p", {}, "There is no counter ", nameElement(name), ". As soon as a site counts it, it appears here."));
   const answer = element("section", { class: "answer", "aria-label": "Answer", hidden: true },
     figures.node, element("p", { class: "state-line" }, state.node, means));
-  const back = element("p", { class: "back" }, element("a", { href: "#/" }, "All counters"));
-  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, increases.node, chart.node, operator.node, sites.node);
+  const back = element("p", { class: "back" }, element("a", { href: "#/" }, "All counters"), ...linkToSum(name));
+  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, top.node, increases.node, chart.node, operator.node, sites.node);
   let points = new Series(), marks = new Series(), role = null, announcedAt = 0, announcedState = "";
 
   function showParts(exists) {
     missing.hidden = exists;
     chart.node.hidden = !exists;
-    if (!exists) answer.hidden = increases.node.hidden = true; // shown with the first answer
+    if (!exists) answer.hidden = top.node.hidden = increases.node.hidden = true; // shown with the first answer
     operator.node.hidden = sites.node.hidden = !exists || role !== "operator";
   }
 
@@ -56,6 +57,7 @@ export function counterView(app, query, name) {
     if (kind === "missing") showParts(false);
     if (kind === "history") { showParts(true); increases.forget(); points = new Series(data.points); marks = new Series(); }
     if (kind === "answer") { points.add([data.now, data.estimate, data.lower, data.upper, data.state]); showAnswer(data); }
+    if (kind === "top") { top.show(data); figures.hideRate(); } // the series have rates of their own
     if (kind === "spans") { figures.showSpans(data); document.title = `${figures.rate()} ${name} – Countless`; }
     if (kind === "bars") increases.show(data); else increases.tick();
     if (kind === "marks") for (const row of data.marks) marks.add(row);
@@ -73,4 +75,10 @@ export function counterView(app, query, name) {
     stale: (is) => chart.freeze(is),
     close() { figures.close(); increases.close(); chart.close(); sites.close(); },
   };
+}
+
+// A labelled series is a part of its counter, which has a page with the largest of them.
+function linkToSum(name) {
+  const counter = name.endsWith("}") ? name.split("{")[0] : "";
+  return counter ? [" · ", element("a", { href: `#/counter/${encodeURIComponent(counter)}` }, "All of ", nameElement(counter))] : [];
 }

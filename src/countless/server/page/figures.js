@@ -10,7 +10,8 @@ const NAMES = { "this-minute": "This minute", "this-hour": "This hour", today: "
 export function figuresView(app) {
   const number = element("output", { class: "rate", "aria-live": "off" }, "–"), unit = element("span", { class: "unit" }), over = element("p", { class: "range" });
   const list = element("dl", { class: "figures" }), figures = new Map();
-  const node = element("div", {}, element("p", { class: "hero" }, number, " ", unit), over, list);
+  const hero = element("p", { class: "hero" }, number, " ", unit);
+  const node = element("div", {}, hero, over, list);
 
   function set(name, value, bounds, zoneName = "") {
     if (!figures.has(name)) figures.set(name, figure(list, name));
@@ -29,10 +30,11 @@ export function figuresView(app) {
         set(span.name, span.estimate, bounds.join(", "), span.name === "this-hour" ? "" : times.name);
       }
     },
+    hideRate() { hero.hidden = over.hidden = true; },
     showTotal(answer) { set("total", answer.estimate, range(totalRange(answer))); },
     rate: () => `${number.textContent} ${unit.textContent}`,
     // "12.3 per second, this hour 40,210, today 1,203,400, total 9,400,210"
-    text() { return [this.rate(), ...[...figures].map(([name, each]) => `${NAMES[name].toLowerCase()} ${each.text()}`)].join(", "); },
+    text() { return [...(hero.hidden ? [] : [this.rate()]), ...[...figures].map(([name, each]) => `${NAMES[name].toLowerCase()} ${each.text()}`)].join(", "); },
     close() { for (const each of figures.values()) each.stop(); },
   };
 }
