@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless import Tracker
-from countless.core.estimator import Effect
+from countless.core.estimator import Effect, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.ledger import Entry
 from countless.core.messages import Message, Report, SetTrigger, SiteId, Snapshot, StartRound
+from countless.core.random_source import RandomSource
 from countless.core.site import Site
 from countless.core.site_states import Presence
-from countless.core.triggers import EveryNth, OffsetMultiple
+from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
 from countless.lab.simulation.world import World
 from countless.planning.dithered_plan import DitheredPlan
 from countless.randomness import SeededRandom
+from countless.schemes.deterministic import DeterministicEstimator
 from countless.schemes.dithered import MAX_EXACT, DitheredEstimator, _fraction
 from support.plans import dithered_plan
 from support.rng import ScriptedRandom
@@ -282,6 +284,35 @@ def test_exact_sites_cost_no_message_at_the_start_of_rounds() -> None:
     assert (idle, one) == ([], [Report])
     assert busy[:2] == [Report, SetTrigger]
     assert busy.count(StartRound) == busy.count(Snapshot) == len(started) - 2
+
+
+class ExactAfterDeterministic(Scheme):
+    """One deterministic round, then dithered rounds in which every site stays exact for a while."""
+
+    name = "exact-after-deterministic"
+
+    def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
+        if context.total < 20:
+            return RoundSetup(self.name, DeterministicEstimator(context.alpha, reconsider_at=20))
+        plan, slots = dithered_plan(SLOTS), range(len(context.counts))
+        return RoundSetup(self.name, DitheredEstimator(plan, 3, rng, exact=slots), SLOTS, plan)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_exact_site_gets_a_trigger_before_its_old_one_skips_an_event(rounds: int) -> None:
+    """At 20 % a deterministic site reports its first and second event, and not the third."""
+    world = World(ExactAfterDeterministic(), 3, alpha=0.2, delta=0.05, seed=1)
+    world.add(1)
+    while world.round < rounds:
+        world.add(0)
+    trigger = world.site(1).trigger
+    assert isinstance(trigger, GeometricGrowth) and trigger.exact_below == 2  # noqa: PT018
+    for count in (2, 3):
+        world.add(1)
+        assert world.coordinator.reported_by(SiteId(1)) == count
+        assert world.site(1).trigger == EveryNth(1)
+    world.add(1, 20)
+    assert isinstance(world.site(1).trigger, OffsetMultiple)
 
 
 def batches(events: int, seed: int) -> Iterator[tuple[int, int]]:
