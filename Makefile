@@ -35,10 +35,13 @@ test: lint
 	requirements/system.sh
 	$(PYTEST)
 
-# What takes long: large statistics, long fault runs, the slowest process tests. At most 40 minutes.
+# What takes long: large statistics, long fault runs, the slowest process tests; eight times the examples of property
+# tests. At most 40 minutes.
+PROPERTIES := client core server/sessions server/storage wire
 soak: setup
 	requirements/system.sh
 	$(PYTEST) -m soak
+	$(PYTEST) -m "not slow and not soak" --hypothesis-profile=soak $(PROPERTIES:%=tests/%)
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python

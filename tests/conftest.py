@@ -9,10 +9,11 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=100,
+    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("quick", settings.get_profile("countless"), max_examples=25)  # for `make check`
+settings.register_profile("soak", settings.get_profile("countless"), max_examples=500)  # for `make soak`
 settings.load_profile("countless")
 
 

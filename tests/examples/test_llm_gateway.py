@@ -138,6 +138,7 @@ def test_overloaded_tenant_never_uses_more_than_its_budget_and_all_but_the_slack
     assert ask(fleet.gateways[0], "apart").status == 200
 
 
+@pytest.mark.soak
 def test_tokens_stay_below_the_budget_when_a_replica_is_killed_and_its_successor_returns_the_rest(
     fleet: Fleet, tmp_path: Path
 ) -> None:
