@@ -52,7 +52,7 @@ async def test_plan_summary_says_why_the_plan_runs() -> None:
         await harness.send(session, connection, Join("hits", 0, 3))
         counter = harness.server.counter("hits")
         plan = details(counter, recorder.for_counter(counter))["plan"]
-        assert "fewer than 32 sites" in plan["why"]
+        assert "fewer than 64 sites" in plan["why"]
         assert plan["against"] == "traffic that sees the answers"
         assert plan["prices"][0]["scheme"] == "deterministic"
         assert plan["reasons"][0]["number"] == "messages_per_efold"
