@@ -22,6 +22,7 @@ class Section(NamedTuple):
 
 SECTIONS = {
     "hot-path": Section("hot_path"),
+    "demo": Section("demo", tables=("demo-reacting", "demo-day")),
     "plans": Section("plans", tables=("plans", "plans-limits", "plans-oblivious", "plans-sampled", "scale-plans")),
     "break-even": Section("break_even", tables=("race-formulas", "race-break-even")),
     "simulate": Section("simulate", tables=("simulation",)),

@@ -52,7 +52,7 @@ PLAN_PAGE = (ROOT / "docs/how-to/choose-parameters.md").read_text(encoding="utf-
 
 
 def run_plan(*options: str) -> str:
-    (words,) = re.findall(r"^ {4}countless (plan --sites 1000.*)$", PLAN_PAGE, re.MULTILINE)
+    words = re.findall(r"^ {4}countless (plan --sites 1000.*)$", PLAN_PAGE, re.MULTILINE)[0]
     command = [sys.executable, "-m", "countless.cli.main", *words.split(), *options]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment(COLUMNS="100")).stdout
 
