@@ -45,7 +45,7 @@ LONG = {
     "auto-limits": Section("auto", "limits", ("auto-limits",)),
     "kept-windows": Section("kept_windows", tables=("windows-kept",)),
     "load-rounds": Section("load", "rounds", ("load-rounds",)),
-    "scaling": Section("scaling", tables=("arena-sites", "arena-alpha", "arena-total")),
+    "scaling": Section("scaling", tables=("arena-sites", "arena-above", "arena-alpha", "arena-total")),
     "tournament": Section("tournament", tables=("arena-tournament",)),
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
     "scale-simulation": Section("simulate", "large", ("scale-simulation",)),

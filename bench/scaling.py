@@ -7,7 +7,6 @@ from countless.lab.arena.frameworks.table import measure as play
 from countless.lab.arena.scaling import Curve, Request, measure
 from tools.tables import Table
 
-EXPONENTS = {"sites": "1/2", "sites above 1/alpha^2": "1", "1/alpha": "1"}  # by the paper, for its algorithm
 NAMES = {
     "sites": "arena-sites",
     "sites above 1/alpha^2": "arena-above",
@@ -26,8 +25,8 @@ def main() -> Iterator[Table]:
             columns = ("messages by e-folds", *heads, "per e-fold", "a line explains")
             rows = [(*_cells(each), f"{each.slope:,.0f}", f"{each.explained:.2%}") for each in some]
         else:
-            columns = (f"messages per e-fold by {axis}", *heads, "exponent", "the paper")
-            rows = [(*_cells(each), f"{each.slope:.2f}", EXPONENTS[axis]) for each in some]
+            columns = (f"messages per e-fold by {axis}", *heads, "exponent")
+            rows = [(*_cells(each), f"{each.slope:.2f}") for each in some]
         yield Table(name, columns, rows)
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import exp, log
 from typing import Any
 
 import pytest
 
 from countless.errors import PlanError
 from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import check_dithered
+from countless.planning.dithered_check import check_dithered, equal_widths, log_tail, risks
 from countless.planning.dithered_plan import DitheredPlan, Phase
 from countless.planning.dithered_schedule import Round, candidate_rounds
 
@@ -200,3 +201,31 @@ def test_nan_infinite_and_negative_numbers_are_refused(name: str, value: float) 
 @pytest.mark.parametrize("change", [{"phases": ()}, {"allowance": 0.0}, {"allowance": float("nan")}, {"eta": 1.5}])
 def test_empty_and_out_of_range_plans_are_refused(change: dict[str, Any]) -> None:
     refused(replace(GOOD, **change), "refused")
+
+
+def two_phases(second: float) -> DitheredPlan:
+    """The window of the first threshold ends at 12, that of the second at 11 + second/2."""
+    phases = [Phase(length, dither, 0.0, 4.0, 4.0, 0.0, 0.0, 0.1) for length, dither in ((10.0, 4.0), (1.0, second))]
+    return rebuilt(DitheredPlan(100, 0.1, 0.5, 100.0, (), ()), phases)
+
+
+def test_check_charges_the_largest_density_of_the_next_threshold() -> None:
+    """With windows that end at 12 and 12 + x the density is 1/x there: 2.01/x times the resolution, in nats."""
+    for x in (1e-3, 0.1, 1.0):
+        plan = two_phases(2 + 2 * x)
+        charged = log(risks(plan, equal_widths(plan))[1] / uncharged(plan))
+        assert charged == pytest.approx(2.01 * plan.resolution / x, rel=0.01, abs=2e-6)
+    assert min(risks(two_phases(2.0), equal_widths(two_phases(2.0)))) > 1e200  # they end together: infinite
+
+
+def uncharged(plan: DitheredPlan) -> float:
+    """The last risk by hand: volumes of two windows of update times, the density of the thresholds, two tails."""
+    whole = 1 / plan.least_step
+    (first, second), slack = plan.phases, 4.0 - plan.resolution
+    windows = [(e.position + e.length - e.dither / 2, e.position + e.length + e.dither / 2) for e in (first, second)]
+    (c0, d0), (c1, d1) = windows
+    volume = (d0 - c0) * (d1 - c1) - (max(0.0, d0 - c1) ** 2 / 2)
+    ends = [max(0.0, c0 - 4.0), max(c0 - 4.0, c1 - 4.0)]
+    width, below = d0 + 4.0 + 2 * whole - ends[0], ends[1] - (ends[0] - whole)
+    tail = exp(log_tail(equal_widths(plan), slack, 0.0))
+    return (width + below) / volume * tail

@@ -21,9 +21,8 @@ from typing import NamedTuple
 from countless.errors import PlanError
 from countless.planning.dithered_plan import DitheredPlan, Phase
 
-# What our own rounding may have lost, and what the drawing of thresholds may have added, as a part of every recomputed
-# probability; see "Rounding" in the docs.
-_ROUNDING = 0.01005
+# What our own rounding may have lost, as a part of every recomputed probability; see "Rounding" in the docs.
+_ROUNDING = 5e-7
 # Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
 _SAME = 1e-9
 
@@ -157,11 +156,16 @@ def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
     early_ends, late_ends = _earliest(phases), _latest(phases)
     windows = [(max(0.0, a - whole), b + whole) for a, b in zip(early_ends, late_ends, strict=True)]
     all_before, below, _ = log_volumes(windows, early_ends)
+    all_weights = _log_weights(phases)
+    hazards = [before.slope or exp(after.most - before.most) for before, after in pairwise(all_weights)]
+    drawn = 2.01 * plan.resolution * max(hazards, default=0.0)  # nats: see "Drawing thresholds"
     risks = []
-    for j, (phase, weights) in enumerate(zip(phases, _log_weights(phases), strict=True)):
-        late = all_before[j] + weights.top + log_tail(widths, phase.slack_late - plan.resolution, weights.slope)
+    for j, (phase, weights) in enumerate(zip(phases, all_weights, strict=True)):
+        slack = phase.slack_late - plan.resolution
+        tangent = weights.top + log_tail(widths, slack, weights.slope)
+        late = all_before[j] + min(tangent, weights.most + log_tail(widths, slack, 0.0))
         early = below[j] + weights.most + log_tail(widths, phase.slack_early - plan.resolution, 0.0)
-        risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * (1 + _ROUNDING))
+        risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * exp(min(drawn, 700.0)) * (1 + _ROUNDING))
     return risks
 
 
@@ -190,8 +194,10 @@ def _log_weights(phases: tuple[Phase, ...]) -> list[_Weights]:
     weights = []
     for later in reversed(range(len(phases))):
         most = totals[later] - totals[-1]
-        if later == 0 or mirrored[later - 1][1] <= mirrored[later][0] or above[later] == -inf:
+        if later == 0 or mirrored[later - 1][1] <= mirrored[later][0]:
             weights.append(_Weights(most, most, 0.0))
+        elif above[later] == -inf:
+            weights.append(_Weights(most, most, inf))
         else:
             weights.append(_Weights(most, above[later] - totals[-1], exp(fixed[later] - above[later])))
     return weights

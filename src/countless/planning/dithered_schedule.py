@@ -5,6 +5,7 @@ slack and the allowance. So every shape gives a round with a proof; `dithered_se
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import exp, inf, log
 from typing import NamedTuple
 
@@ -23,9 +24,9 @@ from countless.planning.tails import slack
 _EVENT = 1 / MIN_STEP
 # Relative inflation: far above the rounding of the sums here, far below what costs a message.
 _SAFETY = 1e-9
-# Nats added to every union bound: what rounding may add to the density of thresholds as drawn, and a thousand times
-# what rounding in the volumes and tails can lose.
-_MARGIN = 0.01 + 1e-6
+# Nats added to every union bound: a thousand times what rounding in the volumes and tails can lose. `solve` adds what
+# the resolution of the thresholds may add to their density.
+_MARGIN = 1e-6
 _MIN_LENGTH = 1.05
 # `candidate_rounds` moves the phases' needs this part of the way towards their mean.
 _RELAXATION = 0.5
@@ -82,7 +83,14 @@ def solve(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
     """Allowance and phases for this shape, every inequality of the theorem met."""
     later = LaterThresholds(threshold_windows(shape.lengths, shape.dithers))
     risk = eta * (1 - _SAFETY) / len(shape.lengths)
-    share = log(2 / risk) + _MARGIN
+    tops = [last for _, last in threshold_windows(shape.lengths, shape.dithers)]
+    tangents = [later.tangent(index + 1, top) for index, top in enumerate(tops)]
+    most = [later.log_share(index + 1) for index in range(len(tops))]
+    # The largest density of a threshold, given the one before it: at the end of that one's window, or anywhere.
+    hazards = [
+        slope or exp(after - before) for (_, slope), (before, after) in zip(tangents, pairwise(most), strict=False)
+    ]
+    share = log(2 / risk) + _MARGIN + 2.01 * THRESHOLD_RESOLUTION * max(hazards, default=0.0)
     early, tilt_early = slack(sites, 0.0, _constant(share + later.log_share(1)))
     early += THRESHOLD_RESOLUTION
     # No phase may end before the first event. A longer first phase moves all windows alike: no volume changes.
@@ -96,11 +104,14 @@ def solve(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
     for index, (length, dither) in enumerate(zip(lengths, shape.dithers, strict=True)):
         first, last = windows[index]
         late_before = late
-        weight, slope = later.tangent(index + 1, last - moved)
-        late, tilt_late = slack(sites, slope, _constant(share + weight + volume.log_total), tilt_late)
+        # The density is below its tangent, and below its largest value: the smaller slack counts.
+        bounds = {tangents[index], (most[index], 0.0)}
+        late, tilt_late = min(
+            slack(sites, slope, _constant(share + weight + volume.log_total), tilt_late) for weight, slope in bounds
+        )
         late = max(late + THRESHOLD_RESOLUTION, late_before)
         if index:
-            nats = _below(volume, first, low, share + later.log_share(index + 1))
+            nats = _below(volume, first, low, share + most[index])
             early, tilt_early = slack(sites, 0.0, nats, tilt_early)
             early += THRESHOLD_RESOLUTION
         high = last + late

@@ -39,7 +39,7 @@ def theorem_1(sites: int, alpha: float, total: int, delta: float) -> MessageBoun
 
     >>> found = theorem_1(1024, 0.01, 10**9, 0.05)
     >>> found.rounds, {name: round(messages) for name, messages in found.terms.items()}
-    (2792, {'exact start': 1077643, 'reports': 121021484, 'synchronisation': 8577024})
+    (1428, {'exact start': 798403, 'reports': 45677295, 'synchronisation': 4386816})
     """
     require_probability("delta", delta)
     check_request(sites, alpha, delta)

@@ -15,8 +15,9 @@ from countless.planning.partial_dp_paper import paper_constant
 from countless.schemes.registry import SCHEMES
 
 PAPER = "partial_dp_paper"  # its cost is also shown divided by the paper's C
+ABOVE = "sites above 1/alpha^2"
 START = 10**9  # counted before the measurement begins, so that every scheme has left its exact start
-EFOLDS = 2
+EFOLDS, EFOLDS_ABOVE = 2, 10  # of the total; above 1/alpha^2 sites a round takes some of them
 _TRAFFIC = RoundRobin(share=0.1)
 
 
@@ -110,36 +111,27 @@ class Curve:
 
 def measure(request: Request, jobs: int | None = 1, progress: Progress | None = None) -> list[Curve]:
     """Every scheme along every axis."""
-    axes: list[tuple[str, Sequence[tuple[int, float]]]] = [
-        ("sites", [(sites, request.alpha) for sites in request.by_sites]),
-        ("sites above 1/alpha^2", [(sites, request.alpha_above) for sites in request.above]),
-        ("1/alpha", [(request.sites, alpha) for alpha in request.by_alpha]),
-    ]
+    axes: dict[str, list[tuple[int, float, int]]] = {
+        "sites": [(sites, request.alpha, EFOLDS) for sites in request.by_sites],
+        ABOVE: [(sites, request.alpha_above, EFOLDS_ABOVE) for sites in request.above],
+        "1/alpha": [(request.sites, alpha, EFOLDS) for alpha in request.by_alpha],
+    }
     seeds = range(1, request.seeds + 1)
-    points = [
-        (scheme, sites, alpha, request.delta, seed, EFOLDS)
-        for scheme in request.schemes
-        for sites, alpha in dict.fromkeys(point for _, axis in axes for point in axis)
-        for seed in seeds
-    ]
-    longest = (request.sites, request.alpha, request.delta)
-    points += [(scheme, *longest, seed, request.efolds) for scheme in request.schemes for seed in seeds]
-    points = list(dict.fromkeys(points))
+    longest = (request.sites, request.alpha, request.efolds)
+    sizes = dict.fromkeys([*(size for axis in axes.values() for size in axis), longest])
+    points = [(scheme, *size, request.delta, seed) for scheme in request.schemes for size in sizes for seed in seeds]
     found = dict(zip(points, in_parallel(_messages, points, jobs, progress=progress), strict=True))
     curves = []
     for scheme in request.schemes:
-        for name, axis in axes:
-            costs = [
-                [found[scheme, k, alpha, request.delta, seed, EFOLDS][-1] / EFOLDS for seed in seeds]
-                for k, alpha in axis
-            ]
-            xs = tuple(1 / alpha for _, alpha in axis) if name == "1/alpha" else tuple(float(k) for k, _ in axis)
+        for name, axis in axes.items():
+            costs = [[found[scheme, *size, request.delta, seed][-1] / size[-1] for seed in seeds] for size in axis]
+            xs = tuple(1 / alpha if name == "1/alpha" else float(sites) for sites, alpha, _ in axis)
             curves.append(_curve(scheme, name, xs, costs, power))
             if scheme == PAPER:
-                constants = [_constant(sites, request.delta) for sites, _ in axis]
+                constants = [_constant(sites, request.delta) for sites, _, _ in axis]
                 divided = [[cost / C for cost in at] for C, at in zip(constants, costs, strict=True)]
                 curves.append(_curve(f"{scheme} / C", name, xs, divided, power))
-        runs = [found[scheme, *longest, seed, request.efolds] for seed in seeds]
+        runs = [found[scheme, *longest, request.delta, seed] for seed in seeds]
         logs = tuple(float(efold) for efold in range(1, request.efolds + 1))
         curves.append(_curve(scheme, "ln N", logs, list(map(list, zip(*runs, strict=True))), line))
     return curves
@@ -159,7 +151,7 @@ def _curve(
     return Curve(scheme, axis, xs, means, spread, fitted.slope, fitted.explained)
 
 
-def _messages(scheme: str, sites: int, alpha: float, delta: float, seed: int, efolds: int) -> list[int]:
+def _messages(scheme: str, sites: int, alpha: float, efolds: int, delta: float, seed: int) -> list[int]:
     """Messages since the start by the end of each e-fold."""
     totals = [START, *(round(START * exp(efold)) for efold in range(1, efolds + 1))]
     first, *later = messages_at(scheme, sites, alpha, totals, delta=delta, seed=seed, start=START)
