@@ -17,8 +17,8 @@ MOVED_SHARE = 0.2  # of the events are expected at sites at random, the others w
 _MIN_PART = 5  # no step is below this part of the plan's: traffic that moves costs at most so many times its reports
 _CLASSES_PER_OCTAVE = 4  # sites whose expected events round to the same class have the same step
 _MIN_SAVING = 0.02  # of the reports; if other steps save less, all have the plan's
-_GRID = 1.03  # ratio of the tilts at which tails are compared
-_HALVINGS = 10  # in the search for the largest multiple of the wanted steps
+_GRID = 1.05  # ratio of the tilts at which tails are compared
+_HALVINGS = 8  # in the search for the largest multiple of the wanted steps
 
 
 def steps_for(plan: DitheredPlan, step: int, expected: Sequence[float]) -> list[int]:
@@ -28,14 +28,14 @@ def steps_for(plan: DitheredPlan, step: int, expected: Sequence[float]) -> list[
     >>> plan = plan_dithered(100, 0.01, 1e-4)
     >>> steps = steps_for(plan, 1000, [8000.0] * 10 + [1000.0] * 90)
     >>> steps[0], steps[-1], steps_for(plan, 1000, [1000.0] * 100)[0]
-    (1747, 874, 1000)
+    (1744, 872, 1000)
     """
     wanted = [_size(events) for events in expected]
     slots = Counter(wanted)
     rms = (sum(number * size**2 for size, number in slots.items()) / len(wanted)) ** 0.5
     least = max(1, step // _MIN_PART)
     best: dict[float, int] = {}
-    low, high = 0.5, 1.5
+    low, high = 0.7, 1.0  # at 1 the root mean square is the plan's step
     for _ in range(_HALVINGS if rms else 0):
         part = (low + high) / 2
         steps = {size: max(least, round(part * step * size / rms)) for size in slots}
