@@ -13,7 +13,7 @@ from countless.planning.ready_made import FIRST, TABLE, places
 
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.1)
 ETAS = (2.0**-8, 2.0**-12, 2.0**-16)
-SITES = tuple(2**power for power in range(6, 17))
+SITES = tuple(2**power for power in range(6, 18))
 
 
 def row(request: tuple[int, float, float]) -> str | None:
