@@ -254,5 +254,5 @@ def test_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", FAULTY)
 def test_many_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> None:
-    for seed in range(30, 2000):
+    for seed in range(30, 1000):
         walk(FAULTY[name], seed)

@@ -1,6 +1,7 @@
 """`Family`: every label beside its exact count after every event, with sites that come and go; the cost."""
 
 from collections import Counter
+from fractions import Fraction
 from threading import Thread
 
 import pytest
@@ -24,7 +25,7 @@ def test_every_label_is_within_epsilon_after_every_event(
     events: list[tuple[int, str, int]], epsilon: float, churn: list[int]
 ) -> None:
     """Sites come and go: `churn` are the events at which the next site joins, or leaves if it has joined."""
-    family, truth = Family(sites=2, epsilon=epsilon), Counter[str]()
+    family, truth, exact = Family(sites=2, epsilon=epsilon), Counter[str](), Fraction(repr(epsilon))
     for number, (index, label, n) in enumerate(events):
         if number in churn:
             site = 2 + churn.index(number) % 3
@@ -37,17 +38,17 @@ def test_every_label_is_within_epsilon_after_every_event(
         truth[label] += n
         total = truth.total()
         assert family.total().contains(total)
-        assert abs(family.total().estimate - total) <= epsilon * total
+        assert abs(family.total().estimate - total) <= exact * total
         for each in "abcdef":
             answer = family.answer(each)
             assert answer.contains(truth[each])
-            assert answer.upper - answer.lower <= epsilon * total
-        check_top(family, truth, 0.125, epsilon)
-        check_top(family, truth, 0.5, epsilon * 1.75)
+            assert answer.upper - answer.lower <= Fraction(3, 4) * exact * total
+        check_top(family, truth, Fraction(1, 8), exact)
+        check_top(family, truth, Fraction(1, 2), exact * Fraction(7, 4))
 
 
-def check_top(family: Family, truth: Counter[str], share: float, below: float) -> None:
-    listed = {each.label for each in family.top(share).labels}
+def check_top(family: Family, truth: Counter[str], share: Fraction, below: Fraction) -> None:
+    listed = {each.label for each in family.top(float(share)).labels}
     if share >= below:
         assert listed >= {label for label, count in truth.items() if count and count >= share * truth.total()}
     assert all(truth[label] >= (share - below) * truth.total() for label in listed if label is not None)

@@ -14,6 +14,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 from pickle import dumps, loads
 from typing import Any, NamedTuple
 
@@ -258,7 +259,7 @@ class World:
         if self.was_lost:
             self._reconnect()
             self._run()
-        coordinator, epsilon = self.coordinator, self.case.epsilon
+        coordinator, epsilon = self.coordinator, Fraction(repr(self.case.epsilon))
         if coordinator.state not in (State.EXACT, State.HOLDING):
             raise Broken(f"no message is on its way: {coordinator}")
         for site_id, site in self.sites.items():
@@ -276,19 +277,19 @@ class World:
             answer, true = coordinator.answer(label), self._true(label)
             if not answer.contains(true):
                 raise Broken(f"{label!r} was counted {true} times: {answer}")
-            if answer.upper - answer.lower - overflow > 0.75 * epsilon * true_total:
+            if answer.upper - answer.lower - overflow > Fraction(3, 4) * epsilon * true_total:
                 raise Broken(f"{label!r} is not within epsilon: {answer}")
         if not overflow:
-            self._check_top(0.5, true_total)
+            self._check_top(Fraction(1, 2), true_total)
 
-    def _check_top(self, share: float, total: int) -> None:
-        listed = {each.label for each in self.coordinator.top(share).labels}
-        epsilon = self.case.epsilon
+    def _check_top(self, share: Fraction, total: int) -> None:
+        listed = {each.label for each in self.coordinator.top(float(share)).labels}
+        epsilon = Fraction(repr(self.case.epsilon))
         for label in self._labels():
             true = self._true(label)
             if total and true >= share * total and label not in listed:
                 raise Broken(f"{label!r} has {true} of {total}, and is not listed")
-            if label in listed and true < (share - epsilon * (0.75 + 2 * share)) * total:
+            if label in listed and true < (share - epsilon * (Fraction(3, 4) + 2 * share)) * total:
                 raise Broken(f"{label!r} has {true} of {total}, and is listed")
 
     def _run(self) -> None:
