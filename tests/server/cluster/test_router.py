@@ -132,6 +132,19 @@ async def test_windows_and_rolling_counts_are_read_from_the_owner(member: FakeMe
         assert (await member.get(f"/api/v1/operator/{name}"))["windows"]["incomplete"] == []
 
 
+async def test_owner_adds_up_the_series_of_a_counter(member: FakeMember) -> None:
+    for number in range(8):
+        name = f"a/{number}"
+        harness = member.tables[shard_of(name, SHARDS)]
+        session, connection = await harness.connect(f"web-{number}")
+        series = [f'{name}{{route="/{route}"}}' for route in "ab"]
+        await harness.send(session, connection, Join(series[0], 0, 5), Join(series[1], 0, 3), Join(name, 0, 1))
+        assert (await member.get(f"/api/v1/counters/{name}"))["estimate"] == 9
+        top = await member.get(f"/api/v1/top/{name}", "share=0.3")
+        assert [row["counter"] for row in top["series"]] == series
+    assert [each["estimate"] for each in (await member.get("/api/v1/counters"))["counters"]][:3] == [9, 5, 3]
+
+
 async def test_member_without_a_lease_does_not_answer_for_its_shards(member: FakeMember) -> None:
     member.owner("hits").create("hits", Config())
     member.leased = False
