@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from countless.lab.arena.frameworks.table import CLAIMS
-from countless.lab.arena.frameworks.table import measure as play
+from countless.lab.arena.framework_table import CLAIMS
+from countless.lab.arena.framework_table import measure as play
 from countless.lab.arena.scaling import Curve, Request, measure
 from tools.tables import Table
 

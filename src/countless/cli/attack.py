@@ -26,7 +26,10 @@ PIPE_COLUMNS = 120  # width of the output in a pipe: enough for the tournament
 
 
 def attack(
-    scheme: Annotated[str, typer.Option(help="A scheme or a negative control, several with commas, or all.")] = "hyz",
+    scheme: Annotated[
+        str,
+        typer.Option(help="A scheme, a negative control or a robust-streaming framework, several with commas, or all."),
+    ] = "hyz",
     adversary: Annotated[
         str, typer.Option(help="An adversary, several with commas, all, or search (finds one).")
     ] = "stop-after-jump",

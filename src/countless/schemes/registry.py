@@ -1,9 +1,13 @@
-"""The schemes by name. A new scheme is one file and one line here; the conformance suite finds it here."""
+"""The schemes by name. A new scheme is one file and one line here; the conformance suite finds it here.
+
+Other packages add theirs by the entry point group `countless.schemes`.
+"""
 
 from typing import Literal, get_args
 
 from countless.core.estimator import Scheme
 from countless.errors import UnknownName
+from countless.plugins import plugins
 from countless.schemes.auto import Auto
 from countless.schemes.blocks import Blocks
 from countless.schemes.deterministic import Deterministic
@@ -34,6 +38,7 @@ SCHEMES: dict[str, type[Scheme]] = {
     scheme.name: scheme
     for scheme in (Auto, Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, PartialDPPaper, Sampled, Dithered)
 }
+SCHEMES.update(plugins("countless.schemes", Scheme, SCHEMES))
 
 
 def require_adversary(adversary: str) -> None:

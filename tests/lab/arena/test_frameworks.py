@@ -5,12 +5,15 @@ from math import log2
 import pytest
 
 from countless.errors import InvalidParameter
+from countless.lab.arena.framework_table import CLAIMS, measure
 from countless.lab.arena.frameworks.difference_estimators import DifferenceEstimators
 from countless.lab.arena.frameworks.framework import flip_number
+from countless.lab.arena.frameworks.registry import FRAMEWORKS
 from countless.lab.arena.frameworks.sketch_switching import SketchSwitching
-from countless.lab.arena.frameworks.table import CLAIMS, FRAMEWORKS, measure
 from countless.lab.arena.game import Game
+from countless.lab.arena.match import Setting, run
 from countless.lab.arena.registry import adversary_named
+from countless.lab.arena.tournament import claimed, settings
 from countless.randomness import SeededRandom
 
 pytestmark = pytest.mark.slow
@@ -59,4 +62,17 @@ def test_sketch_switching_uses_one_copy_for_each_change() -> None:
 
 
 def test_every_framework_has_a_claim() -> None:
-    assert set(FRAMEWORKS) <= set(CLAIMS)
+    assert {kind.scheme for kind in FRAMEWORKS.values()} <= set(CLAIMS)
+
+
+def test_frameworks_can_be_attacked_by_name() -> None:
+    base = {"sites": 4, "alpha": 0.4, "delta": 0.05, "events": 300}
+    [setting] = settings("difference-estimators", "round-robin", base)
+    [match] = run([setting], 1, 1)
+    assert (
+        match.messages
+        == measure("difference estimators", 4, 0.4, 0.05, 300, 1, adversary_named("round-robin")).messages
+    )
+    assert not claimed(setting)
+    with pytest.raises(InvalidParameter, match="head_start"):
+        Setting("sketch-switching", adversary_named("uniform"), 4, 0.4, 0.05, 300, head_start=1)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from countless.core.estimator import Scheme
 from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
-from countless.lab.arena.game import Adversary, Game, Point, Score
+from countless.lab.arena.frameworks.registry import FRAMEWORKS
+from countless.lab.arena.game import Adversary, Game, Point, Score, Subject
 from countless.lab.arena.negative_controls import NEGATIVE_CONTROLS
 from countless.lab.arena.parallel import Progress, in_parallel
 from countless.lab.confidence import lower_limit, upper_limit
@@ -60,12 +61,20 @@ class Setting:
                 raise InvalidParameter(name, getattr(self, name), f"at least {least}")
         require_alpha(self.alpha)
         require_probability("delta", self.delta)
-        self.fresh_scheme()
+        if self.scheme not in FRAMEWORKS:
+            self.fresh_scheme()
+        elif self.head_start:
+            raise InvalidParameter("head_start", self.head_start, f"0 for {self.scheme}: it takes no batches")
 
     def fresh_scheme(self) -> Scheme:
         if self.scheme in NEGATIVE_CONTROLS:
             return NEGATIVE_CONTROLS[self.scheme]()
         return scheme_named(self.scheme, self.against)
+
+    def subject(self, seed: int) -> Subject:
+        if self.scheme in FRAMEWORKS:
+            return FRAMEWORKS[self.scheme](self.sites, self.alpha, self.delta, self.events, seed)
+        return Tracked(self.fresh_scheme(), self.sites, alpha=self.alpha, delta=self.delta, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -103,9 +112,8 @@ class Match:
 
 def game_of(setting: Setting, seed: int, *, path: bool = False) -> Game:
     """The game of one seed, before its first move. Adversary and tracker have separate random sources."""
-    subject = Tracked(setting.fresh_scheme(), setting.sites, alpha=setting.alpha, delta=setting.delta, seed=seed)
     rng = SeededRandom(seed).spawn("adversary", setting.adversary.name)
-    game = Game(subject, setting.adversary, setting.sites, setting.alpha, rng, path=path)
+    game = Game(setting.subject(seed), setting.adversary, setting.sites, setting.alpha, rng, path=path)
     if setting.head_start:
         game.head_start(setting.head_start)
     return game

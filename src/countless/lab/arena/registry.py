@@ -1,4 +1,7 @@
-"""The adversaries by name. A new one is a file in `adversaries/` and a line here; the tests run with every one."""
+"""The adversaries by name. A new one is a file in `adversaries/` and a line here; the tests run with every one.
+
+Other packages add theirs by the entry point group `countless.adversaries`.
+"""
 
 from countless.errors import UnknownName
 from countless.lab.arena.adversaries.averager import Averager
@@ -12,6 +15,7 @@ from countless.lab.arena.adversaries.round_boundary import RoundBoundary
 from countless.lab.arena.adversaries.step_chaser import StepChaser
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.game import Adversary
+from countless.plugins import plugins
 
 CONTROLS: tuple[type[Adversary], ...] = (RoundRobin, Uniform, Zipf, SingleSite)
 ATTACKS: tuple[type[Adversary], ...] = (
@@ -26,6 +30,7 @@ ATTACKS: tuple[type[Adversary], ...] = (
     MessageReader,
 )
 ADVERSARIES: dict[str, type[Adversary]] = {adversary.name: adversary for adversary in CONTROLS + ATTACKS}
+ADVERSARIES.update(plugins("countless.adversaries", Adversary, ADVERSARIES))
 SEARCH = "search"  # evolves the parameters of the others: see `countless.lab.arena.search`
 
 

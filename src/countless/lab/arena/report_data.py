@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from math import log, sqrt
 from typing import Any
 
-from countless.lab.arena.frameworks.table import Row, measure
+from countless.lab.arena.framework_table import Row, measure
 from countless.lab.arena.match import Setting, run, trace_of
 from countless.lab.arena.parallel import in_parallel
 from countless.lab.arena.registry import adversary_named

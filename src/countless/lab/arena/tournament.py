@@ -7,6 +7,7 @@ from typing import Any
 
 from countless.errors import UnknownName
 from countless.lab.arena.adversaries.feedback import Feedback
+from countless.lab.arena.frameworks.registry import FRAMEWORKS
 from countless.lab.arena.match import Match, Setting
 from countless.lab.arena.negative_controls import NEGATIVE_CONTROLS
 from countless.lab.arena.registry import ADVERSARIES as KINDS
@@ -37,8 +38,9 @@ def settings(
     """Every pair of the names. `search` finds an adversary for each scheme; `feedback` may follow a trace."""
     found = []
     for scheme in names(schemes, SCHEME_NAMES):
-        if scheme not in SCHEME_NAMES and scheme not in NEGATIVE_CONTROLS:
-            raise UnknownName("scheme", scheme, [*SCHEME_NAMES, *NEGATIVE_CONTROLS, "all"])
+        known = [*SCHEME_NAMES, *NEGATIVE_CONTROLS, *FRAMEWORKS, "all"]
+        if scheme not in known:
+            raise UnknownName("scheme", scheme, known)
         for name in names(adversaries, ADVERSARY_NAMES):
             if name == SEARCH:
                 setting = Setting(scheme, Feedback(), **base)

@@ -3,17 +3,9 @@
 from dataclasses import dataclass
 
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
-from countless.lab.arena.frameworks.difference_estimators import DifferenceEstimators
-from countless.lab.arena.frameworks.framework import Framework
-from countless.lab.arena.frameworks.private_median import PrivateMedian
-from countless.lab.arena.frameworks.sketch_switching import SketchSwitching
-from countless.lab.arena.game import Adversary, Game
-from countless.lab.arena.match import Setting, play
-from countless.randomness import SeededRandom
+from countless.lab.arena.game import Adversary
+from countless.lab.arena.match import Setting, game_of
 
-FRAMEWORKS: dict[str, type[Framework]] = {
-    kind.scheme: kind for kind in (SketchSwitching, DifferenceEstimators, PrivateMedian)
-}
 CLAIMS = {
     "hyz": "O(sqrt(k)/alpha log N), oblivious streams only",
     "sketch switching": "hyz times the flip number: can be worse than deterministic",
@@ -38,11 +30,8 @@ def measure(
     name: str, sites: int, alpha: float, delta: float, events: int, seed: int, adversary: Adversary | None = None
 ) -> Row:
     """One game; by default against stop after jump."""
-    opponent = adversary or StopAfterJump()
-    if name not in FRAMEWORKS:
-        score = play(Setting(name, opponent, sites, alpha, delta, events), seed)
-        return Row(name, score.messages, score.worst, None, CLAIMS[name])
-    subject = FRAMEWORKS[name](sites, alpha, delta, events, seed)
-    game = Game(subject, opponent, sites, alpha, SeededRandom(seed).spawn("adversary", opponent.name))
+    setting = Setting(name.replace(" ", "-"), adversary or StopAfterJump(), sites, alpha, delta, events)
+    game = game_of(setting, seed)
     game.play(events)
-    return Row(name, subject.sent, game.referee.worst, subject.flips, CLAIMS[name])
+    score = game.score(seed)
+    return Row(name, score.messages, score.worst, getattr(game.subject, "flips", None), CLAIMS[name])
