@@ -75,13 +75,14 @@ class Auto(Scheme):
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Start the cheapest round, unless `deterministic` costs about as much over the same events."""
-        groups = _groups(context.counts)
         quotes = [
             (scheme, quote)
             for scheme in self._worth_planning(context)
             for quote in scheme.quotes(context, self._may_block)
         ]
-        rounds = [_priced(context, groups, *quoted) for quoted in quotes if _is_usable(context, quoted[1])]
+        usable_quotes = [quoted for quoted in quotes if _is_usable(context, quoted[1])]
+        groups = _groups(context.counts) if usable_quotes else []
+        rounds = [_priced(context, groups, *quoted) for quoted in usable_quotes]
         best = min(rounds, key=lambda priced: priced.messages / log(1 + priced.events / context.total), default=None)
         is_deterministic = context.running is not None and context.running.scheme == Deterministic.name
         if best is not None and self._pays(context, groups, best, is_deterministic):
