@@ -56,7 +56,8 @@ def test_violated_guarantee_is_marked_on_the_page() -> None:
     def match(claimed: bool, failures: int) -> dict[str, object]:
         facts = {"sites": 4, "alpha": 0.1, "delta": 0.05, "events": 10, "trials": 20, "claimed": claimed}
         worst = {"worst_error_over_alpha": 2.0, "failures": failures, "failure_rate_lower": failures / 30}
-        return {"scheme": "s<1>", "adversary": f"a{claimed}{failures}", **facts, **worst}
+        names = {"scheme": "s<1>", "adversary": f"a{claimed}{failures}", "randomised": claimed}
+        return {**names, **facts, **worst}
 
     tournament = [match(True, 0), match(False, 20), match(True, 20)]
     two = {name: [1.0, 2.0] for name in report_data.SHOWN}

@@ -17,12 +17,12 @@ from countless.cli.numbers import number_of_events
 from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.lab.arena.match import Match, Setting, run
-from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings
+from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings, unrandomised
 from countless.lab.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
 
-PIPE_COLUMNS = 120  # width of the output in a pipe: enough for the tournament
+PIPE_COLUMNS = 150  # width of the output in a pipe: enough for the tournament
 
 
 def attack(
@@ -92,6 +92,12 @@ def _print(console: Console, matches: list[Match]) -> None:
         )
     else:
         console.print(_list(matches))
+    if any(map(unrandomised, matches)):
+        console.print(
+            "* played without its secrets to the end: exact start, deterministic rounds or rounds without noise. "
+            "Take more events or sites.",
+            highlight=False,
+        )
     console.print("Games without a failure are not a proof. The proofs are in docs/theory.", highlight=False)
 
 
@@ -108,7 +114,8 @@ def _list(matches: list[Match]) -> Table:
     table.add_column("claim", no_wrap=True)
     for match in matches:
         rate = f"{match.failure_rate[1]:.3f}"
-        cells = [match.setting.scheme, match.setting.adversary.name, f"{match.failures}/{match.trials}"]
+        name = match.setting.scheme + "*" * unrandomised(match)
+        cells = [name, match.setting.adversary.name, f"{match.failures}/{match.trials}"]
         cells += [rate, f"{match.worst:.2f}", f"{match.messages:,.0f}"]
         table.add_row(*cells, "yes" if claimed(match.setting) else "no", style=_style(match))
     return table
@@ -123,7 +130,7 @@ def _tournament(matches: list[Match], schemes: list[str]) -> Table:
     for match in matches:
         broken = f" ({match.failures})" if match.failures else ""
         mark = "!" if guarantee_violated(match) else ""
-        cell = f"[{_style(match)}]{match.worst:.2f}{broken}{mark}[/]"
+        cell = f"[{_style(match)}]{match.worst:.2f}{broken}{mark}{'*' * unrandomised(match)}[/]"
         rows.setdefault(match.setting.adversary.name, []).append(cell)
     for name, cells in rows.items():
         table.add_row(name, *cells)

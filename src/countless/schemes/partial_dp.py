@@ -27,6 +27,10 @@ class NoisyPhaseEstimator(Estimator):
     def phase(self) -> int | None:
         return self._counter.ended
 
+    @property
+    def noisy(self) -> bool:
+        return self._plan.noisy
+
     def trigger(self, slot: int) -> Trigger:
         """The same for all; each site draws its thresholds lazily."""
         return self._trigger

@@ -5,7 +5,7 @@ import pytest
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.arena.match import Match, Setting, play, run, trace_of
 from countless.lab.arena.registry import adversary_named
-from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings
+from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings, unrandomised
 
 SETTING = Setting("lattice", adversary_named("stop-after-jump"), 64, 0.1, 0.1, 5000)
 
@@ -77,3 +77,20 @@ def test_path_ends_at_the_last_event() -> None:
     path = trace_of(SETTING, 1)
     assert path[-1].total == SETTING.events
     assert max(abs(point.error) for point in path) <= play(SETTING, 1).worst
+
+
+@pytest.mark.parametrize(
+    ("scheme", "sites", "events", "marked"),
+    [
+        ("partial_dp", 8, 20_000, True),  # its cheapest plan for so few sites has no noise
+        ("partial_dp_paper", 4, 20_000, False),
+        ("hyz", 8, 20, True),  # still exact
+        ("hyz", 8, 20_000, False),
+        ("deterministic", 8, 20_000, False),  # has no secrets
+    ],
+)
+def test_matches_without_secrets_are_marked(scheme: str, sites: int, events: int, marked: bool) -> None:
+    base = {"sites": sites, "alpha": 0.3, "delta": 0.05, "events": events}
+    [match] = run(settings(scheme, "round-robin", base), 1, 1)
+    assert unrandomised(match) is marked
+    assert as_json(match, 1)["randomised"] is match.randomised

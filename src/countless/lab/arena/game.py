@@ -144,6 +144,7 @@ class Score:
     violated_at: int | None  # the total at the first estimate outside 1 ± alpha
     messages: int
     rounds: int
+    randomised: bool  # whether the last round had secrets: not exact, deterministic or without noise
 
 
 class Point(NamedTuple):
@@ -215,4 +216,5 @@ class Game:
     def score(self, seed: int) -> Score:
         referee, subject = self.referee, self.subject
         errors = (referee.worst, referee.over, referee.under, referee.violated_at)
-        return Score(seed, self._view.total, *errors, subject.sent, subject.round)
+        randomised = getattr(subject, "randomised", True)
+        return Score(seed, self._view.total, *errors, subject.sent, subject.round, randomised)

@@ -91,7 +91,8 @@ def _tournament(data: ReportData) -> str:
         "<section>\n<h2>The tournament</h2>\n<p>Worst error divided by alpha, over all events of all games, and how "
         f"many games were broken. {first['sites']:,} sites, alpha = {first['alpha']:.0%}, "
         f"delta = {first['delta']:.0%}, {first['events']:,} events, {first['trials']} games for each pair. A scheme "
-        "may use its whole allowance by design, so 0.99 is normal.</p>\n"
+        "may use its whole allowance by design, so 0.99 is normal. * played without its secrets to the end: exact "
+        "start, deterministic rounds or rounds without noise.</p>\n"
         '<p class="key"><span class="held">held</span>'
         '<span class="not-covered">broken, not covered by a guarantee</span>'
         '<span class="violated">broken, although the guarantee covers it</span></p>\n'
@@ -104,6 +105,7 @@ def _cell(match: dict[str, Any]) -> str:
     violated = match["claimed"] and match["failure_rate_lower"] > match["delta"]
     kind = "violated" if violated else "not-covered" if broken else "held"
     note = f" <small>{broken}/{match['trials']}</small>" if broken else ""
+    note += "*" if not match["randomised"] and match["scheme"] not in ("deterministic", "auto") else ""
     return f'<td class="{kind}">{match["worst_error_over_alpha"]:.2f}{note}</td>'
 
 

@@ -69,6 +69,11 @@ def guarantee_violated(match: Match) -> bool:
     return claimed(match.setting) and match.failure_rate[0] > match.setting.delta
 
 
+def unrandomised(match: Match) -> bool:
+    """Whether a scheme with secrets played without them: the row then says nothing about the scheme."""
+    return not match.randomised and match.setting.scheme not in ("exact", "deterministic", "auto")
+
+
 def as_json(match: Match, seed: int) -> dict[str, Any]:
     setting, (lower, upper) = match.setting, match.failure_rate
     first = next((score for score in match.scores if score.violated_at is not None), None)
@@ -78,6 +83,7 @@ def as_json(match: Match, seed: int) -> dict[str, Any]:
         "parameters": repr(setting.adversary),
         "sees": setting.adversary.sees,
         "claimed": claimed(setting),
+        "randomised": match.randomised,
         "sites": setting.sites,
         "alpha": setting.alpha,
         "delta": setting.delta,
