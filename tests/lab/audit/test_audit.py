@@ -40,13 +40,13 @@ BLACK_BOX_CONTROLS = {
     "noise-off": (TINY, 2, TINY, 300),
     "one-level-too-few": (TINY, 2, TINY, 600),
     "one-noise-for-all": (TINY, 4, TINY, 600),
-    "wrong-threshold-scale": (TINY, 6, TINY, 4000),
+    "wrong-threshold-scale": (TINY, 6, TINY, 10_000),
     "forgets-a-leak": (TINY, 4, TINY, 4000),
     "leaks-the-next-block": (TINY, 4, TINY, 4000),
     "kappa-too-small": (TINY, 2, TINY, 100),
-    "quiet-tree": (LONGER, 2, WIDE, 1200),
-    "quiet-thresholds": (LONGER, 4, WIDE, 1500),
-    "exact-after-twelve": (LONGER, 2, WIDE, 1200),
+    "quiet-tree": (LONGER, 2, WIDE, 400),
+    "quiet-thresholds": (LONGER, 4, WIDE, 600),
+    "exact-after-twelve": (LONGER, 2, WIDE, 600),
 }
 ONLY_THE_CODE = ["quiet-tree", "quiet-thresholds", "exact-after-twelve"]  # their stated law is the correct one
 TAPES = ["stated law", "noise tapes"]

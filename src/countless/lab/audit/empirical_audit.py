@@ -1,10 +1,10 @@
 """A statistical black-box audit: a lower bound on epsilon from repeated runs, with its confidence.
 
-The mechanism runs many times on each of two neighbouring databases. The first half of the runs selects the event that
-distinguishes the databases best, among events of several views of a transcript. On the second half, which the selection
-has not seen, the two probabilities of that event are bounded by Clopper and Pearson, and their ratio, after delta is
-subtracted, bounds epsilon from below. A bound above the claim rejects the claim; a bound below it means only that this
-test, with its stated power, found nothing.
+The mechanism runs many times on each of two neighbouring databases. A quarter of the runs selects for each of several
+views of a transcript the event that distinguishes the databases best; another quarter selects the best of these. On the
+second half, which the selection has not seen, the two probabilities of that event are bounded by Clopper and Pearson,
+and their ratio, after delta is subtracted, bounds epsilon from below. A bound above the claim rejects the claim; a
+bound below it means only that this test, with its stated power, found nothing.
 """
 
 from bisect import bisect_right
@@ -60,19 +60,25 @@ def audit_empirically(mechanism: Mechanism, plays: int, rng: RandomSource, confi
 def _bound(
     mechanism: Mechanism, scenario: Scenario, plays: int, rng: RandomSource, confidence: float, worst: MaxRatio
 ) -> EmpiricalBound:
-    half, claim = plays // 2, mechanism.claim
+    claim, quarter, half = mechanism.claim, plays // 4, plays // 2
     mine = _transcripts(mechanism, scenario, scenario.place, plays, rng.spawn("mine"), worst)
     theirs = _transcripts(mechanism, scenario, scenario.other, plays, rng.spawn("theirs"), worst)
     best, number, event = -inf, 0, set[View]()
     for view in range(len(mine[0])):
-        ours, others = (Counter(views[view] for views in runs[:half]) for runs in (mine, theirs))
-        limit, chosen = _best_event(ours, others, claim.epsilon, claim.delta)
+        ours, others = (Counter(views[view] for views in runs[:quarter]) for runs in (mine, theirs))
+        chosen = _best_event(ours, others, claim.epsilon, claim.delta)
+        # A view that shows much fits its own quarter too well, so another quarter decides between the views.
+        hits, misses = (_count(runs[quarter:half], view, chosen) for runs in (mine, theirs))
+        limit = log_ratio_limit(hits, misses, half - quarter, 0.99, claim.delta)
         if limit > best:
             best, number, event = limit, view, chosen
-    hits, misses = (sum(views[number] in event for views in runs[half:]) for runs in (mine, theirs))
-    trials = plays - half
-    limit = log_ratio_limit(hits, misses, trials, confidence, claim.delta)
-    return EmpiricalBound(scenario.name, hits, misses, trials, limit)
+    hits, misses = (_count(runs[half:], number, event) for runs in (mine, theirs))
+    limit = log_ratio_limit(hits, misses, plays - half, confidence, claim.delta)
+    return EmpiricalBound(scenario.name, hits, misses, plays - half, limit)
+
+
+def _count(runs: list[list[View]], view: int, event: set[View]) -> int:
+    return sum(views[view] in event for views in runs)
 
 
 def _transcripts(
@@ -113,8 +119,8 @@ def _views(transcript: Transcript, scenario: Scenario, phases: int) -> Iterator[
         yield None if release is None else release - sums[phase - 1] - length, block
 
 
-def _best_event(mine: Counter[View], theirs: Counter[View], epsilon: float, delta: float) -> tuple[float, set[View]]:
-    """Views in the order of their observed ratios, cut where the first half's lower bound is largest."""
+def _best_event(mine: Counter[View], theirs: Counter[View], epsilon: float, delta: float) -> set[View]:
+    """Views in the order of their observed ratios, cut where the lower bound is largest."""
     ranked = sorted((t for t in mine if t is not None), key=lambda t: (theirs[t] + 0.5) / mine[t])
     trials = max(mine.total(), theirs.total())
     hits = misses = 0
@@ -129,7 +135,7 @@ def _best_event(mine: Counter[View], theirs: Counter[View], epsilon: float, delt
                 best, length = limit, index
             if hits < misses * exp(epsilon) / 4:
                 break  # no later event can help
-    return best, set(ranked[:length])
+    return set(ranked[:length])
 
 
 def _power(best: EmpiricalBound, claimed: float, each: float, confidence: float) -> str:

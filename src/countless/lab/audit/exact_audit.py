@@ -23,7 +23,7 @@ from countless.lab.audit.transcripts import LikelihoodRatios, Transcript, log_at
 from countless.lab.confidence import lower_limit
 from countless.privacy.noise import RandomSourceNoise
 
-MAX_RUNS = 20_000  # for one transcript
+MAX_RUNS = 6_000  # for one transcript
 _NEGLIGIBLE = 1e-3  # as a share of what was found
 FLAT = 2  # in scales: every second transcript is drawn with noise uniform within so much, to find rare ones
 
