@@ -10,6 +10,7 @@ from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
 from countless.client.transport.endpoint import Endpoint
 from countless.errors import InvalidParameter
+from support.service import TIMEOUT_S
 
 HOUR = 490_123  # by its number
 
@@ -172,7 +173,7 @@ def test_forked_child_counts_windows_of_its_own(
     hits.add(2)  # the child has finished nothing
     of_child = {"plain": 0, f"hits@hour:{HOUR}": 2, f"hits@hour:{HOUR + 1}": 6}
     assert client.debug_state() == of_child
-    assert not client.close(0)
+    assert not client.close(TIMEOUT_S)  # waits for the thread that tries to deliver the file of the parent
     if durable:
         of_parent = {"plain": 9, f"hits@hour:{HOUR}": 3, f"hits@hour:{HOUR + 1}": 4}
         assert sorted(files(tmp_path), key=str) == sorted([of_parent, of_child], key=str)

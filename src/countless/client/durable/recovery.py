@@ -76,10 +76,10 @@ class OrphanRecovery:
         return self._thread.is_alive()
 
     def stop(self, timeout: float) -> None:
-        """Wait until every file was tried once, then try no more."""
+        """Wait until every file was tried once, then open no more: the next may be one that this client releases."""
         self._first_pass_done.wait(timeout)
-        self._stopped.set()
         with self._lock:
+            self._stopped.set()
             if self._loop is not None:
                 self._loop.stop()
 
@@ -110,7 +110,7 @@ class OrphanRecovery:
     def _try(self, path: Path) -> bool:
         try:
             with self._lock:
-                file = self._file = CountFile.open_orphan(path)
+                file = self._file = None if self._stopped.is_set() else CountFile.open_orphan(path)
             if file is not None:
                 self._deliver(file)
         except ConnectionLost as error:
