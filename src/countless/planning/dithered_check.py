@@ -21,8 +21,9 @@ from typing import NamedTuple
 from countless.errors import PlanError
 from countless.planning.dithered_plan import DitheredPlan, Phase
 
-# What our own rounding may have lost, as a part of every recomputed probability; see "Rounding" in the docs.
-_ROUNDING = 5e-7
+# What our own rounding may have lost, as a part of every recomputed probability, and what that of drawn thresholds may
+# add; see "Rounding" in the docs, and the end of its section 4.
+_ROUNDING = 0.007
 # Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
 _SAME = 1e-9
 

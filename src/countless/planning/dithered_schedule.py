@@ -24,9 +24,9 @@ from countless.planning.tails import slack
 _EVENT = 1 / MIN_STEP
 # Relative inflation: far above the rounding of the sums here, far below what costs a message.
 _SAFETY = 1e-9
-# Nats added to every union bound: a thousand times what rounding in the volumes and tails can lose. `solve` adds what
-# the resolution of the thresholds may add to their density.
-_MARGIN = 1e-6
+# Nats added to every union bound: a thousand times what rounding in the volumes and tails can lose, and 0.007 for the
+# rounding of drawn thresholds. `solve` adds what the resolution of the thresholds may add to their density.
+_MARGIN = 0.007 + 1e-6
 _MIN_LENGTH = 1.05
 # `candidate_rounds` moves the phases' needs this part of the way towards their mean.
 _RELAXATION = 0.5

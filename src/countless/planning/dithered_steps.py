@@ -33,7 +33,7 @@ def steps_for(plan: DitheredPlan, step: int, expected: Sequence[float]) -> list[
     wanted = [_size(events) for events in expected]
     slots = Counter(wanted)
     rms = (sum(number * size**2 for size, number in slots.items()) / len(wanted)) ** 0.5
-    least = max(1, step // _MIN_PART)
+    least = -(-step // _MIN_PART)
     best: dict[float, int] = {}
     low, high = 0.7, 1.0  # at 1 the root mean square is the plan's step
     for _ in range(_HALVINGS if rms else 0):

@@ -64,7 +64,7 @@ def test_each_coordinator_answers_for_every_counter(broker: Node, pair: tuple[Co
         wait_until_both_own_counters(pair)
         for server in pair:
             until(lambda: server.answer(SPREAD[-1])["state"] == "exact", "an exact answer")  # noqa: B023
-            assert [server.answer(name)["estimate"] for name in SPREAD] == [10, 11, 12, 13, 14, 15]
+            assert [server.answer(name)["estimate"] for name in SPREAD] == [11, 12, 13, 14, 15, 16]  # with the series
             assert set(server.answer("n0")) == {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}
             assert [view["counter"] for view in server.reader.counters()] == sorted(
                 [*SPREAD, *(f'{name}{{route="/ä"}}' for name in SPREAD)]
