@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONHASHSEED := 0
 unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
-# Three workers on two cores: tests with processes often wait.
-PYTEST := $(BIN)/python -m pytest -q -n 3 --dist worksteal
+# Four workers on two cores: tests with processes often wait.
+PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
 .PHONY: setup check test soak demo bench race docs dist lock lint fast clean
 setup: .venv/ready

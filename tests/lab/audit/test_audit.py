@@ -229,8 +229,8 @@ def test_empirical_audit_passes_the_correct_mechanism(shape: PhasedShape, plays:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.soak if plays > 1000 else ())
-        for name, (_, _, _, plays) in BLACK_BOX_CONTROLS.items()
+        pytest.param(name, marks=pytest.mark.soak if plays > 1000 or (shape is WIDE and plays > 400) else ())
+        for name, (_, _, shape, plays) in BLACK_BOX_CONTROLS.items()
     ],
 )
 def test_empirical_audit_rejects_negative_control(name: str) -> None:
