@@ -17,6 +17,7 @@ was decided:
 
 import logging
 import os
+import re
 import signal
 import sys
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from countless.errors import BudgetRefused, Exhausted
 from countless.randomness import SeededRandom
 
 GATEWAYS = 3
+_LINE = re.compile(r"^(\S+) (no|(?:try|taken|held|used|settled)(?= \d))(?: (\d))?$", re.MULTILINE)  # a digit: at most 5
 WAIT_S = 30.0
 
 
@@ -83,21 +85,24 @@ class Timer(NamedTuple):
 
 
 class Witness:
-    """Lines that are in the file, of which the operating system takes care, when `write` returns."""
+    """Lines that are in the file, of which the operating system takes care, when `write` returns.
+
+    A kill may cut a line off where a page of the file ends. So each begins a line of its own, and `charged` leaves out
+    what is cut off: the process was killed before it could go on.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, line: str) -> None:
-        os.write(self._file, line.encode() + b"\n")
+        os.write(self._file, b"\n" + line.encode())
 
 
 def charged(path: Path) -> tuple[int, int]:
     """The units that are charged, at least and at most. Raises if an id was admitted twice."""
     least, most, admitted = dict[str, int](), dict[str, int](), set[str]()
-    for line in path.read_text().splitlines():
-        key, what, *units = line.split()
-        number = int(units[0]) if units else 0
+    for key, what, units in _LINE.findall(path.read_text()):
+        number = int(units or 0)
         if what in ("taken", "held"):
             if key in admitted:
                 raise AssertionError(f"{key} was admitted twice")
