@@ -35,7 +35,6 @@ The privacy library has [a page of its own](privacy.md). All other modules are i
 the [architecture](../architecture.md) explains them.
 """
 NOT_FOR_PROGRAMS = {
-    *("before_fork", "after_fork_parent", "after_fork_child", "debug_state"),
     # of ClientBudget
     *("active", "settled", "hand_ins", "resend", "receive", "end", "renew", "after_fork"),
     *(

@@ -168,8 +168,8 @@ def test_forked_child_counts_windows_of_its_own(
     for thread in enumerate_threads():
         if thread.name == "countless-recovery":  # no child has it: it would open the file of the parent
             thread.join(TIMEOUT_S)
-    client.before_fork()
-    client.after_fork_child()
+    client._before_fork()
+    client._after_fork_child()
     assert client.debug_state() == {"plain": 0}
     hits.inc()
     hits.add(5)

@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 
 import countless
 from countless.client.asgi import LimitRequests, header_key
+from countless.client.transport.endpoint import Endpoint
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.rule import BudgetRule
 from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
@@ -48,8 +49,7 @@ class Client(countless.Client):
     """Counts as a client does, and has budgets that decide as they are told."""
 
     def __init__(self, decide: Callable[[str], Reason], rule: BudgetRule = MINUTE) -> None:
-        client = countless.connect()
-        super().__init__(client.endpoint, None, "test", disabled=True)
+        super().__init__(Endpoint.parse("http://127.0.0.1:2686"), None, "test", disabled=True)
         self.made: dict[str, Budget] = {}
         self._decide, self._rule = decide, rule
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import countless
 from countless.core import messages, triggers
 from countless.wire import frames
 from countless.wire.frames import decode_down, decode_up, encode_frames
@@ -21,6 +22,14 @@ def test_pages_made_from_the_code_are_up_to_date() -> None:
     command = [sys.executable, "-m", "tools.reference", "--check"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"run python -m tools.reference: {result.stdout}{result.stderr}"
+
+
+def test_client_shows_what_the_reference_describes_and_nothing_else() -> None:
+    page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Client\n")[2].partition("\n## ")[0]
+    described = set(re.findall(r"^- \*\*`(\w+)", section, re.MULTILINE))
+    client = countless.connect("http://127.0.0.1:9", site="here")
+    assert {name for name in dir(client) if not name.startswith("_")} == described
 
 
 def test_every_variable_that_a_client_reads_is_in_the_configuration_page() -> None:

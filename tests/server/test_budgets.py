@@ -172,7 +172,7 @@ def test_renewed_budget_hands_in_what_the_retired_incarnation_spent(served: Serv
     with countless.connect(served.url, site="a") as client:
         budget = client.budget("tokens")
         assert budget.take(100, wait=TIMEOUT_S)
-        retired = client.site_id
+        retired = client._site_id
         with client._lock:
             budget.renew(retired._replace(incarnation=retired.incarnation + 1))
         assert budget.hand_ins() == [BudgetLeave(BudgetId("tokens"), retired.incarnation, 100)]

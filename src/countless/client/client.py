@@ -99,9 +99,9 @@ class Client:
         disabled: bool = False,
         wall_clock: Callable[[], float] = time,
     ) -> None:
-        self.endpoint = endpoint
-        self.site = site
-        self.last_error: str | None = None  # why there is no connection; None while there is one
+        self._endpoint = endpoint
+        self._site = site
+        self._last_error: str | None = None
         self._token = token
         self._disabled = disabled
         self._wall_clock = wall_clock  # decides to which window an event belongs, and a request to which period
@@ -116,11 +116,11 @@ class Client:
             forks.register(self)
 
     def _new_incarnation(self) -> None:
-        self.site_id = SiteId(self.site, new_incarnation())
+        self._site_id = SiteId(self._site, new_incarnation())
         self._thread: Thread | None = None
         self._changed = Condition(self._lock)  # something was acknowledged, or the thread has ended
         self._loop = ClientLoop(
-            self.site_id,
+            self._site_id,
             self._local_counters,
             self._lock,
             self._open_transport(),
@@ -133,26 +133,26 @@ class Client:
         self._closing = False
 
     def _open_transport(self) -> Transport:
-        if isinstance(self.endpoint, Endpoint):
-            return WebSocketTransport(self.endpoint, self._token)
+        if isinstance(self._endpoint, Endpoint):
+            return WebSocketTransport(self._endpoint, self._token)
         from countless.client.transport.nats_transport import NatsTransport  # most programs never need it
 
-        return NatsTransport(self.endpoint, self.site)
+        return NatsTransport(self._endpoint, self._site)
 
     def _open_state_dir(self, directory: Path) -> "DurableState":
-        if isinstance(self.endpoint, Broker):
+        if isinstance(self._endpoint, Broker):
             raise InvalidParameter(
                 "state_dir",
                 str(directory),
-                f"left out with the broker {self.endpoint.base}, because a file of counts belongs to one coordinator",
+                f"left out with the broker {self._endpoint.base}, because a file of counts belongs to one coordinator",
             )
         from countless.client.durable.state import DurableState  # most clients need none, and it needs `fcntl`
 
-        return DurableState(directory, self.site_id, self._open_transport, self._lock)
+        return DurableState(directory, self._site_id, self._open_transport, self._lock)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closing else f"error: {self.last_error}" if self.last_error else "open"
-        return f"<Client of {self.endpoint.base}, site {self.site!r}: {len(self._local_counters)} counters, {state}>"
+        state = "closed" if self._closing else f"error: {self._last_error}" if self._last_error else "open"
+        return f"<Client of {self._endpoint.base}, site {self._site!r}: {len(self._local_counters)} counters, {state}>"
 
     def __enter__(self) -> "Client":
         return self
@@ -161,6 +161,16 @@ class Client:
         self.close()
 
     # For programs
+
+    @property
+    def site(self) -> str:
+        """The name under which this process counts."""
+        return self._site
+
+    @property
+    def last_error(self) -> str | None:
+        """Why there is no connection; None while there is one, and before one was needed."""
+        return self._last_error
 
     @property
     def connected(self) -> bool:
@@ -269,7 +279,7 @@ class Client:
     def _reader(self) -> "Reader":
         from countless.client.reader import Reader  # a program that only counts need not import it
 
-        return Reader(self.endpoint.base, self._token)
+        return Reader(self._endpoint.base, self._token)
 
     def watch(
         self,
@@ -288,7 +298,7 @@ class Client:
         from countless.client.api import ApiClient  # a program that only counts need not import it
         from countless.client.watch import Watch
 
-        watch = Watch(ApiClient(self.endpoint.base, token or self._token), counter, over, possibly, certainly)
+        watch = Watch(ApiClient(self._endpoint.base, token or self._token), counter, over, possibly, certainly)
         if not self._disabled:
             self._watches.add(watch)
             watch.start()
@@ -343,7 +353,7 @@ class Client:
         return delivered or self._disabled
 
     def debug_state(self) -> dict[str, int]:
-        """What each counter has counted, by its full name: for tests."""
+        """For tests: what each counter of this process has counted, by its full name."""
         with self._lock:
             return {name: counter.count for name, counter in self._local_counters.items()}
 
@@ -352,7 +362,7 @@ class Client:
     def _local_counter(self, name: str) -> LocalCounter:
         with self._lock:
             if name not in self._local_counters:
-                site = Site(name, self.site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
+                site = Site(name, self._site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
                 make = LocalCounter if self._durable is None else self._durable.counter
                 self._local_counters.setdefault(name, make(site, self._lock, self._deliver))  # a handler may have come
                 self._loop.add_counter(name)
@@ -365,7 +375,7 @@ class Client:
                 self._windows[series] = LocalWindows(
                     series,
                     calendar,
-                    spread_of(self.site_id, series),
+                    spread_of(self._site_id, series),
                     self._lock,
                     self._wall_clock,
                     self._local_counter,
@@ -412,14 +422,14 @@ class Client:
 
     # Around a fork
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         """Take the lock, so that no other thread is changing a count while the process is copied."""
         self._lock.acquire()
 
-    def after_fork_parent(self) -> None:
+    def _after_fork_parent(self) -> None:
         self._lock.release()
 
-    def after_fork_child(self) -> None:
+    def _after_fork_child(self) -> None:
         """Continue as a new incarnation that has counted nothing. The connection belongs to the parent."""
         if self._thread is not None:
             self._loop.abandon()
@@ -432,13 +442,13 @@ class Client:
                 if window.open:
                     window.close()
             if self._durable is not None:
-                self._durable.after_fork(self.site_id, self._local_counters)
+                self._durable.after_fork(self._site_id, self._local_counters)
             for counter in self._local_counters.values():
-                counter.reset(self.site_id, None)
+                counter.reset(self._site_id, None)
             for windows in self._windows.values():
-                windows.reset(spread_of(self.site_id, windows.series))
+                windows.reset(spread_of(self._site_id, windows.series))
             for budget in self._budgets.values():
-                budget.after_fork(self.site_id)
+                budget.after_fork(self._site_id)
         self._lock.release()
 
     # The thread
@@ -450,9 +460,9 @@ class Client:
             self._changed.notify_all()
 
     def _on_status(self, error: str | None) -> None:
-        if error is not None and error != self.last_error:
+        if error is not None and error != self._last_error:
             log.warning("%s; counting continues, and the counts are delivered later", error)
-        self.last_error = error
+        self._last_error = error
         if error is None:
             with self._lock:
                 self._changed.notify_all()
@@ -461,7 +471,7 @@ class Client:
     def _renew_incarnation(self, site_id: SiteId) -> Iterator[None]:
         with self._durable.new_incarnation(site_id.incarnation) if self._durable else nullcontext():
             yield
-        self.site_id = site_id
+        self._site_id = site_id
 
 
 def _calendar(per: str | None, tz: str, anchor: int | None) -> Calendar | None:

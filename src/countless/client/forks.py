@@ -16,11 +16,11 @@ AT_EXIT_TIMEOUT_S = 2.0  # how long a process may wait at its end for the delive
 
 
 class Forkable(Protocol):
-    def before_fork(self) -> None: ...
+    def _before_fork(self) -> None: ...
 
-    def after_fork_parent(self) -> None: ...
+    def _after_fork_parent(self) -> None: ...
 
-    def after_fork_child(self) -> None: ...
+    def _after_fork_child(self) -> None: ...
 
     def close(self, timeout: float = 5.0) -> bool: ...
 
@@ -48,19 +48,19 @@ def _before() -> None:
     _fork_lock.acquire()
     _locked[:] = list(_clients)
     for client in _locked:
-        client.before_fork()
+        client._before_fork()
 
 
 def _in_parent() -> None:
     for client in reversed(_locked):
-        client.after_fork_parent()
+        client._after_fork_parent()
     _locked.clear()
     _fork_lock.release()
 
 
 def _in_child() -> None:
     for client in reversed(_locked):
-        client.after_fork_child()
+        client._after_fork_child()
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.register_after_fork(client, _finalise)  # called once multiprocessing has cleared its finalisers
