@@ -72,9 +72,9 @@ class TrackedTotal:
     def traffic(self) -> Traffic:
         return self._network.traffic
 
-    def add_site(self, site_id: SiteId) -> LocalCounter:
-        """If there is no plan for so many sites, nothing changes."""
-        site = self._new_site(site_id)
+    def add_site(self, site_id: SiteId, count: int = 0) -> LocalCounter:
+        """It joins with what it has counted. If there is no plan for so many sites, nothing changes."""
+        site = self._new_site(site_id, count=count)
         try:
             self._network.join(site_id, site.snapshot())
         except PlanError:
@@ -89,8 +89,8 @@ class TrackedTotal:
         self._network.leave(site_id, final)
         return final.count
 
-    def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
-        site = Site(self.coordinator.counter, site_id, self._rng.spawn("site", *site_id), trigger=trigger)
+    def _new_site(self, site_id: SiteId, trigger: Trigger | None = None, count: int = 0) -> Site:
+        site = Site(self.coordinator.counter, site_id, self._rng.spawn("site", *site_id), trigger=trigger, count=count)
         self.sites[site_id.site] = LocalCounter(site, self._lock, self._deliver)
         return site
 

@@ -90,15 +90,15 @@ class TrackedWindows:
         if now >= self._close_at:
             self._close(now - self._margin_s)
         total = self._windows.enter(now).total
-        local, joins = total.sites.get(site.site_id.site), False
-        if local is None:
-            local, joins = total.add_site(site.site_id), True
         if self._past.is_due(now):
             self._record(nextafter(now, -inf))  # the total before this event
-        site.count += n
-        local.add(n)
-        if joins:
+        local = total.sites.get(site.site_id.site)
+        if local is None:
+            total.add_site(site.site_id, n)
             self._changed()
+        else:
+            local.add(n)
+        site.count += n
 
     def _open(self, period: int) -> OpenWindow:
         used = [each for each in self._windows.states.values() if each.period < period and each.total.sites]
