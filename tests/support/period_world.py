@@ -125,7 +125,7 @@ class Site:
         try:
             self.steps.send(frames)
         except SessionRetired as retired:
-            self.session.renew(retired.known_counts, self._new_incarnation)
+            self.session.renew(retired, self._new_incarnation)
             self.connect()
         except (ConnectionLost, StopIteration):
             self.disconnect()

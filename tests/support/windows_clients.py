@@ -114,7 +114,7 @@ class Stream:
         try:
             self.steps.send(frames)
         except SessionRetired as retired:
-            self.session.renew(retired.known_counts, self._new_incarnation)
+            self.session.renew(retired, self._new_incarnation)
             self.connect()
         except (ConnectionLost, StopIteration):
             self.world.lose_connection(self)

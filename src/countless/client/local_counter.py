@@ -94,6 +94,10 @@ class LocalCounter:
         return self._site.counter
 
     @property
+    def inherited(self) -> bool:
+        return False
+
+    @property
     def open(self) -> bool:
         return self._deliver is not None
 

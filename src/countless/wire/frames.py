@@ -2,8 +2,8 @@
 
 A frame is a MessagePack array of items, each an array [kind, fields...]: the four messages of the protocol (kinds 0 to
 3), the control items below, which a connection needs, and the items of budgets. A connection starts with `Hello`, which
-carries the version of the protocol and identifies the sender; the coordinator answers `HelloAck` or
-`IncarnationRetired`.
+carries the version of the protocol and identifies the sender; the coordinator answers `HelloAck`,
+`IncarnationRetired` or `IncarnationExpired`.
 
 Everything has a limit, because the peer is not trusted: the bytes of a frame, the length of a name, the size of a
 number (bounds are computed in floating point, which ends at 2^1024). Anything that is not a frame is a `ProtocolError`.
@@ -82,6 +82,14 @@ class KnownCounts(NamedTuple):
     known_counts: tuple[tuple[str, int], ...]
 
 
+class IncarnationExpired(NamedTuple):
+    """Down: it is not known any more whether this incarnation was retired. Continue as a new one, whose number is at
+    least `incarnation`, with the events that were never sent.
+    """
+
+    incarnation: int
+
+
 class LeaveAck(NamedTuple):
     """Down: the final count is on the disk."""
 
@@ -153,7 +161,8 @@ class SetBudgetRule(NamedTuple):
 BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
 UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave
 RetiredItem = KnownCounts | IncarnationRetired
-DownItem = DownMessage | HelloAck | RetiredItem | LeaveAck | SyncAck | Rejoin | CounterRejected | BudgetDownItem
+HelloAnswer = HelloAck | RetiredItem | IncarnationExpired
+DownItem = DownMessage | HelloAnswer | LeaveAck | SyncAck | Rejoin | CounterRejected | BudgetDownItem
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
@@ -161,7 +170,7 @@ BUDGET_ITEMS = (
     *(Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected, SetBudgetRule),
 )
 UP_ITEMS: frozenset[type[Any]] = frozenset({Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave})
-ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts)  # by kind
+ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts, IncarnationExpired)  # by kind
 _DOWN_ITEMS = frozenset(ITEMS) - UP_ITEMS
 _KIND = {item: kind for kind, item in enumerate(ITEMS)}
 _pack = msgspec.msgpack.Encoder().encode

@@ -1,7 +1,9 @@
 """`SiteSession` with a clock that is a number and a stream that is a list."""
 
 from collections import Counter
+from contextlib import nullcontext
 from threading import RLock
+from time import time
 
 import pytest
 
@@ -10,11 +12,13 @@ from countless.client.session.protocol import HELLO_TIMEOUT_S, SessionRetired, S
 from countless.client.transport.base import ConnectionLost
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
+from countless.errors import ProtocolError
 from countless.randomness import SeededRandom
 from countless.wire.frames import (
     DownItem,
     Hello,
     HelloAck,
+    IncarnationExpired,
     IncarnationRetired,
     Join,
     KnownCounts,
@@ -27,6 +31,7 @@ from countless.wire.frames import (
     decode_up,
     encode_frames,
 )
+from countless.wire.incarnations import MAX_INCARNATION, first_of
 
 SITE_ID = SiteId("here", 1)
 HEARTBEAT_S = 10.0
@@ -51,6 +56,14 @@ class Stream:
 
     def acknowledge_hello(self) -> None:
         self.receive(HelloAck(1, int(HEARTBEAT_S * 1000)))
+
+    def expire(self, least: int) -> None:
+        """The answer to a hello; it continues as another incarnation."""
+        with pytest.raises(SessionRetired) as retired:
+            self.receive(IncarnationExpired(least))
+        self.session.renew(retired.value, lambda site_id: nullcontext())
+        self.connect()
+        self.acknowledge_hello()
 
     def receive(self, *items: DownItem) -> None:
         self.timeout = self._steps.send(list(encode_frames(items)))
@@ -161,6 +174,48 @@ def test_known_counts_of_a_retired_incarnation_may_come_in_parts(stream: Stream)
     with pytest.raises(SessionRetired) as retired:
         stream.receive(IncarnationRetired((("errors", 1),)))
     assert retired.value.known_counts == {"hits": 4, "misses": 2, "errors": 1}
+
+
+def test_incarnation_that_has_sent_nothing_expires_and_sends_everything_as_a_later_one(stream: Stream) -> None:
+    stream.counter.add(7)
+    stream.connect()
+    least = first_of(int(time()) + 800 * 86_400)
+    stream.expire(least)
+    assert least <= stream.session.site_id.incarnation <= MAX_INCARNATION
+    assert [item for item in stream.sent if isinstance(item, Join)] == [Join("hits", 0, 7)]
+
+
+def test_expired_incarnation_sends_what_it_has_never_sent(stream: Stream) -> None:
+    stream.acknowledge_hello()
+    stream.counter.add(5)
+    stream.wait(1.0)
+    assert stream.sent[-1] == Report("hits", 0, 5, 5)
+    stream.connect()
+    stream.counter.add(2)  # is not sent before the coordinator answers
+    stream.sent.clear()
+    stream.expire(1)
+    assert stream.counter.count == 2
+    assert [item for item in stream.sent if isinstance(item, Join)] == [Join("hits", 0, 2)]
+    stream.counter.add(1)
+    stream.wait(1.0)
+    stream.connect()
+    stream.sent.clear()
+    stream.expire(1)
+    assert stream.counter.count == 0
+
+
+def test_counts_that_another_process_left_do_not_expire(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalCounter, "inherited", True)
+    stream.counter.add(5)
+    stream.connect()
+    with pytest.raises(ProtocolError, match="may be in the totals already"):
+        stream.receive(IncarnationExpired(1))
+
+
+def test_least_incarnation_that_does_not_exist_is_refused(stream: Stream) -> None:
+    stream.connect()
+    with pytest.raises(ProtocolError, match="no incarnation"):
+        stream.receive(IncarnationExpired(MAX_INCARNATION))
 
 
 def test_session_is_done_when_the_leave_is_acknowledged(stream: Stream) -> None:

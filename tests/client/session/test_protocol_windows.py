@@ -193,7 +193,7 @@ def test_closing_delivers_all_windows_in_their_order(stream: WindowsSession) -> 
 def retire(stream: WindowsSession, known: dict[str, int]) -> None:
     with pytest.raises(SessionRetired) as retired:
         stream.connect(IncarnationRetired(tuple(known.items())))
-    stream.session.renew(retired.value.known_counts, lambda site_id: nullcontext())
+    stream.session.renew(retired.value, lambda site_id: nullcontext())
     stream.connect()
 
 

@@ -10,12 +10,16 @@ import countless
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.answer import State
-from countless.core.messages import Report
+from countless.core.messages import Report, SiteId
 from countless.errors import ProtocolError
+from countless.server.sessions.site_server import CLOCK_READINGS
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import (
     CounterRejected,
+    DownItem,
     Hello,
+    IncarnationExpired,
+    IncarnationRetired,
     Join,
     Leave,
     Sync,
@@ -23,6 +27,7 @@ from countless.wire.frames import (
     UpItem,
     encode_frames,
 )
+from countless.wire.incarnations import first_of
 from support.raw_connection import close_reason, receive_until
 from support.service import Server, until
 from support.site_server import FakeConnection, site_server
@@ -66,24 +71,36 @@ async def test_silent_site_is_dropped_after_forget_after_and_its_count_stays() -
         assert (answer.state, answer.sites, len(harness.server.sessions)) == (State.EXACT, 1, 1)
 
 
-async def test_incarnation_older_than_the_tombstones_is_rejected() -> None:
+async def test_incarnation_whose_tombstone_may_be_dropped_is_told_a_least_number() -> None:
     day, now = 86_400, 1_000 * 86_400.0
     store = SqliteStore(None, lambda: now)
     async with site_server(store, wall_clock=lambda: now, silent_after=10.0, remember_for=2.0 * day) as harness:
-        incarnation = int(now - day) << 30
+        incarnation = first_of(int(now - day))
+
+        async def answer() -> list[DownItem]:
+            connection = FakeConnection()
+            assert await harness.server.on_hello(connection, Hello(1, "a", incarnation)) is None
+            return connection.received
+
         session, connection = await harness.connect("a", incarnation)
         await harness.send(session, connection, Join("hits", 0, 30))
         harness.server.on_disconnect(session, connection)
         assert harness.server.drop_site("a") == 1
-        await harness.advance(61)
-        assert (
-            await harness.server.on_hello(FakeConnection(), Hello(1, "a", incarnation)) is None
-        )  # its tombstone is still stored
+        await harness.server.flush()
+        now += 800 * day  # for some minutes only
+        for _ in range(CLOCK_READINGS - 2):
+            await harness.advance(61)
+        now -= 800 * day
+        for _ in range(CLOCK_READINGS):
+            await harness.advance(61)
+        assert await answer() == [IncarnationRetired((("hits", 30),))]
         now += 3 * day
-        await harness.advance(61)
-        with pytest.raises(ProtocolError, match="start a new one"):
-            await harness.server.on_hello(FakeConnection(), Hello(1, "a", incarnation))
-        assert store.tombstones((await harness.connect("a", int(now) << 30))[0].site_id) == ()
+        for _ in range(CLOCK_READINGS):
+            await harness.advance(61)
+        least = first_of(int(now - 4 * day) + 1)
+        assert await answer() == [IncarnationExpired(least)]
+        now -= 100 * day  # the clocks of new processes are wrong, too
+        assert (await harness.connect("a", least))[0].site_id == SiteId("a", least)
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,9 @@ from countless.server.storage.base import (
 )
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.incarnations import first_of, second_of
 
-WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
+WEB, OLD, NEWER = SiteId("web", 2**62), SiteId("web", 1), SiteId("web", first_of(700))
 
 
 class Clock:
@@ -95,16 +96,51 @@ def test_counter_deleted_and_created_in_one_save_is_new(create: Create) -> None:
 
 
 @every_store
-def test_pruning_drops_old_tombstones_and_moves_the_horizon(create: Create) -> None:
+def test_pruning_drops_old_tombstones_and_raises_the_horizon(create: Create) -> None:
     clock = Clock()
     store = create(clock)
     store.save(Changes(tombstones={("hits", OLD): 3}))
     clock.seconds = 2000.0
-    store.save(Changes(tombstones={("hits", WEB): 4}))
+    store.save(Changes(tombstones={("hits", NEWER): 4}))
     store.save(Changes(prune_before=900))
     assert (store.tombstone_horizon(), store.tombstones(OLD)) == (0, (("hits", 3),))
     store.save(Changes(prune_before=1500))
-    assert (store.tombstone_horizon(), store.tombstones(OLD), store.tombstones(WEB)) == (1500, (), (("hits", 4),))
+    assert (store.tombstone_horizon(), store.tombstones(OLD), store.tombstones(NEWER)) == (1, (), (("hits", 4),))
+    store.save(Changes(prune_before=2500))
+    assert (store.tombstone_horizon(), store.tombstones(NEWER)) == (701, ())
+
+
+@every_store
+def test_horizon_does_not_fall_when_the_clock_does(create: Create) -> None:
+    clock = Clock()
+    store = create(clock)
+    store.save(Changes(tombstones={("hits", NEWER): 4}))
+    store.save(Changes(prune_before=2000))
+    clock.seconds = 100.0
+    store.save(Changes(tombstones={("hits", OLD): 3}))
+    store.save(Changes(prune_before=200))
+    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (701, ())
+
+
+@every_store
+def test_wrong_clock_of_one_process_does_not_move_the_horizon_ahead_of_all_others(create: Create) -> None:
+    store = create(Clock())
+    store.save(Changes(tombstones={("hits", WEB): 4, ("hits", NEWER): 1}))
+    store.save(Changes(prune_before=2000))
+    assert (store.tombstone_horizon(), store.tombstones(WEB)) == (701, (("hits", 4),))
+    store.save(Changes(prune_before=second_of(WEB.incarnation) + 1))
+    assert (store.tombstone_horizon(), store.tombstones(WEB)) == (second_of(WEB.incarnation) + 1, ())
+
+
+@every_store
+def test_tombstones_of_an_incarnation_are_dropped_together(create: Create) -> None:
+    clock = Clock()
+    store = create(clock)
+    store.save(Changes(tombstones={("hits", OLD): 3}))
+    clock.seconds = 2000.0
+    store.save(Changes(tombstones={("misses", OLD): 4}))
+    store.save(Changes(prune_before=1500))
+    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (0, (("hits", 3), ("misses", 4)))
 
 
 names, sites = st.sampled_from(["a", "b", "c"]), st.builds(SiteId, st.sampled_from(["x", "y"]), st.integers(1, 2))

@@ -32,6 +32,7 @@ class OrphanedCounter:
     """A counter of a process that has ended: it only leaves."""
 
     open = False
+    inherited = True
 
     def __init__(self, name: str, record: CounterRecord) -> None:
         self.count = record.count

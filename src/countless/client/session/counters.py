@@ -26,6 +26,10 @@ class CounterState(Protocol):
     def announced(self) -> bool:
         """The coordinator may know it although it has counted nothing."""
 
+    @property
+    def inherited(self) -> bool:
+        """Another process has counted this, and may have sent it."""
+
     def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
         """The exact count, and every message that may have been lost with the last connection."""
 
@@ -50,6 +54,7 @@ class SessionCounters:
         self.windows = SessionWindows(lock, self._join_again, notify)
         self._counters: dict[str, CounterState] = {}
         self._unsent: dict[str, dict[type[UpMessage], UpMessage]] = {}  # by counter
+        self._sent: dict[str, int] = {}  # the largest count that this incarnation has sent
         self._joined: set[str] = set()  # on the present stream
         self._left: set[str] = set()
         self._rejected: set[str] = set()  # on the present stream
@@ -73,6 +78,16 @@ class SessionCounters:
         """Continue as a new incarnation, with the events that are not among the known ones."""
         for name, counter in self._counters.items():
             counter.reset(site_id, _delivered(name, counter, known_counts))
+        self._sent.clear()
+
+    @property
+    def inherited(self) -> bool:
+        return any(counter.inherited and counter.count for counter in self._counters.values())
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """By counter, the largest count that this incarnation has sent, on any stream."""
+        return dict(self._sent)
 
     # Joining and sending
 
@@ -95,7 +110,11 @@ class SessionCounters:
         unsent, self._unsent = self._unsent, {}
         items: list[UpItem] = []
         for name, messages in unsent.items():
-            items += messages.values() if name in self._joined else self._join_items(name)
+            if name in self._joined:
+                items += messages.values()
+                self._note_sent(name, *(message.count for message in messages.values()))
+            else:
+                items += self._join_items(name)
         while (name_due := self.windows.pop_due()) is not None:
             items += self._leave_items(name_due)
         return items
@@ -108,7 +127,11 @@ class SessionCounters:
         if not snapshot.count and not counter.announced:
             return []
         self._joined.add(name)
+        self._note_sent(name, snapshot.count)
         return [Join(*snapshot), *(resent if snapshot.count else ())]
+
+    def _note_sent(self, name: str, *counts: int) -> None:
+        self._sent[name] = max([self._sent.get(name, 0), *counts])
 
     def _join_again(self, name: str) -> None:
         self._joined.discard(name)
@@ -132,6 +155,7 @@ class SessionCounters:
         if not final.count and not counter.announced:  # the coordinator knows nothing of it
             self._has_left(name)
             return []
+        self._note_sent(name, final.count)
         return [*([] if name in self._joined else self._join_items(name)), Leave(*final)]
 
     def on_leave_ack(self, name: str) -> None:
@@ -144,6 +168,7 @@ class SessionCounters:
         elif self.windows.left(name):
             del self._counters[name]
             self._unsent.pop(name, None)
+            self._sent.pop(name, None)
             self._joined.discard(name)
             self._rejected.discard(name)
 
@@ -171,7 +196,9 @@ class SessionCounters:
             return
         counter.reset(site_id, 0 if rejoin.keep_count else None)
         self._joined.discard(name)
-        if rejoin.keep_count:
+        if not rejoin.keep_count:
+            self._sent.pop(name, None)
+        else:
             self.queue(name, ())  # nothing but the join
         self.windows.leave_again(name)
 

@@ -19,6 +19,7 @@ from countless.client.session.windows import WindowsState
 from countless.client.transport.base import ConnectionLost, Send
 from countless.core.budget.messages import Ask, Exhausted, Grant, Recall
 from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage
+from countless.errors import ProtocolError
 from countless.randomness import SystemRandom
 from countless.wire.frames import (
     VERSION,
@@ -31,6 +32,7 @@ from countless.wire.frames import (
     DownItem,
     Hello,
     HelloAck,
+    IncarnationExpired,
     IncarnationRetired,
     KnownCounts,
     LeaveAck,
@@ -42,6 +44,7 @@ from countless.wire.frames import (
     decode_down,
     encode_frames,
 )
+from countless.wire.incarnations import MAX_INCARNATION, MAX_RANDOM, first_of, second_of
 
 log = logging.getLogger("countless")
 
@@ -56,16 +59,17 @@ NewIncarnation = Callable[[SiteId], AbstractContextManager[None]]
 
 
 class SessionRetired(Exception):
-    """The coordinator has retired this incarnation, with these counts."""
+    """The coordinator has retired this incarnation, with these counts. The next one must be at least `least`."""
 
-    def __init__(self, known_counts: dict[str, int]) -> None:
-        super().__init__(known_counts)
+    def __init__(self, known_counts: dict[str, int], least: int = 0) -> None:
+        super().__init__(known_counts, least)
         self.known_counts = known_counts
+        self.least = least
 
 
-def new_incarnation() -> int:
+def new_incarnation(least: int = 0) -> int:
     """Grows with time, and cannot be guessed."""
-    return (int(time()) << 30) | SystemRandom().randbelow(1 << 30)
+    return first_of(max(int(time()), second_of(least + MAX_RANDOM - 1))) | SystemRandom().randbelow(MAX_RANDOM)
 
 
 class SiteSession:
@@ -141,12 +145,12 @@ class SiteSession:
 
     # For the thread that owns the connection
 
-    def renew(self, known_counts: dict[str, int], new_incarnation_of_all: NewIncarnation) -> None:
+    def renew(self, retired: SessionRetired, new_incarnation_of_all: NewIncarnation) -> None:
         """Continue as a new incarnation, with the events that are not among the known ones."""
-        site_id = SiteId(self.site_id.site, new_incarnation())
+        site_id = SiteId(self.site_id.site, new_incarnation(retired.least))
         with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
-            self._counters.renew(site_id, known_counts)
+            self._counters.renew(site_id, retired.known_counts)
             self._budgets.renew(site_id)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
@@ -202,8 +206,25 @@ class SiteSession:
                         known_counts |= item.known_counts
                     if isinstance(item, IncarnationRetired):
                         raise SessionRetired(known_counts)
+                    if isinstance(item, IncarnationExpired):
+                        raise self._expired(item)
             if self._clock() >= deadline:
                 raise ConnectionLost(f"connection timed out: no answer to the hello for {HELLO_TIMEOUT_S:.0f} s")
+
+    def _expired(self, item: IncarnationExpired) -> SessionRetired:
+        """What was sent may be in the totals, or not: it is not sent again."""
+        if item.incarnation > MAX_INCARNATION - MAX_RANDOM:
+            raise ProtocolError(f"no incarnation can be {item.incarnation} or more")
+        with self._lock:
+            if self._counters.inherited:
+                raise ProtocolError(
+                    "the process that has left these counts was retired so long ago that the coordinator "
+                    "does not know them any more: they may be in the totals already"
+                )
+            sent = self._counters.sent
+        if sent:
+            log.warning("incarnation expired: what %d counters have sent is not sent again", len(sent))
+        return SessionRetired(sent, item.incarnation)
 
     def _initial_items(self) -> list[UpItem]:
         items = self._counters.initial_items()

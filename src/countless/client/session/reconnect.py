@@ -48,7 +48,7 @@ class ReconnectingSession:
         except StopIteration:
             self._end(_NEVER)
         except SessionRetired as retired:
-            self._session.renew(retired.known_counts, self._new_incarnation)
+            self._session.renew(retired, self._new_incarnation)
             self._end(0.0)
         except (ConnectionLost, ProtocolError) as error:
             self._on_status(str(error))

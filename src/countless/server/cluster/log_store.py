@@ -103,8 +103,7 @@ class LogStore:
     def _apply(self, body: Body) -> None:
         for saved in body.saves:
             self._replica.save_at(from_saved(saved), saved.saved_at)
-        if body.tombstone_horizon:
-            self._replica.set_tombstone_horizon(body.tombstone_horizon)
+        self._replica.raise_tombstone_horizon(body.tombstone_horizon)
 
     # Reading the replica
 

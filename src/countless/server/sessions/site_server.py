@@ -12,6 +12,7 @@ coordinator asks its sites for snapshots. Until they have connected and answered
 
 import asyncio
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from sys import intern
 from time import monotonic, time
@@ -41,6 +42,7 @@ from countless.wire.frames import (
     DownItem,
     Hello,
     HelloAck,
+    IncarnationExpired,
     Join,
     Leave,
     LeaveAck,
@@ -50,11 +52,11 @@ from countless.wire.frames import (
     UpItem,
     retired_items,
 )
+from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 from countless.wire.windows import parse_window
 
-MAX_INCARNATION = (1 << 63) - 1
-INCARNATION_SECONDS_SHIFT = 30  # an incarnation's bits above these are the second in which it was created
 PRUNE_INTERVAL_S = 60.0
+CLOCK_READINGS = 10  # one in each interval; tombstones are as old as the earliest reading says
 
 
 class SiteServer:
@@ -79,6 +81,7 @@ class SiteServer:
         self._clock = clock
         self._wall_clock = wall_clock
         self._last_prune = clock()
+        self._readings: deque[float] = deque(maxlen=CLOCK_READINGS)  # of the wall clock
         budgets: dict[str, BudgetPeriods] = {}
         trackers: dict[str, Counter] = {}
         windowed: dict[str, WindowedCounter] = {}
@@ -167,7 +170,9 @@ class SiteServer:
         now = self._clock()
         if now - self._last_prune > PRUNE_INTERVAL_S:
             self._last_prune = now
-            self._pipeline.prune_tombstones(int(self._wall_clock() - self.settings.remember_for))
+            self._readings.append(self._wall_clock())
+            if len(self._readings) == CLOCK_READINGS:
+                self._pipeline.prune_tombstones(int(min(self._readings) - self.settings.remember_for))
         self.planner.maybe_plan(self._registry.trackers.values())
 
     def debug_state(self) -> dict[str, dict[str, int]]:
@@ -178,7 +183,7 @@ class SiteServer:
     async def on_hello(self, connection: Connection, hello: Hello) -> Session | None:
         """Open the session of an incarnation, or continue it on this connection.
 
-        None: the incarnation is retired. It was sent its final counts, and will start a new incarnation.
+        None: the incarnation is retired, or may have been. It was told so, and will start a new incarnation.
         """
         if hello.version != VERSION:
             raise ProtocolError(
@@ -198,8 +203,9 @@ class SiteServer:
             if retired and site_id not in self.sessions:
                 connection.send(list(retired_items(final_counts)))
                 return None
-            if site_id.incarnation >> INCARNATION_SECONDS_SHIFT < horizon:
-                raise ProtocolError("this incarnation is older than the tombstones that are kept: start a new one")
+            if second_of(site_id.incarnation) < horizon and site_id not in self.sessions:
+                connection.send([IncarnationExpired(first_of(horizon))])
+                return None
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
         is_new = site_id not in self.sessions

@@ -106,7 +106,7 @@ class Changes:
     configs: dict[str, Config] = field(default_factory=dict)  # of counters that are new or reconfigured
     tombstones: dict[MembershipKey, int] = field(default_factory=dict)  # final counts, by the client's counter name
     deleted: list[str] = field(default_factory=list)
-    prune_before: int | None = None  # drop tombstones older than this, in seconds since 1970
+    prune_before: int | None = None  # drop the tombstones of incarnations that have none of this second, or later
     budgets: dict[str, BudgetFields] = field(default_factory=dict)  # that are new, or have another rule
     periods: dict[BudgetId, PeriodFields] = field(default_factory=dict)
     budget_sites: dict[BudgetId, dict[SiteId, SavedSite | None]] = field(default_factory=dict)  # None: no holder
@@ -138,7 +138,11 @@ class StateStore(Protocol):
         """The final counts of a retired incarnation, by the counter names that its client used."""
 
     def tombstone_horizon(self) -> int:
-        """Tombstones older than this second may have been dropped; 0: none was."""
+        """Tombstones of incarnations that began before this second may have been dropped; 0: none was. It never falls.
+
+        All tombstones of an incarnation are dropped together. `prune_before` drops none of an incarnation that began
+        later, unless it began before the horizon: one wrong clock must not move the horizon far ahead of all others.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from countless.server.storage.base import (
     WindowFields,
     WindowKey,
 )
+from countless.wire.incarnations import second_of
 
 
 class MemoryStore:
@@ -112,22 +113,18 @@ class MemoryStore:
     def _delete(self, name: str) -> None:
         self._remove_rows(name)
         self._windows.pop(name, None)
-        self._drop_tombstones(lambda counter, _: counter == name)
-
-    def _prune(self, before: int) -> None:
-        if self._drop_tombstones(lambda _, second: second < before):
-            self._horizon = before
-
-    def _drop_tombstones(self, matches: Callable[[str, int], bool]) -> bool:
-        dropped = [
-            (site, name) for site, rows in self._tombstones.items() for name in rows if matches(name, rows[name][1])
-        ]
-        for site_id, name in dropped:
-            rows = self._tombstones[site_id]
-            del rows[name]
+        for site_id, rows in list(self._tombstones.items()):
+            rows.pop(name, None)
             if not rows:
                 del self._tombstones[site_id]
-        return bool(dropped)
+
+    def _prune(self, before: int) -> None:
+        latest = max(before, self._horizon)
+        for site_id, rows in list(self._tombstones.items()):
+            second = second_of(site_id.incarnation)
+            if second <= latest and all(set_at < before for _, set_at in rows.values()):
+                del self._tombstones[site_id]
+                self._horizon = max(self._horizon, second + 1)
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         with self._lock:
@@ -137,9 +134,9 @@ class MemoryStore:
         with self._lock:
             return self._horizon
 
-    def set_tombstone_horizon(self, second: int) -> None:
+    def raise_tombstone_horizon(self, second: int) -> None:
         with self._lock:
-            self._horizon = second
+            self._horizon = max(self._horizon, second)
 
     def snapshot(self) -> dict[int, Changes]:
         """Changes that rebuild this state: tombstones by the second they were set, everything else under 0."""

@@ -35,6 +35,7 @@ from countless.server.storage.base import (
 )
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.schema import SCHEMA, schema_version, upgrade
+from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 
 CHECKPOINT_PAGES = 1_000  # size of the WAL from which a checkpoint also restarts it
 MAX_WAL_PAGES = 50_000  # 200 MB, after which the writer itself makes a checkpoint
@@ -74,8 +75,10 @@ json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$
 """
 _REMOVE_WINDOW = "DELETE FROM windows WHERE counter = ? AND period = ?"  # IN would read all windows of the counter
 _PRUNE = """
-DELETE FROM gone WHERE (site, incarnation, counter) IN
-(SELECT site, incarnation, counter FROM gone WHERE ended < ? ORDER BY ended LIMIT ?)
+DELETE FROM gone WHERE (site, incarnation) IN
+(SELECT site, incarnation FROM gone AS old WHERE ended < :before AND incarnation < :first_later AND NOT EXISTS
+(SELECT 1 FROM gone WHERE site = old.site AND incarnation = old.incarnation AND ended >= :before)
+ORDER BY ended LIMIT :most) RETURNING incarnation
 """
 
 
@@ -249,8 +252,18 @@ class SqliteStore:
             _SET_TOMBSTONES,
             [(*site_id, counter, str(count), now) for (counter, site_id), count in changes.tombstones.items()],
         )
-        if changes.prune_before is not None and self._db.execute(_PRUNE, (changes.prune_before, MAX_PRUNED)).rowcount:
-            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (changes.prune_before,))
+        if changes.prune_before is not None:
+            self._prune(changes.prune_before)
+
+    def _prune(self, before: int) -> None:
+        horizon = self._read_horizon()
+        first_later = min(first_of(max(before, horizon) + 1), MAX_INCARNATION)
+        dropped = self._db.execute(
+            _PRUNE, {"before": before, "first_later": first_later, "most": MAX_PRUNED}
+        ).fetchall()
+        if dropped:
+            horizon = max(horizon, second_of(max(dropped)[0]) + 1)
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (horizon,))
 
     def _write_budgets(self, changes: Changes) -> None:
         """At once, without the journal: messages of budgets are few."""
@@ -300,7 +313,10 @@ class SqliteStore:
 
     def tombstone_horizon(self) -> int:
         with self._lock:
-            row = self._db.execute("SELECT value FROM facts WHERE name = 'pruned before'").fetchone()
+            return self._read_horizon()
+
+    def _read_horizon(self) -> int:
+        row = self._db.execute("SELECT value FROM facts WHERE name = 'pruned before'").fetchone()
         return int(row[0]) if row else 0
 
     # Tokens
