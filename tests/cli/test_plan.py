@@ -12,13 +12,13 @@ import pytest
 from countless.cli.main import main
 from countless.planning.budget import least_messages, most_messages
 from countless.schemes.compare import CALIBRATIONS, compare, crossovers, eligible, messages_on_day, messages_until
+from support.commands import run_command
 
 pytestmark = pytest.mark.slow
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "countless.cli.main", "plan", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_command("plan", *arguments)
 
 
 def test_json_has_choice_and_candidates() -> None:

@@ -130,20 +130,20 @@ class PollingReader:
     def __init__(self, servers: Sequence[Server], counter: str) -> None:
         self.seen: list[float] = []
         self._servers, self._counter = servers, counter
-        self._done = False
+        self._done = Event()
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         for server in cycle(self._servers):
-            if self._done:
+            if self._done.wait(0.01):
                 return
             with suppress(ServiceError):
                 self.seen.append(server.answer(self._counter)["estimate"])
 
     def stop(self) -> None:
         until(lambda: len(self.seen) > 10, "some readings")
-        self._done = True
+        self._done.set()
         self._thread.join(TIMEOUT_S)
         assert self.seen == sorted(self.seen)
 
@@ -160,7 +160,7 @@ class LoadClient:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._done.wait(0.002):
+        while not self._done.wait(0.005):
             for counter in self._counters:
                 counter.add()
             self.counted += 1

@@ -108,7 +108,7 @@ def test_response_to_any_request_is_as_documented(
     for name in ("{x}", "a/b"):
         client.post("/api/v1/counters", json={"name": name})
 
-    @settings(max_examples=20, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=10, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         case.headers.pop("Authorization", None)

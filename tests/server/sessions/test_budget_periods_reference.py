@@ -32,14 +32,14 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_no_period_is_overspent_and_the_present_one_can_be_spent() -> None:
-    for seed in range(40):
+    for seed in range(15):
         broken = await play(seed)
         assert broken is None, broken
 
 
 @pytest.mark.soak
 async def test_no_period_is_overspent_in_many_long_runs() -> None:
-    for seed in range(40, 2000):
+    for seed in range(15, 2000):
         broken = await play(seed, steps=1000, sites=4)
         assert broken is None, broken
 
@@ -110,22 +110,23 @@ def opens_closed_periods(patch: pytest.MonkeyPatch) -> None:
 # Clocks of sites jump often, and acknowledgements are lost.
 RESTLESS = {"site's clock": 300, "lose": 80, "time": 20, "kill": 0, "kill coordinator": 0, "coordinator's clock": 0}
 ADRIFT = {"all clocks": 60, "time": 120}
-MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], dict[str, int]]] = [
-    (settles_in_the_present_period, {}),
-    (grants_to_the_present_period, {}),
-    (carries_units_over, {}),
-    (makes_states_again, RESTLESS),
-    (begins_before_the_acknowledgement, RESTLESS),
-    (opens_closed_periods, ADRIFT),
+# With the first seed that finds it today: if the runs change, later ones will.
+MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], dict[str, int], int]] = [
+    (settles_in_the_present_period, {}, 0),
+    (grants_to_the_present_period, {}, 0),
+    (carries_units_over, {}, 0),
+    (makes_states_again, RESTLESS, 52),
+    (begins_before_the_acknowledgement, RESTLESS, 40),
+    (opens_closed_periods, ADRIFT, 49),
 ]
 
 
-@pytest.mark.parametrize(("mutant", "weights"), MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("mutant", "weights", "first"), MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
 async def test_random_runs_find_the_mutant(
-    mutant: Callable[[pytest.MonkeyPatch], None], weights: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    mutant: Callable[[pytest.MonkeyPatch], None], weights: dict[str, int], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    for seed in range(400):
+    for seed in range(first, 400):
         if await play(seed, sites=2, weights=weights) is not None:
             return
     pytest.fail("no run has found it")
@@ -133,6 +134,6 @@ async def test_random_runs_find_the_mutant(
 
 @pytest.mark.parametrize("weights", [RESTLESS, ADRIFT], ids=["restless", "adrift"])
 async def test_no_period_is_overspent_where_clocks_jump_often(weights: dict[str, int]) -> None:
-    for seed in range(20):
+    for seed in range(8):
         broken = await play(seed, sites=2, weights=weights)
         assert broken is None, broken
