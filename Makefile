@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test soak demo bench race docs dist lock lint fast clean
+.PHONY: setup check test soak demo bench race docs docs-serve dist lock lint fast clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -58,8 +58,13 @@ race: setup
 	requirements/system.sh
 	$(BIN)/python -m race --html dist/race.html --json dist/race.json
 
+# `make docs-serve` shows the documentation on http://127.0.0.1:8000/ and follows changes; `make docs` writes it to site/.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
 docs: setup
 	$(BIN)/mkdocs build --strict
+
+docs-serve: setup
+	$(BIN)/mkdocs serve --strict
 
 dist: setup
 	$(BIN)/hatchling build -d dist

@@ -1,7 +1,8 @@
-"""The public names of the package, with their docstrings."""
+"""The public names of the package: signatures, docstrings, fields, and an example of every call."""
 
 import inspect
 import re
+from pathlib import Path
 from types import FunctionType
 
 from countless.client.asgi import CountRequests, LimitRequests, header_key
@@ -11,6 +12,7 @@ from countless.client.client import Client, connect
 from countless.client.counter import Counter
 from countless.client.reader import Rate, Reader, RollingCount, SeriesCount, TopCounts, TotalCount, WindowCount
 from countless.client.watch import Watch
+from countless.client.wsgi import CountRequests as CountWsgiRequests
 from countless.core.answer import Answer
 from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision
@@ -19,6 +21,7 @@ from countless.core.family.answer import LabelCount, Top
 from countless.core.family.distribution import Quantile, Rank
 from countless.core.windows.spans import SpanCount, SpanRate
 from countless.core.windows.window import TotalAnswer, Window
+from countless.errors import CountlessError, InvalidParameter
 from countless.inprocess.budget import Budget, SpendingSite
 from countless.inprocess.distribution import Distribution, ObservingSite
 from countless.inprocess.family import Family, LabelSite
@@ -27,16 +30,74 @@ from countless.inprocess.tracker import Tracker
 
 HEAD = """# Python API
 
-*Written by `python -m tools.reference` from the docstrings.*
+*Written by `python -m tools.reference` from signatures, docstrings and `tools/python_examples.md`.*
 
 `from countless import Tracker, Budget, Family, Distribution, Answer, Client, Reader, connect, CountlessError,
 InvalidParameter`.
 The privacy library has [a page of its own](privacy.md). All other modules are internal;
 the [architecture](../architecture.md) explains them.
+
+A test runs the examples from top to bottom in one interpreter, against a coordinator that an operator has prepared:
+
+    countless budget create tokens --limit 1000
+    countless budget create team --limit 5000
+    countless budget create seats --limit 3 --kind in_flight
 """
+CONSTRUCTED = (Tracker, Budget, Family, Distribution, Reader, CountRequests, LimitRequests, CountWsgiRequests)
+MEANINGS = {
+    "estimate": "the published number",
+    "lower": "the truth is at least this",
+    "upper": "the truth is at most this",
+    "alpha": "the relative error that is allowed",
+    "delta": "the probability that the bounds are ever wrong",
+    "state": "how sure it is: `exact`, `holding`, `learning`, `degraded`; of a window `open`, `complete`, `incomplete`",
+    "round": "the number of the present round",
+    "sites": "how many sites there are",
+    "scheme": "the scheme in force",
+    "silent": "the sites that cannot be reached",
+    "floor": "the error is at most alpha times the larger of the count and this",
+    "known": "the smallest and the largest total that the reports allow, if that is narrower than alpha",
+    "counter": "its name",
+    "as_of": "the time of reading",
+    "per": "`minute`, `hour`, `day` or `month`: the counter has windows; None: it has none",
+    "window": "which window, as it was asked for",
+    "start": "its beginning",
+    "end": "its end",
+    "complete": "it is over, and every site has delivered its last count",
+    "known_since": "None, unless the record of the past begins later than the span",
+    "over": "the length of the span",
+    "rate": "events per second, with bounds",
+    "share": "the share that was asked for",
+    "series": "the labelled series, the largest first",
+    "up": "messages from sites to the coordinator",
+    "down": "messages from the coordinator to sites",
+    "bytes": "their encoded size; None unless `count_bytes` was given",
+    "lost": "sites that were given up with events that may be missing",
+    "waiting": "sites that have not delivered their last count yet",
+    "period": "the number of the window",
+    "reason": "why it was refused; None if it was allowed",
+    "retry_after": "seconds until it may succeed, if they are known",
+    "limit": "the limit",
+    "leaked": "units that are counted as spent and may not have been",
+    "label": "the label; None for all together",
+    "labels": "the counts of labels, the largest first",
+    "overflow": "events of labels beyond the cap",
+    "total": "the count of all labels together",
+    "q": "the share that was asked for",
+    "value": "the value that was asked for",
+    "exact": "The bounds are equal.",
+    "held": "Units that are reserved.",
+    "name": "Its name.",
+    "contains": "Whether it is between the bounds.",
+    "site": "The site of this name: call its `observe` for every value.",
+}
 NOT_FOR_PROGRAMS = {
+    "debug_state",
+    "ClientBudget.settle",
+    "start",  # of Watch: `Client.watch` has done it
     # of ClientBudget
     *("active", "settled", "hand_ins", "resend", "receive", "end", "renew", "after_fork"),
+    *("leased", "seconds_to_tick", "tick"),
     *(
         "request",
         "attempt",
@@ -50,11 +111,13 @@ NOT_FOR_PROGRAMS = {
 }
 PUBLIC: tuple[object, ...] = (
     *(connect, Client, Counter, Spendable, ClientBudget, Watch, CountRequests, LimitRequests, header_key),
-    *(Reader, TotalCount, WindowCount, RollingCount, Rate, TopCounts, SeriesCount),
+    *(CountWsgiRequests, Reader, TotalCount, WindowCount, RollingCount, Rate, TopCounts, SeriesCount),
     *(Tracker, Answer, Traffic, TotalAnswer, SpanCount, SpanRate, Window),
     *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
     *(Family, LabelSite, LabelCount, Top, Distribution, ObservingSite, Quantile, Rank),
+    *(CountlessError, InvalidParameter),
 )
+EXAMPLES = Path(__file__).parent / "python_examples.md"
 
 
 def page() -> str:
@@ -62,26 +125,109 @@ def page() -> str:
     return HEAD + "".join(_section(thing) for thing in PUBLIC)
 
 
+def title(thing: object) -> str:
+    """The name of a section."""
+    name: str = getattr(thing, "__name__", "")
+    return f"{name} (WSGI)" if thing is CountWsgiRequests else name
+
+
+def calls(thing: object) -> list[str]:
+    """The names of its methods and properties that programs use."""
+    if not isinstance(thing, type):
+        return [title(thing)]
+    slots = [name for name in ("add", "inc") if name in vars(thing).get("__slots__", ())]
+    members = [name for name, value in vars(thing).items() if _is_call(name, value) and name not in _fields(thing)]
+    return slots + [name for name in members if f"{thing.__name__}.{name}" not in NOT_FOR_PROGRAMS]
+
+
+def example(name: str) -> str:
+    """The doctest of a section, empty if its docstring has all."""
+    text = EXAMPLES.read_text("utf-8")
+    found = re.search(rf"^## {re.escape(name)}\n\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
 def _section(thing: object) -> str:
-    name = getattr(thing, "__name__", "")
+    name = title(thing)
+    parts = [f"\n## {name}\n"]
     if isinstance(thing, FunctionType):
-        return f"\n## {name}\n\n    {name}{_signature(thing)}\n\n{_words(thing)}\n"
-    lines = [f"\n## {name}\n\n{_words(thing)}\n"]
-    for attribute, value in vars(thing).items():
-        if attribute.startswith("_") or attribute in NOT_FOR_PROGRAMS or not inspect.getdoc(value):
-            continue
-        if isinstance(value, property):
-            lines.append(f"- **`{attribute}`**: {_line(value)}\n")
-        elif isinstance(value, FunctionType) and attribute == value.__name__:
-            lines.append(f"- **`{attribute}{_signature(value)}`**: {_line(value)}\n")
-    return lines[0] + ("\n" if lines[1:] else "") + "".join(lines[1:])
+        parts.append(_code(getattr(thing, "__name__", ""), thing))
+    elif thing in CONSTRUCTED:
+        parts.append(_code(getattr(thing, "__name__", ""), vars(thing)["__init__"]))
+    parts.append(_words(thing) + "\n")
+    if isinstance(thing, type):
+        fields, members = _fields(thing), calls(thing)
+        if fields:
+            parts.append(
+                "| field | type | meaning |\n|---|---|---|\n" + "".join(_row(*each) for each in fields.items())
+            )
+        if members:
+            parts.append("".join(_member(thing, member) for member in members))
+    if example(name):
+        parts.append(f"```pycon\n{example(name)}\n```\n")
+    return "\n".join(part for part in parts if part.strip()).rstrip() + "\n"
 
 
-def _signature(function: FunctionType) -> str:
+def _is_call(name: str, value: object) -> bool:
+    if name.startswith("_") or name in NOT_FOR_PROGRAMS:
+        return False
+    return isinstance(value, property) or (isinstance(value, FunctionType) and name == value.__name__)
+
+
+def _fields(kind: type) -> dict[str, object]:
+    """The fields of a named tuple or a dataclass, with their types."""
+    if issubclass(kind, tuple) or "__dataclass_fields__" in vars(kind):
+        return dict(kind.__annotations__)
+    return {}
+
+
+def _row(name: str, kind: object) -> str:
+    text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    escaped = _short(text).replace("|", "\\|")
+    return f"| `{name}` | `{escaped}` | {MEANINGS[name]} |\n"
+
+
+def _member(thing: type, name: str) -> str:
+    value = vars(thing)[name]
+    if isinstance(value, FunctionType):
+        parameters, result = _signature(value)
+        return f"- **`{name}({', '.join(parameters)}){result}`**: {_line(value) or MEANINGS[name]}\n"
+    if isinstance(value, property):
+        return f"- **`{name}`**: {_line(value) or MEANINGS[name]}\n"
+    return f"- **`{name}(n: int = 1) -> None`**: Count `n` events.\n"  # a slot that holds a bound method
+
+
+def _code(name: str, function: FunctionType) -> str:
+    """A signature in a block, one parameter to a line if it is long."""
+    parameters, result = _signature(function)
+    text = f"{name}({', '.join(parameters)})"
+    if len(text) > 100:
+        text = f"{name}(\n" + "".join(f"    {each},\n" for each in parameters) + ")"
+    return f"```py\n{text}{'' if result == ' -> None' else result}\n```\n"
+
+
+def _signature(function: FunctionType) -> tuple[list[str], str]:
+    """The parameters, with * where keywords begin, and the result."""
     signature = inspect.signature(function)
-    parameters = [p for p in signature.parameters.values() if p.name not in ("self", "_")]
-    text = str(signature.replace(parameters=parameters)).replace("'", "").replace('"', "")
-    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
+    parameters = [each for each in signature.parameters.values() if each.name not in ("self", "_")]
+    texts = [_short(str(each)) for each in parameters]
+    keywords = [index for index, each in enumerate(parameters) if each.kind is each.KEYWORD_ONLY]
+    if keywords and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        texts.insert(keywords[0], "*")
+    result = signature.return_annotation
+    text = result if isinstance(result, str) else inspect.formatannotation(result)
+    return texts, f" -> {_short(text)}"
+
+
+def _short(text: str) -> str:
+    text = re.sub(r"<class '(\w+)'>", r"\1", text)
+    text = re.sub(r"<function \S*<lambda> at \w+>", "...", text).replace("<built-in function time>", "time.time")
+    text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("MutableMapping[str, Any]", "Scope")
+    text = text.replace(
+        "Callable[[Scope, Callable[[], Awaitable[Scope]], Callable[[Scope], Awaitable[None]]], Awaitable[None]]",
+        "ASGIApp",
+    )
+    return re.sub(r"(^|: )'(\w+)'", r"\1\2", text)
 
 
 def _words(thing: object) -> str:

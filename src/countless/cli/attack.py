@@ -106,14 +106,14 @@ def _style(match: Match) -> str:
 
 
 def _list(matches: list[Match]) -> Table:
-    table = Table(title=_title(matches[0].setting), caption="worst: error / alpha; rate: at most, 95 %")
+    table = Table(title=_title(matches[0].setting), caption="worst: error / alpha; failure rate: 95 % sure")
     for column in ("scheme", "adversary"):
         table.add_column(column, no_wrap=True)
-    for column in ("broken", "rate", "worst", "messages"):
+    for column in ("broken", "failure rate", "worst", "messages"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("claim", no_wrap=True)
     for match in matches:
-        rate = f"{match.failure_rate[1]:.3f}"
+        rate = f"< {match.failure_rate[1]:.3f}"
         name = match.setting.scheme + "*" * unrandomised(match)
         cells = [name, match.setting.adversary.name, f"{match.failures}/{match.trials}"]
         cells += [rate, f"{match.worst:.2f}", f"{match.messages:,.0f}"]

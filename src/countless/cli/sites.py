@@ -30,6 +30,8 @@ def sites(
     if as_json:
         print(json.dumps(found))
         return
+    if not found:
+        print("no sites: no program has connected yet")
     for site in found:
         age = site["seconds_since_heard"]
         print(f"{site['site']}: {site['state']}, {site['counters']} counters, last seen {age:.1f} s ago")

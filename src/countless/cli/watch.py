@@ -1,6 +1,7 @@
 """`countless watch`: answers as they change; with `--over`, until the total is certainly over a threshold."""
 
 import json
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -23,12 +24,13 @@ def watch(
     """Print every new answer. With --over, exit 0 when the total is certainly over the threshold."""
     threshold = None if over is None else Threshold(over)
     last: Verdict | None = None
-    for answer in ApiClient(url, token).watch(name):
-        print(json.dumps(answer) if as_json else TotalCount.parse(answer), flush=True)
-        for verdict in threshold.new_verdicts(last, answer["lower"], answer["upper"]) if threshold else ():
-            typer.echo(f"{verdict} over {over:,}", err=True)
-            last = verdict
-        if last == "certainly":
-            return
+    with closing(ApiClient(url, token).watch(name)) as answers:
+        for answer in answers:
+            print(json.dumps(answer) if as_json else TotalCount.parse(answer), flush=True)
+            for verdict in threshold.new_verdicts(last, answer["lower"], answer["upper"]) if threshold else ():
+                typer.echo(f"{verdict} over {over:,}", err=True)
+                last = verdict
+            if last == "certainly":
+                return
     typer.echo("countless: watch ended by the coordinator", err=True)
     raise typer.Exit(1)

@@ -24,6 +24,7 @@ class Row:
     worst: float
     flips: int | None  # changes of the estimate, where they are counted
     claim: str
+    randomised: bool  # whether its secrets were in play at the end
 
 
 def measure(
@@ -34,4 +35,5 @@ def measure(
     game = game_of(setting, seed)
     game.play(events)
     score = game.score(seed)
-    return Row(name, score.messages, score.worst, getattr(game.subject, "flips", None), CLAIMS[name])
+    flips = getattr(game.subject, "flips", None)
+    return Row(name, score.messages, score.worst, flips, CLAIMS[name], score.randomised)

@@ -57,6 +57,10 @@ class DifferenceEstimators(Framework):
     def sent(self) -> int:
         return self._sent
 
+    @property
+    def randomised(self) -> bool:
+        return any(level.round.step > 1 for level in self._levels)
+
     def events_until_report(self, site: int) -> int:
         if self._exact:
             return 0

@@ -30,6 +30,11 @@ class Framework(ABC):
     @abstractmethod
     def sent(self) -> int: ...
 
+    @property
+    @abstractmethod
+    def randomised(self) -> bool:
+        """Whether some copy leaves out events: until then all is exact."""
+
     @abstractmethod
     def events_until_report(self, site: int) -> int: ...
 

@@ -58,6 +58,10 @@ class HyzCopy:
         self._reports_left = self._plan.reports if step > 1 else max(1, self._total)
 
     @property
+    def step(self) -> int:
+        return self._round.step
+
+    @property
     def estimate(self) -> int:
         return self._round_start + self._round.estimate
 

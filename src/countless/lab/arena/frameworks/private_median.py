@@ -41,6 +41,10 @@ class PrivateMedian(Framework):
     def sent(self) -> int:
         return sum(copy.sent for copy in self._copies)
 
+    @property
+    def randomised(self) -> bool:
+        return self._copies[0].step > 1
+
     def events_until_report(self, site: int) -> int:
         return min(copy.events_until_report(site) for copy in self._copies)
 

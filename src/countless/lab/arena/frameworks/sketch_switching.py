@@ -30,6 +30,10 @@ class SketchSwitching(Framework):
     def sent(self) -> int:
         return self._used_sent + sum(copy.sent for copy in self._copies)
 
+    @property
+    def randomised(self) -> bool:
+        return self._copies[0].step > 1
+
     def events_until_report(self, site: int) -> int:
         return min(copy.events_until_report(site) for copy in self._copies)
 

@@ -1,0 +1,203 @@
+"""Every command that a tutorial or a how-to shows is run: here, smaller if it takes long, or by a named test."""
+
+import gzip
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+import countless
+from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
+from countless.lab.arena.registry import ADVERSARIES
+from support.commands import run_command
+from support.service import Server, environment
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted((ROOT / "docs/tutorial").glob("*.md")), *sorted((ROOT / "docs/how-to").glob("*.md"))]
+SHELL = re.compile(r"^ {4}((?:countless|curl|gunicorn|uvicorn|node|pip|openssl|until|for|sleep|pytest)\s\S.*)$")
+ELSEWHERE = {
+    "pip install": "packaging/test_package.py",
+    "countless serve": "support/service.py",
+    "countless agent": "agent/test_agent.py",
+    "countless budget watch": "cli/test_budget.py",
+    "gunicorn": "server/test_prefork.py",
+    "uvicorn": "docs/test_limit_requests_page.py",
+    "until curl": "support/service.py",
+    "sleep": "docs/test_limit_requests_page.py",
+    "for i in": "docs/test_limit_requests_page.py",
+    "node": "examples/test_javascript.py",
+    "pytest": "schemes/test_conformance.py",
+    "countless get shop.gunicorn": "agent/test_agent.py",
+    "countless get 'limited_requests": "client/test_limit_requests.py",
+}
+SMALLER = (
+    (r"--sites 256", "--sites 16"),
+    (r"--sites 1000", "--sites 100"),
+    (r"--events 2e4", "--events 300"),
+    (r"--events 1e[89]", "--events 1e4"),
+    (r"(countless attack (?!.*--sites).*)", r"\1 --sites 16 --alpha 0.05"),
+    (r"(countless attack (?!.*--events).*)", r"\1 --events 300"),
+    (r"(countless attack .*)", r"\1 --trials 1 --jobs 1"),
+    (r"(countless plan .*)", r"\1 --json"),
+)
+
+
+def shown(page: Path) -> list[str]:
+    """The commands of a page, without comments, each once."""
+    text = re.sub(r"^```python.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lines = text.replace("\\\n", " ").splitlines()
+    found = [SHELL.match(line) for line in lines]
+    cleaned = [re.sub(r"\s+# .*| && echo .*| &$", "", match[1]) for match in found if match]
+    return list(dict.fromkeys(cleaned))
+
+
+def here(page: str) -> list[str]:
+    return [line for line in shown(ROOT / "docs" / page) if not line.startswith(tuple(ELSEWHERE))]
+
+
+def run(line: str, **variables: str) -> str:
+    result = run_command(*shlex.split(line)[1:], **variables)
+    assert result.returncode == 0, f"{line}: {result.stderr}"
+    return result.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_is_run_by_a_test(page: Path) -> None:
+    ran = Path(__file__).read_text(encoding="utf-8")
+    name = f"{page.parent.name}/{page.name}"
+    for line in shown(page):
+        others = [path for start, path in ELSEWHERE.items() if line.startswith(start)]
+        assert all((ROOT / "tests" / path).exists() for path in others)
+        assert others or f'"{name}"' in ran, line
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("state")) as server:
+        yield server
+
+
+def serve_commands(server: Server, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the commands print that talk to a coordinator."""
+    monkeypatch.setenv("COUNTLESS_URL", server.url)
+    output = []
+    for line in lines:
+        if line.startswith("curl"):
+            address = shlex.split(line)[-1].replace("http://127.0.0.1:2686", server.url)
+            with urlopen(address, timeout=20) as reply:  # noqa: S310 - our own coordinator
+                output.append(reply.readline().decode())
+        else:
+            output.append(run(line))
+    return "\n".join(output)
+
+
+@pytest.mark.slow
+def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTLESS_URL", server.url)
+    assert run("countless sites") == "no sites: no program has connected yet\n"
+    run("countless add requests 3000000")
+    lines = [line for line in here("tutorial/first-deployment.md") if re.match("countless (get|watch)|curl", line)]
+    output = serve_commands(server, lines + here("how-to/alert-on-a-threshold.md"), monkeypatch)
+    assert output.count("(from 3,000,000 to ") == 3
+    assert '"lower":3000000' in output
+    run("countless counter delete requests")
+
+
+@pytest.mark.slow
+def test_commands_of_windows_and_labels(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs/how-to/windows.md").read_text(encoding="utf-8")
+    questions = re.findall(r"`(countless (?:get|rate) requests[^`]*)`", page)
+    assert len(questions) == 5
+    create, change, delete, *curls = here("how-to/windows.md")
+    serve_commands(server, [create, change], monkeypatch)
+    with countless.connect(server.url, site="shown") as client:
+        client.counter("requests", per="hour", tz="Europe/Berlin").labels(tenant="acme").inc(5)
+        assert client.flush()
+        assert "requests, last 15m: between " in serve_commands(server, questions + curls, monkeypatch)
+
+        def interrupt(_: float) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("countless.cli.top.sleep", interrupt)
+        top, live = here("how-to/who-is-it.md")
+        assert "acme" in run(top)
+        assert "acme" in run_command(*shlex.split(live)[1:]).stdout
+    run(delete)
+
+
+@pytest.mark.slow
+def test_commands_of_budgets(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        here("how-to/limit-spending.md") + here("how-to/slowapi-flask-limiter.md") + here("how-to/limit-requests.md")
+    )
+    script = "printf '%s\\n' " + next(line for line in lines if "$KEY" in line)
+    variables = environment(KEY="me")
+    expanded = subprocess.run(["/bin/sh", "-c", script], env=variables, stdout=subprocess.PIPE, text=True, check=True)
+    own = " ".join(expanded.stdout.split())
+    output = serve_commands(server, [own if "$KEY" in line else line for line in dict.fromkeys(lines)], monkeypatch)
+    assert "acme/tokens" in output
+    assert re.search(r"keys/[0-9a-f]{16}", own)
+
+
+@pytest.mark.slow
+def test_commands_with_tokens_and_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, operator, certificate = [
+        line for line in here("tutorial/first-deployment.md") if re.match("countless token|openssl", line)
+    ]
+    serve = next(line for line in shown(ROOT / "docs/tutorial/first-deployment.md") if "--tls-cert" in line)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COUNTLESS_STATE_DIR", str(tmp_path / "state"))
+    tokens = [run(line).strip() for line in (site, operator)]
+    subprocess.run(shlex.split(certificate), check=True, capture_output=True)
+    with Server(tmp_path / "state", *shlex.split(serve)[2:]) as server:
+        url = re.sub(r"//[^:]*", "//127.0.0.1", server.url)
+        monkeypatch.setenv("COUNTLESS_CA", "cert.pem")
+        with countless.connect(url, token=tokens[0]) as client:
+            client.counter("requests").add(5)
+            assert client.flush()
+        assert run("countless get requests", COUNTLESS_URL=url, COUNTLESS_TOKEN=tokens[1]).startswith("requests: 5 ")
+
+
+@pytest.mark.slow
+def test_commands_of_plans_and_simulations_run_when_they_are_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{second},{'ab' if second % 9 else 'c'}\n" for second in range(900))
+    Path("traffic.csv.gz").write_bytes(gzip.compress(f"t,site\n{rows}".encode()))
+    for line in dict.fromkeys(here("how-to/choose-parameters.md") + here("tutorial/first-counter.md")):
+        run(smaller(line))
+
+
+@pytest.mark.slow
+def test_attacks_run_when_they_are_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Persistent(StopAfterJump):
+        name = "persistent"
+
+    monkeypatch.setitem(ADVERSARIES, "persistent", Persistent)
+    lines = here("tutorial/first-attack.md") + here("how-to/add-an-adversary.md")
+    lines += [line.replace("NAME", "deterministic") for line in here("how-to/add-a-scheme.md")]
+    output = "".join(run(smaller(line)) for line in lines)
+    assert "failure rate" in output
+    assert "< 0.950" in output
+
+
+@pytest.mark.soak
+def test_attacks_end_as_the_tutorial_says() -> None:
+    oblivious, broken, ours, _, reader, sampled = [
+        run(line, COLUMNS="120") for line in here("tutorial/first-attack.md")
+    ]
+    for output in (oblivious, ours, sampled):
+        assert re.search(r" 0/20 .* < 0\.139", output)
+    assert " 20/20 " in broken
+    assert not re.search(r" 0/20 ", reader)
+
+
+def smaller(line: str) -> str:
+    for pattern, replacement in SMALLER:
+        line = re.sub(pattern, replacement, line)
+    return line
