@@ -92,7 +92,7 @@ MEANINGS = {
     "site": "The site of this name: call its `observe` for every value.",
 }
 NOT_FOR_PROGRAMS = {
-    "debug_state",
+    "Watch.debug_state",
     "ClientBudget.settle",
     "start",  # of Watch: `Client.watch` has done it
     # of ClientBudget
