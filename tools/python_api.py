@@ -41,7 +41,7 @@ A test runs the examples from top to bottom in one interpreter, against a coordi
 
     countless budget create tokens --limit 1000
     countless budget create team --limit 5000
-    countless budget create seats --limit 3 --kind in_flight
+    countless budget create exports --limit 3 --kind in_flight
 """
 CONSTRUCTED = (Tracker, Budget, Family, Distribution, Reader, CountRequests, LimitRequests, CountWsgiRequests)
 MEANINGS = {

@@ -82,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def serve_commands(server: Server, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the commands print that talk to a coordinator."""
+    """What the commands print that ask a coordinator."""
     monkeypatch.setenv("COUNTLESS_URL", server.url)
     output = []
     for line in lines:
