@@ -216,6 +216,6 @@ def test_faults_then_healing(recipe: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("examples", [600])
+@pytest.mark.parametrize("examples", [300])
 def test_faults_then_healing_at_length(examples: int, recipe: str) -> None:
     run_state_machine_as_test(machine_for(recipe), settings=settings(max_examples=examples, stateful_step_count=80))

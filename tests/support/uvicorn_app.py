@@ -33,7 +33,11 @@ class UvicornApp:
         self._log = log
         with log.open("w") as output:
             self.process = subprocess.Popen(command, env=environment(**variables), stdout=output, stderr=output)
-        found = until(self._find_address, f"uvicorn {app} listens")
+        try:
+            found = until(self._find_address, f"uvicorn {app} listens")
+        except AssertionError:
+            self.kill()
+            raise
         self.url = found[0]
         self._address = found[1]
 
