@@ -9,8 +9,14 @@ def client_tls_context() -> ssl.SSLContext:
 
     `COUNTLESS_CERT` names a PEM file with our own certificate and its key, for servers that require one.
     """
-    context = ssl.create_default_context(cafile=os.environ.get("COUNTLESS_CA") or None)
-    certificate = os.environ.get("COUNTLESS_CERT")
+    authorities, certificate = os.environ.get("COUNTLESS_CA"), os.environ.get("COUNTLESS_CERT")
+    try:
+        context = ssl.create_default_context(cafile=authorities or None)
+    except OSError as error:
+        raise OSError(f"COUNTLESS_CA = {authorities!r} is not a readable PEM file: {error}") from None
     if certificate:
-        context.load_cert_chain(certificate)
+        try:
+            context.load_cert_chain(certificate)
+        except OSError as error:
+            raise OSError(f"COUNTLESS_CERT = {certificate!r} is not a readable PEM file: {error}") from None
     return context

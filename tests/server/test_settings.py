@@ -18,6 +18,10 @@ def test_flag_overrides_environment_overrides_file(tmp_path: Path) -> None:
     assert settings.allow_plaintext
     assert settings.delta == Settings().delta
     assert load_settings({}, {}) == Settings()
+
+
+def test_port_that_kubernetes_sets_is_ignored() -> None:
+    assert load_settings({}, {"COUNTLESS_PORT": "tcp://10.96.0.17:2686"}) == Settings()
     assert Settings().port == PORT == 2686
 
 

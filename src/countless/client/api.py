@@ -106,7 +106,10 @@ class ApiClient:
     def _open(self, method: str, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
         host, port = self._endpoint.host, self._endpoint.port
         if self._endpoint.secure:
-            tls = client_tls_context()
+            try:
+                tls = client_tls_context()
+            except OSError as error:
+                raise ServiceError(str(error)) from None
             connection: HTTPConnection = HTTPSConnection(host, port, timeout=self._timeout, context=tls)
         else:
             connection = HTTPConnection(host, port, timeout=self._timeout)

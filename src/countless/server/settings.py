@@ -126,7 +126,8 @@ def load_settings(
         merged |= _from_file(file)
     for field in fields(Settings):
         text = environment.get(f"COUNTLESS_{field.name.upper()}")
-        if text is not None:
+        # Kubernetes sets COUNTLESS_PORT=tcp://... in every pod beside a service named countless.
+        if text is not None and not (field.name == "port" and text.startswith("tcp://")):
             merged[field.name] = text
         if flags.get(field.name) is not None:
             merged[field.name] = flags[field.name]

@@ -39,11 +39,18 @@ class NoBroker(CountlessError):
 async def connect(url: str) -> Client:
     """Raises NoBroker if the first attempt fails; afterwards the connection reconnects by itself."""
     broker, credentials = Broker.parse(url), Credentials.from_environment()
-    client, last_error = Client(), ["no answer"]
+    client, last_error = Client(), ""
 
     async def on_error(error: Exception) -> None:
-        last_error[0] = str(error) or repr(error)
-        log.info("broker error: %s", last_error[0])
+        nonlocal last_error
+        level = logging.INFO if last_error else logging.WARNING  # the first one at once: more attempts follow
+        last_error = str(error) or repr(error)
+        log.log(level, "broker %s: %s", broker.base, last_error)
+
+    try:
+        tls = client_tls_context() if broker.nodes[0].secure else None
+    except OSError as error:
+        raise NoBroker(str(error)) from None
 
     connecting = client.connect(
         servers=[f"nats://{node.netloc}" for node in broker.nodes],
@@ -51,7 +58,7 @@ async def connect(url: str) -> Client:
         user=broker.login.get("user"),
         password=broker.login.get("pass"),
         token=broker.login.get("auth_token"),
-        tls=client_tls_context() if broker.nodes[0].secure else None,
+        tls=tls,
         user_jwt_cb=(lambda: bytearray(credentials.jwt.encode())) if credentials else None,
         signature_cb=credentials.sign if credentials else None,
         error_cb=on_error,
@@ -63,7 +70,7 @@ async def connect(url: str) -> Client:
     try:
         await asyncio.wait_for(connecting, STARTUP_TIMEOUT_S)
     except BROKER_ERRORS:
-        raise NoBroker(f"no broker at {broker.base}: {last_error[0]}") from None
+        raise NoBroker(f"no broker at {broker.base}: {last_error or 'no answer'}") from None
     return client
 
 
