@@ -36,7 +36,7 @@ def ratio(plan: DitheredPlan) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sites", "alpha", "expected"), [pytest.param(*row, marks=soak if row[0] > 256 else ()) for row in TABLE]
+    ("sites", "alpha", "expected"), [pytest.param(*row, marks=soak if row[0] > 64 else ()) for row in TABLE]
 )
 def test_dithered_plan_cost_matches_table(sites: int, alpha: float, expected: float) -> None:
     assert isclose(ratio(plan_dithered(sites, alpha, 1e-4)), expected, rel_tol=0.01)
@@ -55,7 +55,7 @@ def test_dithered_plan_cost_is_messages_over_growth() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sites", [1, pytest.param(2, marks=soak), pytest.param(7, marks=soak), 40, 300])
+@pytest.mark.parametrize("sites", [1, *(pytest.param(sites, marks=soak) for sites in (2, 7, 300)), 40])
 @pytest.mark.parametrize("alpha", [pytest.param(1e-5, marks=soak), 0.02, 0.49])
 @pytest.mark.parametrize("eta", [0.5, 1e-30])
 def test_small_dithered_plans_pass_the_check(sites: int, alpha: float, eta: float) -> None:
@@ -63,7 +63,7 @@ def test_small_dithered_plans_pass_the_check(sites: int, alpha: float, eta: floa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("plans", "log_sites"), [(4, 2.5), pytest.param(8, 6, marks=soak)])
+@pytest.mark.parametrize(("plans", "log_sites"), [(2, 2.0), pytest.param(8, 6, marks=soak)])
 def test_random_dithered_plans_pass_the_check(plans: int, log_sites: float) -> None:
     rng = random.Random(31)  # noqa: S311
     for _ in range(plans):
@@ -79,9 +79,9 @@ def test_plan_for_few_sites_is_certain() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sites", [75, pytest.param(300, marks=soak)])
-def test_dithered_plan_cost_grows_as_eta_falls(sites: int) -> None:
-    costs = [plan_dithered(sites, 0.01, eta).messages_per_efold for eta in (0.1, 1e-4, 1e-10, 1e-20)]
+@pytest.mark.parametrize(("sites", "alpha"), [(75, 0.1), pytest.param(300, 0.01, marks=soak)])
+def test_dithered_plan_cost_grows_as_eta_falls(sites: int, alpha: float) -> None:
+    costs = [plan_dithered(sites, alpha, eta).messages_per_efold for eta in (0.1, 1e-4, 1e-10, 1e-20)]
     assert costs == sorted(costs)
 
 
@@ -150,7 +150,7 @@ def test_step_from_a_smaller_total_is_valid() -> None:
 
 def test_thresholds_stay_in_their_windows_and_in_order() -> None:
     rng = random.Random(33)  # noqa: S311
-    plan = plan_dithered(300, 0.01, 1e-4)
+    plan = plan_dithered(100, 0.01, 1e-4)
     for _ in range(50):
         thresholds = plan.thresholds([rng.random() for _ in plan.phases])
         for threshold, phase in zip(thresholds, plan.phases, strict=True):
@@ -159,7 +159,7 @@ def test_thresholds_stay_in_their_windows_and_in_order() -> None:
 
 
 def test_zero_uniforms_give_the_lowest_thresholds() -> None:
-    plan = plan_dithered(300, 0.01, 1e-4)
+    plan = plan_dithered(100, 0.01, 1e-4)
     lowest = plan.thresholds([0.0] * len(plan.phases))
     assert all(
         isclose(t, p.position + p.length - p.dither / 2, rel_tol=1e-12)
@@ -223,7 +223,12 @@ def test_tangent_bounds_the_volume_of_later_thresholds() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sites", "alpha"),
-    [(64, 0.01), (300, 0.01), pytest.param(979, 0.000314, marks=soak), pytest.param(1000, 0.49, marks=soak)],
+    [
+        (64, 0.01),
+        pytest.param(300, 0.01, marks=soak),
+        pytest.param(979, 0.000314, marks=soak),
+        pytest.param(1000, 0.49, marks=soak),
+    ],
 )
 def test_threshold_density_times_resolution_is_small(sites: int, alpha: float) -> None:
     """Section 4, drawing thresholds: twice the next threshold's density times the resolution is below 0.01 nats."""
@@ -246,7 +251,9 @@ def test_dithered_plans_are_cached() -> None:
     assert plan_dithered(64, 0.01, 1e-4).messages_per_efold < inf
 
 
-@pytest.mark.parametrize(("sites", "alpha", "eta", "most"), [(800, 0.35, 2.0**-20, 0.98), (4974, 0.2, 1 / 16, 0.45)])
+@pytest.mark.parametrize(
+    ("sites", "alpha", "eta", "most"), [(800, 0.35, 2.0**-20, 0.98), pytest.param(4974, 0.2, 1 / 16, 0.45, marks=soak)]
+)
 def test_steep_tangents_do_not_make_plans_expensive(sites: int, alpha: float, eta: float, most: float) -> None:
     """With the tangent alone these cost 1.89 and 0.68 times what deterministic costs."""
     ratio = plan_dithered(sites, alpha, eta).messages_per_efold / plan_deterministic(sites, alpha).messages_per_efold

@@ -9,7 +9,7 @@ import pytest
 
 from countless.errors import PlanError
 from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import check_dithered, equal_widths, log_tail, risks
+from countless.planning.dithered_check import Tail, check_dithered, equal_widths, risks, with_risks
 from countless.planning.dithered_plan import DitheredPlan, Phase
 from countless.planning.dithered_schedule import Round, candidate_rounds
 
@@ -210,11 +210,11 @@ def two_phases(second: float) -> DitheredPlan:
 
 
 def test_check_charges_the_largest_density_of_the_next_threshold() -> None:
-    """With windows that end at 12 and 12 + x the density is 1/x there: 2.01/x times the resolution, in nats."""
+    """With windows that end at 12 and 12 + x the density is 1/x there. A block has two thresholds: three times that."""
     for x in (1e-3, 0.1, 1.0):
         plan = two_phases(2 + 2 * x)
         charged = log(risks(plan, equal_widths(plan))[1] / uncharged(plan))
-        assert charged == pytest.approx(2.01 * plan.resolution / x + log(1.007), rel=0.01, abs=2e-6)
+        assert charged == pytest.approx(3 * plan.resolution / x + log(1.007), rel=0.01, abs=2e-6)
     assert min(risks(two_phases(2.0), equal_widths(two_phases(2.0)))) > 1e200  # they end together: infinite
 
 
@@ -227,5 +227,23 @@ def uncharged(plan: DitheredPlan) -> float:
     volume = (d0 - c0) * (d1 - c1) - (max(0.0, d0 - c1) ** 2 / 2)
     ends = [max(0.0, c0 - 4.0), max(c0 - 4.0, c1 - 4.0)]
     width, below = d0 + 4.0 + 2 * whole - ends[0], ends[1] - (ends[0] - whole)
-    tail = exp(log_tail(equal_widths(plan), slack, 0.0))
+    tail = exp(Tail(equal_widths(plan), slack).log(0.0))
     return (width + below) / volume * tail
+
+
+def test_risks_are_filled_in_and_pass_the_check() -> None:
+    silent = replace(GOOD, phases=tuple(replace(phase, risk=0.0) for phase in GOOD.phases))
+    filled = with_risks(silent)
+    check_dithered(filled)
+    assert [phase.risk for phase in filled.phases] == risks(GOOD, equal_widths(GOOD))
+
+
+def test_too_small_slacks_are_refused_when_risks_are_filled_in() -> None:
+    small = [replace(p, slack_early=0.99 * p.slack_early, slack_late=0.99 * p.slack_late) for p in GOOD.phases]
+    with pytest.raises(PlanError, match="sum of the risks"):
+        with_risks(rebuilt(GOOD, small))
+
+
+def test_phase_without_dither_is_refused_when_risks_are_filled_in() -> None:
+    with pytest.raises(PlanError, match="dither > 0"):
+        with_risks(rebuilt(GOOD, [*GOOD.phases[:-1], replace(GOOD.phases[-1], dither=0.0)]))

@@ -166,7 +166,7 @@ def random_game(rng: random.Random, kinds: list[tuple[tuple[int, ...], int, int]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kinds", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
-@pytest.mark.parametrize("games", [12, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("games", [4, pytest.param(50, marks=pytest.mark.soak)])
 def test_every_adversary_stays_below_the_dithered_bound(
     games: int, kinds: list[tuple[tuple[int, ...], int, int]]
 ) -> None:

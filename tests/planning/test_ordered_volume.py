@@ -10,7 +10,7 @@ from math import comb, cosh, exp, factorial, isclose, log, pi, prod, sin, sinh, 
 import pytest
 
 from countless.errors import PlanError
-from countless.planning.dithered_check import log_tail, log_volumes
+from countless.planning.dithered_check import Tail, log_volumes
 from countless.planning.ordered_volume import OrderedVolume
 from countless.planning.tails import cumulant, exponent, quick_slack, slack, variance
 
@@ -196,7 +196,7 @@ def exact_excess(steps: Sequence[int], unit: int, x: float, slope: float) -> flo
 def test_tail_bound_is_above_the_exact_integral(sites: int, step: int, slope: float) -> None:
     for tenth in range(1, 10):
         x = sites * tenth / 20
-        assert exact_excess([step] * sites, step, x, slope) <= exp(min(log_tail([(1.0, sites)], x, slope), 700.0))
+        assert exact_excess([step] * sites, step, x, slope) <= exp(min(Tail([(1.0, sites)], x).log(slope), 700.0))
     assert exact_excess([step] * sites, step, sites / 2, slope) == 0  # half a step per site is never reached
 
 
@@ -208,14 +208,14 @@ def test_tail_bound_of_unequal_steps_is_above_the_exact_integral(steps: list[int
     reach = sum(steps) / unit / 2
     for tenth in range(1, 10):
         x = reach * tenth / 10
-        assert exact_excess(steps, unit, x, slope) <= exp(min(log_tail(widths, x, slope), 700.0))
+        assert exact_excess(steps, unit, x, slope) <= exp(min(Tail(widths, x).log(slope), 700.0))
     assert exact_excess(steps, unit, reach, slope) == 0
 
 
 def test_tail_bound_is_close_to_the_exact_integral() -> None:
     sites, step = 60, 12
     for x in (7.0, 10.0, 14.0):  # three to six standard deviations: Chernoff alone is 7 to 20 times too large
-        assert exp(log_tail([(1.0, sites)], x, 0.0)) <= 1.7 * exact_excess([step] * sites, step, x, 0.0)
+        assert exp(Tail([(1.0, sites)], x).log(0.0)) <= 1.7 * exact_excess([step] * sites, step, x, 0.0)
 
 
 def test_slack_is_at_most_half_a_step_per_site() -> None:

@@ -11,7 +11,7 @@ from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StateStore
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import DownItem, Hello, UpItem
+from countless.wire.frames import VERSION, DownItem, Hello, UpItem
 
 
 class FakeConnection:
@@ -32,9 +32,9 @@ class SiteServerHarness:
         self.store = store
         self.server = SiteServer(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
 
-    async def connect(self, site: str, incarnation: int = 1) -> tuple[Session, FakeConnection]:
+    async def connect(self, site: str, incarnation: int = 1, version: int = VERSION) -> tuple[Session, FakeConnection]:
         connection = FakeConnection()
-        session = await self.server.on_hello(connection, Hello(1, site, incarnation))
+        session = await self.server.on_hello(connection, Hello(version, site, incarnation))
         assert session is not None
         return session, connection
 

@@ -13,9 +13,11 @@ A refused plan raises PlanError with the condition, the phase and the numbers.
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from math import exp, inf, isfinite, log, pi, sinh, sqrt
+from math import e, exp, inf, isfinite, log, pi, sinh, sqrt
+from operator import mul
 from typing import NamedTuple
 
 from countless.errors import PlanError
@@ -26,6 +28,9 @@ from countless.planning.dithered_plan import DitheredPlan, Phase
 _ROUNDING = 0.007
 # Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
 _SAME = 1e-9
+# Volumes that become smaller than this part of the others lose digits, and the plan is refused.
+_LEAST_HELD = 1e-200
+_NEWTON_STEPS = 40
 
 Window = tuple[float, float]
 Widths = list[tuple[float, int]]  # steps in units of the plan's, the widest first, and how many slots have each
@@ -36,11 +41,26 @@ def check_dithered(plan: DitheredPlan, step: int = 1, steps: Iterable[int] | Non
 
     For a round whose slots have these `steps`, in a plan that allows `step` to all; without them, for equal steps.
     """
-    _check_numbers(plan)
-    _check_geometry(plan.phases)
-    _check_bounds(plan)
-    _check_accuracy(plan)
-    _check_risk(plan, equal_widths(plan) if steps is None else _widths(plan, step, list(steps)))
+    _check_shape(plan)
+    widths = equal_widths(plan) if steps is None else _widths(plan, step, list(steps))
+    certain = _reach(widths) + plan.resolution
+    if not all(min(phase.slack_early, phase.slack_late) >= certain for phase in plan.phases):
+        _check_dithers(plan.phases)
+        for index, (risk, phase) in enumerate(zip(risks(plan, widths), plan.phases, strict=True)):
+            if risk > phase.risk:
+                numbers = f"{risk:.9g} > {phase.risk:.9g}"
+                raise _refuse("transcripts x density x tails <= risk", index, numbers)
+    _check_sum_of_risks(plan)
+
+
+def with_risks(plan: DitheredPlan) -> DitheredPlan:
+    """A plan that states no risks, with those that are computed here; PlanError if it is refused."""
+    _check_shape(plan)
+    _check_dithers(plan.phases)
+    found = zip(plan.phases, risks(plan, equal_widths(plan)), strict=True)
+    filled = replace(plan, phases=tuple(replace(phase, risk=risk) for phase, risk in found))
+    _check_sum_of_risks(filled)
+    return filled
 
 
 def equal_widths(plan: DitheredPlan) -> Widths:
@@ -56,6 +76,14 @@ def _widths(plan: DitheredPlan, step: int, steps: list[int]) -> Widths:
 def _refuse(condition: str, phase: int | None, numbers: str) -> PlanError:
     where = "" if phase is None else f" in phase {phase}"
     return PlanError(f"dithered plan refused{where}: {condition} does not hold: {numbers}")
+
+
+def _check_shape(plan: DitheredPlan) -> None:
+    """Everything but condition 6."""
+    _check_numbers(plan)
+    _check_geometry(plan.phases)
+    _check_bounds(plan)
+    _check_accuracy(plan)
 
 
 def _check_numbers(plan: DitheredPlan) -> None:
@@ -122,36 +150,31 @@ def _check_bounds(plan: DitheredPlan) -> None:
 
 
 def _check_accuracy(plan: DitheredPlan) -> None:
-    """Condition 5, exactly: one answer is within 1 ± alpha of both ends."""
-    alpha = Fraction(repr(float(plan.alpha)))
-    start = Fraction(plan.allowance) / alpha
+    """Condition 5, exactly: one answer is within 1 ± alpha of both ends. With n0 = allowance/alpha, in integers."""
+    part, whole = Fraction(repr(float(plan.alpha))).as_integer_ratio()
     for index, phase in enumerate(plan.phases):
-        left = (1 - alpha) * (start + Fraction(phase.high))
-        right = (1 + alpha) * (start + Fraction(phase.low))
-        if left > right:
-            numbers = f"{float(left)} > {float(right)} at n0 = allowance/alpha = {float(start)}"
+        ratios = [number.as_integer_ratio() for number in (phase.high, phase.low, plan.allowance)]
+        unit = max(power_of_two for _, power_of_two in ratios)
+        high, low, allowance = (number * (unit // power_of_two) for number, power_of_two in ratios)
+        if (whole - part) * high > (whole + part) * low + 2 * whole * allowance:
+            numbers = f"low={phase.low}, high={phase.high} at n0 = allowance/alpha, allowance={plan.allowance}"
             raise _refuse("(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)", index, numbers)
 
 
-def _check_risk(plan: DitheredPlan, widths: Widths) -> None:
-    """Condition 6: the chances that phase j is the first to end outside its window sum to at most eta."""
-    phases = plan.phases
-    certain = _reach(widths) + plan.resolution
-    if not all(min(phase.slack_early, phase.slack_late) >= certain for phase in phases):
-        for index, phase in enumerate(phases):
-            if phase.dither <= 0:
-                raise _refuse("dither > 0 where the slack is not certain", index, f"dither={phase.dither}")
-        for index, (risk, phase) in enumerate(zip(risks(plan, widths), phases, strict=True)):
-            if risk > phase.risk:
-                numbers = f"{risk:.9g} > {phase.risk:.9g}"
-                raise _refuse("transcripts x density x tails <= risk", index, numbers)
-    total = sum((Fraction(phase.risk) for phase in phases), Fraction(0))
+def _check_dithers(phases: tuple[Phase, ...]) -> None:
+    for index, phase in enumerate(phases):
+        if phase.dither <= 0:
+            raise _refuse("dither > 0 where the slack is not certain", index, f"dither={phase.dither}")
+
+
+def _check_sum_of_risks(plan: DitheredPlan) -> None:
+    total = sum((Fraction(phase.risk) for phase in plan.phases), Fraction(0))
     if total > Fraction(plan.eta):
         raise _refuse("sum of the risks <= eta", None, f"{float(total):.17g} > {plan.eta:.17g}")
 
 
 def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
-    """For each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
+    """Condition 6, for each phase: transcripts so far x largest density of the thresholds x tail, early and late."""
     phases = plan.phases
     whole = 1 / plan.least_step  # an update happens at a whole event: windows are wider by one event at both ends
     early_ends, late_ends = _earliest(phases), _latest(phases)
@@ -159,15 +182,26 @@ def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
     all_before, below, _ = log_volumes(windows, early_ends)
     all_weights = _log_weights(phases)
     hazards = [before.slope or exp(after.most - before.most) for before, after in pairwise(all_weights)]
-    drawn = 2.01 * plan.resolution * max(hazards, default=0.0)  # nats: see "Drawing thresholds"
+    # Nats: see "Drawing thresholds".
+    drawn = (_most_in_one_block(plan) + 1) * plan.resolution * max(hazards, default=0.0)
     risks = []
     for j, (phase, weights) in enumerate(zip(phases, all_weights, strict=True)):
-        slack = phase.slack_late - plan.resolution
-        tangent = weights.top + log_tail(widths, slack, weights.slope)
-        late = all_before[j] + min(tangent, weights.most + log_tail(widths, slack, 0.0))
-        early = below[j] + weights.most + log_tail(widths, phase.slack_early - plan.resolution, 0.0)
+        tail = Tail(widths, phase.slack_late - plan.resolution)
+        late = all_before[j] + min(weights.top + tail.log(weights.slope), weights.most + tail.log(0.0))
+        early = below[j] + weights.most + Tail(widths, phase.slack_early - plan.resolution).log(0.0)
         risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * exp(min(drawn, 700.0)) * (1 + _ROUNDING))
     return risks
+
+
+def _most_in_one_block(plan: DitheredPlan) -> int:
+    """How many thresholds can lie in one block of the length of the resolution, at most."""
+    most = lowest = 0
+    ends = [phase.position + phase.length + phase.dither / 2 for phase in plan.phases]
+    for index, phase in enumerate(plan.phases):
+        while ends[lowest] < ends[index] - phase.dither - plan.resolution:
+            lowest += 1
+        most = max(most, index + 1 - lowest)
+    return most
 
 
 class _Weights(NamedTuple):
@@ -209,12 +243,10 @@ def log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float
 
     The points are in order, x_i in windows[i]. Between two neighbouring marks every window is either open or shut, so m
     points that share a cell of width d have volume d^m/m!: exact, and every term is positive. `held[j]` is the volume
-    with the first j points placed so far, divided by units[j] and by exp(scale) to stay in the range of floats.
+    with the first j points placed so far, divided by unit^j and by exp(scale) to stay in the range of floats.
     """
     count = len(windows)
-    units = [0.0]
-    for low, high in windows:
-        units.append(units[-1] + log(high - low))
+    unit = e * (windows[-1][1] - windows[0][0]) / count  # about the volume that one more point adds
     marks = sorted({end for window in windows for end in window} | {q for q in queries if q > windows[0][0]})
     held = [1.0] + [0.0] * count
     scale = 0.0
@@ -222,18 +254,23 @@ def log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float
     if queries:
         below[0] = 0.0  # no point is placed before phase 0, and Phi_0 = 1 everywhere
     first = last = query = 0
+
+    def log_held(j: int) -> float:
+        return log(held[j]) + j * log(unit) + scale
+
     for left, right in pairwise(marks):
         while last < count and windows[last][0] <= left:
             last += 1
-        _place(held, windows, first, last, right - left)
+        _place(held, first, last, (right - left) / unit)
         while first < count and windows[first][1] <= right:
             first += 1
-            totals[first] = log(held[first]) + units[first] + scale
+            if held[first] < _LEAST_HELD:
+                raise _refuse("a volume in the range of floats", first - 1, f"{held[first]} of the largest")
+            totals[first] = log_held(first)
         while query < len(queries) and queries[query] <= right:
             if queries[query] == right and query and held[query] > 0:
-                below[query] = log(held[query]) + units[query] + scale
-                done = query - 1 <= first
-                fewer[query] = totals[query - 1] if done else log(held[query - 1]) + units[query - 1] + scale
+                below[query] = log_held(query)
+                fewer[query] = totals[query - 1] if query - 1 <= first else log_held(query - 1)
             query += 1
         top = max(held[first : last + 1])
         if not 1e-30 < top < 1e30:
@@ -242,15 +279,14 @@ def log_volumes(windows: list[Window], queries: list[float]) -> tuple[list[float
     return totals, below, fewer
 
 
-def _place(held: list[float], windows: list[Window], first: int, last: int, width: float) -> None:
+def _place(held: list[float], first: int, last: int, width: float) -> None:
     """Let any number of the points first .. last-1 fall, in order, into a cell of this width."""
+    weights = [1.0]
+    for placed in range(1, last - first + 1):
+        weights.append(weights[-1] * width / placed)
+    weights.reverse()
     for j in range(last, first, -1):
-        value, weight = held[j], 1.0
-        for placed in range(1, j - first + 1):
-            low, high = windows[j - placed]
-            weight *= width / (high - low) / placed
-            value += held[j - placed] * weight
-        held[j] = value
+        held[j] = sum(map(mul, held[first : j + 1], weights[last - j :]))
 
 
 def _reach(widths: Widths) -> float:
@@ -258,25 +294,38 @@ def _reach(widths: Widths) -> float:
     return sum(width * slots for width, slots in widths) / 2
 
 
-def log_tail(widths: Widths, slack: float, slope: float) -> float:
-    """ln of a bound on the integral over u > 0 of exp(slope u) Pr[X >= slack + u], with some s > slope."""
-    if slack >= _reach(widths):
-        return -inf
+class Tail:
+    """A bound on the probability that the sum of the errors is beyond a slack, and by how much."""
 
-    def mean(s: float) -> float:
-        return sum(slots * width * _mean(width * s) for width, slots in widths)
+    def __init__(self, widths: Widths, slack: float) -> None:
+        self._tilt, self._nats = 1.0, -inf
+        if slack >= _reach(widths):
+            return
+        self._tilt = s = _tilt(widths, slack)
+        chernoff = sum(slots * _cumulant(width * s) for width, slots in widths) - s * slack
+        self._nats = chernoff - max(0.0, log(s) - _log_density(widths, s))
 
-    low, high = 0.0, 1.0
-    while mean(high) < slack and high < 500:
-        low, high = high, 2 * high
-    for _ in range(20):  # to a millionth: near the best tilt the bound is flat
-        middle = (low + high) / 2
-        low, high = (middle, high) if mean(middle) < slack else (low, middle)
-    s = max(high, 1e-6)
-    if s <= slope:
-        return inf
-    chernoff = sum(slots * _cumulant(width * s) for width, slots in widths) - s * slack - log(s - slope)
-    return chernoff - max(0.0, log(s) - _log_density(widths, s))
+    def log(self, slope: float) -> float:
+        """ln of a bound on the integral over u > 0 of exp(slope u) Pr[X >= slack + u]."""
+        if self._nats == -inf:
+            return -inf
+        return self._nats - log(self._tilt - slope) if self._tilt > slope else inf
+
+
+def _tilt(widths: Widths, slack: float) -> float:
+    """About the best tilt, where the tilted sum has the mean `slack`. Any other is valid, and the bound is flat there.
+
+    The mean is concave in the tilt and below its tangent at 0: so Newton's method, from where that tangent has the
+    value, comes from below and never passes the root.
+    """
+    s = max(12 * slack / sum(slots * width**2 for width, slots in widths), 1e-6)
+    for _ in range(_NEWTON_STEPS):
+        mean = sum(slots * width * _mean(width * s) for width, slots in widths)
+        step = (slack - mean) / sum(slots * width**2 * _spread(width * s) for width, slots in widths)
+        s = min(max(s + step, 1e-6), 500.0)
+        if abs(step) < 1e-5 * s:
+            break
+    return s
 
 
 def _log_density(widths: Widths, s: float) -> float:

@@ -4,9 +4,11 @@ A *shape* is the list of phase lengths T_j and dither widths w_j. `solve` comput
 slack and the allowance. So every shape gives a round with a proof; `dithered_search` looks for a cheap one.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import exp, inf, log
+from operator import itemgetter
 from typing import NamedTuple
 
 from countless.planning.dithered_plan import (
@@ -84,13 +86,14 @@ def solve(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
     later = LaterThresholds(threshold_windows(shape.lengths, shape.dithers))
     risk = eta * (1 - _SAFETY) / len(shape.lengths)
     tops = [last for _, last in threshold_windows(shape.lengths, shape.dithers)]
+    crowd = _largest_crowd(threshold_windows(shape.lengths, shape.dithers))
     tangents = [later.tangent(index + 1, top) for index, top in enumerate(tops)]
     most = [later.log_share(index + 1) for index in range(len(tops))]
     # The largest density of a threshold, given the one before it: at the end of that one's window, or anywhere.
     hazards = [
         slope or exp(after - before) for (_, slope), (before, after) in zip(tangents, pairwise(most), strict=False)
     ]
-    share = log(2 / risk) + _MARGIN + 2.01 * THRESHOLD_RESOLUTION * max(hazards, default=0.0)
+    share = log(2 / risk) + _MARGIN + (crowd + 1) * THRESHOLD_RESOLUTION * max(hazards, default=0.0)
     early, tilt_early = slack(sites, 0.0, _constant(share + later.log_share(1)))
     early += THRESHOLD_RESOLUTION
     # No phase may end before the first event. A longer first phase moves all windows alike: no volume changes.
@@ -119,6 +122,14 @@ def solve(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
         position, low = position + length, max(low, first - early)
         volume = volume.with_point(max(0.0, low - _EVENT), high + _EVENT)
     return Round(_least_allowance(alpha, phases), tuple(phases))
+
+
+def _largest_crowd(windows: list[tuple[float, float]]) -> int:
+    """How many thresholds, at most, can lie between one and the resolution below it."""
+    return max(
+        index + 1 - bisect_left(windows, low - THRESHOLD_RESOLUTION, hi=index, key=itemgetter(1))
+        for index, (low, _) in enumerate(windows)
+    )
 
 
 def _constant(nats: float) -> Callable[[float], float]:

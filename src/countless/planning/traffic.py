@@ -60,7 +60,7 @@ def deterministic_messages(groups: list[Group], alpha: float, events: float) -> 
 
 def round_messages(plan: RoundPlan, groups: list[Group], active: float) -> float:
     """Messages of a round in which so many of the plan's sites take part: two for each, and the reports."""
-    saved = (1 - _reports_part(groups)) * plan.steps_per_round if isinstance(plan, DitheredPlan) else 0.0
+    saved = (1 - _reports_part(groups)) * plan.steps_per_round if plan.scheme == DitheredPlan.scheme else 0.0
     return plan.messages_per_round - saved - 2 * (plan.sites - active)
 
 

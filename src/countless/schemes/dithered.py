@@ -12,6 +12,7 @@ from countless.planning.cache import PlanCache, round_up_sites
 from countless.planning.dithered_plan import DitheredPlan
 from countless.planning.dithered_steps import MOVED_SHARE, steps_for
 from countless.planning.failure_budget import round_down_pow16
+from countless.planning.plan import RoundPlan
 from countless.planning.ready_made import quick_plan_dithered, quote_dithered
 from countless.schemes.offsets import OffsetTable
 from countless.schemes.planned import PlannedScheme
@@ -224,7 +225,7 @@ class Dithered(PlannedScheme[DitheredPlan]):
         """Rounded down to a power of 16: more rounds share a plan, for one or two per cent more messages."""
         return round_down_pow16(super().eta(context))
 
-    def quotes(self, context: RoundContext, may_block: bool) -> list[DitheredPlan]:
+    def quotes(self, context: RoundContext, may_block: bool) -> Sequence[RoundPlan]:
         quote = quote_dithered(round_up_sites(context.slots), context.alpha, self.eta(context))
         return self.plans(context, may_block) if quote is None or self._given is not None else [quote]
 

@@ -5,6 +5,7 @@ must start, every site reports deterministically, which is safe without a plan.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from math import ceil
 from typing import Generic, TypeVar
 
@@ -77,7 +78,7 @@ class PlannedScheme(Scheme, Generic[P]):
         request = (context.slots if self.has_slots else context.sites, context.alpha, self.eta(context))
         return cache.plan(*request) if may_block else cache.cached(*request)
 
-    def quotes(self, context: RoundContext, may_block: bool) -> list[P]:
+    def quotes(self, context: RoundContext, may_block: bool) -> Sequence[RoundPlan]:
         """Plans to compute prices with, which need not be verified. Those of `plans` are."""
         return self.plans(context, may_block)
 

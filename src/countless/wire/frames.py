@@ -26,7 +26,8 @@ from countless.errors import ProtocolError
 from countless.wire.codec import MESSAGES, decode_trigger, encode_field
 from countless.wire.names import MAX_NAME_CHARS, require_name
 
-VERSION = 1
+VERSION = 2
+OLDEST_VERSION = 1  # that coordinators accept. Its `GeometricGrowth` has an alpha only
 MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
 MAX_NUMBER = (1 << 255) - 1
 _MAX_HEADER_BYTES = 5  # of the longest array

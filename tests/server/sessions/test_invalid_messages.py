@@ -32,7 +32,7 @@ async def test_invalid_items_are_protocol_errors(items: list[Any]) -> None:
             await harness.send(session, connection, *items)
 
 
-@pytest.mark.parametrize("hello", [Hello(2, "a", 1), Hello(0, "a", 1), Hello(1, "a", 1 << 63)])
+@pytest.mark.parametrize("hello", [Hello(3, "a", 1), Hello(0, "a", 1), Hello(1, "a", 1 << 63)])
 async def test_invalid_hellos_are_protocol_errors(hello: Hello) -> None:
     async with site_server() as harness:
         with pytest.raises(ProtocolError):

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
-from countless.core.messages import Outbox, StartRound
+from countless.core.messages import DownMessage, Outbox, StartRound
+from countless.core.triggers import GeometricGrowth
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import client_key
 from countless.server.sessions.session_table import SessionTable
 from countless.server.storage.commit import CommitPipeline
+from countless.wire.frames import OLDEST_VERSION
 
 
 class Dispatcher:
@@ -26,4 +28,15 @@ class Dispatcher:
             counter.traffic.down += 1
             if isinstance(message, StartRound) and session.awaiting_since is None:
                 session.awaiting_since = self._clock()
+            if session.version == OLDEST_VERSION:
+                message = _for_oldest_version(message)
             self._pipeline.send(session.connection, message if name == counter.name else message._replace(counter=name))
+
+
+def _for_oldest_version(message: DownMessage) -> DownMessage:
+    """Without `extra` a site reports sooner than it must; without a phase up to one event later, which every report
+    covers. What the coordinator concludes from an early report needs a trigger that never had an `extra`.
+    """
+    if not isinstance(message.trigger, GeometricGrowth):
+        return message
+    return message._replace(trigger=GeometricGrowth(message.trigger.alpha))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
+from countless.wire.frames import VERSION
 from countless.wire.windows import parse_window
 
 # Heartbeats find what TCP does not report at once, such as a power loss or a cut network: an idle site sends one in
@@ -34,12 +35,13 @@ class Session:
     __slots__ = (
         "_open_windows", "asked", "awaiting_since", "budgets", "connection",
         "connections", "free_at", "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unconfirmed",
-        "unreachable", "windows_left"
+        "unreachable", "version", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
         self.site_id = site_id
         self.connection: Connection | None = None
+        self.version = VERSION  # of the protocol, on this connection
         self.connections = 0  # since the coordinator started
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
         self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again

@@ -37,6 +37,7 @@ from countless.server.settings import Settings
 from countless.server.storage.base import Config, StateStore
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.frames import (
+    OLDEST_VERSION,
     VERSION,
     CounterRejected,
     DownItem,
@@ -185,9 +186,9 @@ class SiteServer:
 
         None: the incarnation is retired, or may have been. It was told so, and will start a new incarnation.
         """
-        if hello.version != VERSION:
+        if not OLDEST_VERSION <= hello.version <= VERSION:
             raise ProtocolError(
-                f"protocol version {hello.version} is not supported: this coordinator has version {VERSION}"
+                f"protocol version {hello.version} is not supported: this coordinator has {OLDEST_VERSION} to {VERSION}"
             )
         if hello.incarnation > MAX_INCARNATION:
             raise ProtocolError("an incarnation has at most 63 bits")
@@ -215,13 +216,14 @@ class SiteServer:
         if session.connection is not None:
             session.connection.close(1008, "replaced by another connection of the same incarnation")
         session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
+        session.version = hello.version
         session.unreachable = False  # the core marks it reachable when it joins each counter again
         session.new_connection()
         for other in self.sessions.of_site(hello.site):
             if other.unreachable:
                 self._lifecycle.retire_lost(other)
         heartbeat_ms = int(self.settings.silent_after * 1000 * HEARTBEAT_PER_TIMEOUT)
-        self._pipeline.send(connection, HelloAck(VERSION, heartbeat_ms))
+        self._pipeline.send(connection, HelloAck(hello.version, heartbeat_ms))
         return session
 
     def _read_tombstones(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
