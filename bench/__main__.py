@@ -36,6 +36,7 @@ SECTIONS = {
         tables=("families-messages", "families-adversaries", "families-memory", "families-quantiles"),
     ),
     "agent": Section("agent", tables=("agent",)),
+    "page": Section("page", tables=("page-first-paint",)),
     "load": Section("load", tables=("load",)),
     "scale": Section("scale", tables=("scale-memory",)),
     "frames": Section("scale", "frames", ("scale-bytes",)),

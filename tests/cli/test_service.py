@@ -99,13 +99,20 @@ def test_unreachable_coordinator_is_one_line_and_an_exit_code() -> None:
 
 def test_tokens_are_created_listed_and_revoked(tmp_path: Path) -> None:
     state = ("--state-dir", str(tmp_path))
-    token = run("token", "site", "--label", "fleet", "--site", "web", *state).stdout.strip()
+    first = run("token", "site", "--label", "fleet", "--site", "web", *state)
+    token = first.stdout.strip()
     assert token.startswith("countless-site-")
+    assert "the first token: from now on every site" in first.stderr
     listed = run("token", *state).stdout
     assert listed.startswith("site\tfleet\tweb\t")
     assert token not in listed
     assert run("token", "--revoke", "fleet", *state).stdout == "1 revoked\n"
     assert run("token", *state).stdout == ""
+    for scope, warnings in (("read", 2), ("operator", 1), ("site", 0), ("read", 0)):
+        created = run("token", scope, *state)
+        assert created.stdout.startswith(f"countless-{scope}-")
+        assert created.stderr.count("countless: ") == warnings, created.stderr
+    assert "sites that connect from now on are refused" in run("token", "read", "--state-dir", f"{tmp_path}/new").stderr
     assert "scope = 'everything'" in run("token", "everything", *state).stderr
 
 

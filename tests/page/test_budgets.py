@@ -4,27 +4,15 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 import countless
-from support.browser import SIZES, Window, browser, window
+from support.browser import SIZES, Window
 from support.service import TIMEOUT_S, Server, python, until
 
 pytestmark = pytest.mark.slow
 
 LOST = "import countless; print(countless.connect(site='lost').budget('acme/tokens').take(100, wait=20)); input()"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("state"), "--silent-after", "1s") as server:
-        yield server
 
 
 @pytest.fixture
@@ -34,12 +22,6 @@ def server(shared: Server) -> Iterator[Server]:
     for budget in list(shared.reader.budgets()):
         if budget["template"] is None:
             shared.reader.request("DELETE", f"/api/v1/budgets/{budget['name']}")
-
-
-@pytest.fixture
-def tab(chromium: Browser, server: Server) -> Iterator[Window]:
-    with window(chromium) as opened:
-        yield opened
 
 
 def create(server: Server, name: str, limit: int, **rule: object) -> None:

@@ -1,6 +1,7 @@
 """Roles: what the page shows with each token, and what the feed sends to readers at all."""
 
 import json
+import re
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -8,14 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 import countless
 from countless.client.api import ApiClient
 from countless.server.http.auth import SCOPES, new_token
 from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import SqliteStore
-from support.browser import browser, window
+from support.browser import window
 from support.service import Server
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 SITE = "secret-site"
 ANSWER = {"estimate", "lower", "upper", "state"}
 PUBLIC = {  # every event a reader may get, with every field in it
-    "hello": {"role", "now", "keepalive_s"},
+    "hello": {"role", "now", "keepalive_s", "version", "started"},
     "keepalive": {"now"},
     "history": {"points"},
     "answer": {"now", *ANSWER},
@@ -32,7 +33,7 @@ PUBLIC = {  # every event a reader may get, with every field in it
     "list": {"now", "start", "rows", "all", "found", "states"},
     "rows": {"now", "rows", "all", "found", "states"},
 }
-ROW = {"counter", *ANSWER, "tz", "per", "first", "bars", "rate", "this-hour", "today"}
+ROW = {"counter", "series", *ANSWER, "tz", "per", "first", "bars", "rate", "this-hour", "today"}
 BUDGET = {"budget", "limit", "lower", "upper", "leaked", "state", "per", "resets_at", "max_names", "names"}
 
 
@@ -131,17 +132,14 @@ def test_feed_of_an_operator_has_details_sites_and_rounds(guarded: Guarded) -> N
     assert seen["sites"]["rows"][0][0] == SITE
 
 
-def test_revoked_token_ends_the_feed(guarded: Guarded, tmp_path: Path) -> None:
-    with Server(tmp_path) as server:
-        store = SqliteStore(tmp_path / STATE_FILE)
-        guest = Guarded.__new__(Guarded)
-        guest.url, guest.tokens = server.url, {"read": new_token(store, "read", "guest")}
-        new_token(store, "operator", "me")
-        events = stream(guest, "/page/feed", "read")
-        assert next(events)[0] == "hello"
-        assert store.revoke("guest") == 1
-        assert "keepalive" not in [name for name, _, _ in events]  # the stream ended
-        store.close()
+def test_revoked_token_ends_the_feed(guarded: Guarded) -> None:
+    store = SqliteStore(guarded.server.directory / STATE_FILE)
+    guarded.tokens["guest"] = new_token(store, "read", "guest")
+    events = stream(guarded, "/page/feed", "guest")
+    assert next(events)[0] == "hello"
+    assert store.revoke("guest") == 1
+    assert "keepalive" not in [name for name, _, _ in events]  # the stream ended
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -157,8 +155,8 @@ def test_bad_query_is_a_400(guarded: Guarded, query: str, problem: str) -> None:
     connection.close()
 
 
-def test_page_asks_for_a_token_once_and_shows_its_role(guarded: Guarded) -> None:
-    with browser() as chromium, window(chromium) as tab:
+def test_page_asks_for_a_token_once_and_shows_its_role(chromium: Browser, guarded: Guarded) -> None:
+    with window(chromium) as tab:
         page = tab.page
         page.goto(f"{guarded.url}/#/counter/hits")
         field = page.get_by_label("Token")
@@ -170,8 +168,8 @@ def test_page_asks_for_a_token_once_and_shows_its_role(guarded: Guarded) -> None
         page.get_by_label("Token").fill(guarded.tokens["read"])
         page.keyboard.press("Enter")
         expect(page.get_by_text("Public view")).to_be_visible()
-        expect(page.locator(".plot .main-svg").first).to_be_visible()
-        for heading in ("Sites", "What it has cost", "Why this plan"):
+        expect(page.locator(".chart .line")).to_be_visible()
+        for heading in ("Sites", "What it costs", "Why this plan"):
             expect(page.get_by_role("heading", name=heading)).to_be_hidden()
         tab.screenshot("public")
         page.reload()  # the token is asked for once in a tab
@@ -182,4 +180,12 @@ def test_page_asks_for_a_token_once_and_shows_its_role(guarded: Guarded) -> None
         page.get_by_role("button", name="Show the totals").click()
         expect(page.get_by_text("Operator view")).to_be_visible()
         expect(page.get_by_role("row", name=SITE)).to_be_visible()
+        expect(page.locator("#refused")).to_be_hidden()
+        with countless.connect(guarded.url, site="locked-out") as site:  # without a token
+            site.counter("hits").add(5)
+            expect(page.locator("#refused")).to_contain_text("Sites are refused from 1 address")
+            page.get_by_text("Which").click()
+            expect(page.get_by_text(re.compile(r"127\.0\.0\.1: no token \(\d+ attempts?, the last at"))).to_be_visible()
+            tab.screenshot("refused")
+            site.close(0)
         tab.expect_errors("401")

@@ -1,14 +1,12 @@
 """Windows as bars: what a coordinator sends of them is replayed through the page's own feed reader."""
 
-import json
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 import countless
-from support.browser import SIZES, browser, window
+from support.browser import SIZES, Window, event, hello
 from support.service import Server
 
 pytestmark = pytest.mark.slow
@@ -16,10 +14,6 @@ pytestmark = pytest.mark.slow
 HOUR_S = 3600
 NOW = 1_800_030_600  # half past eleven in New York
 THIS_HOUR = NOW // HOUR_S * HOUR_S
-
-
-def event(name: str, **data: object) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
 def bar(hours_ago: int, lower: float, estimate: float, upper: float | None, state: str, *more: object) -> list[object]:
@@ -44,7 +38,7 @@ def feed(role: str) -> str:
     zone = {"now": NOW, "tz": "America/New_York"}
     return "".join(
         (
-            event("hello", role=role, now=NOW, keepalive_s=4),
+            hello(role, NOW),
             event("history", points=[]),
             event("spans", **zone, rate={"over": 60, "lower": 0.2, "estimate": 0.205, "upper": 0.21}, spans=spans),
             event("bars", **zone, per="hour", choices=["hour", "day"], first=ROWS[0][0], rows=ROWS),
@@ -62,21 +56,9 @@ def chosen_bars(page: Page) -> list[str]:
     return texts
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("state")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
-
-
-def test_counter_with_windows_is_shown_by_them(chromium: Browser, server: Server) -> None:
+def test_counter_with_windows_is_shown_by_them(tab: Window, server: Server) -> None:
     """By months: a shorter window could end while the test runs."""
-    with countless.connect(server.url, site="web-1") as client, window(chromium) as tab:
+    with countless.connect(server.url, site="web-1") as client:
         page = tab.page
         orders = client.counter("orders", per="month", tz="Asia/Tokyo")
         orders.add(30)
@@ -90,46 +72,45 @@ def test_counter_with_windows_is_shown_by_them(chromium: Browser, server: Server
         orders.add(5)
         assert client.flush()
         expect(page.locator(".bars-text")).to_contain_text(": 35 so far, ends at")
-        page.goto(f"{server.url}/#/")
+        page.goto(f"{server.url}/#/?find=orders")
         expect(page.get_by_role("row", name="orders")).to_contain_text("per month")
 
 
-def test_windows_are_bars_that_say_how_sure_they_are(chromium: Browser, server: Server) -> None:
-    with window(chromium) as tab:
-        page = tab.page
-        page.route(
-            re.compile(r"/page/feed\?"),
-            lambda route: route.fulfill(body=feed("public"), content_type="text/event-stream"),
-        )
-        page.clock.install(time=NOW)
-        page.goto(f"{server.url}/#/counter/requests")
-        expect(page.locator(".hero")).to_have_text("12.3 per minute")
-        expect(page.locator(".range").first).to_have_text("12 to 12.6, over the last minute")
-        expect(page.locator("[data-figure=this-hour]")).to_contain_text("401 to 480")
-        expect(page.locator("[data-figure=today]")).to_have_text("Today (America/New_York)9,000exact, since 03:30")
-        assert chosen_bars(page) == [
-            "11:00 to 12:00: 440 (401 to 480) so far, ends at 12:00, in 30 min",
-            "10:00 to 11:00: 920 (910 to 935), incomplete: waiting for sites",
-            "09:00 to 10:00: 970 (940 to 1,000), incomplete: waiting for 3 sites",
-            "08:00 to 09:00: at least 950, incomplete: 1 site ended without a last count",
-            "07:00 to 08:00: 904, exact",
-        ]
-        expect(page.locator(".bars-text")).to_have_text("06:00 to 07:00: 905, exact")
-        groups = page.locator(".bars-plot .bar-group > g")
-        states = groups.evaluate_all("groups => groups.map((group) => group.dataset.state)")
-        assert states == [*["closed"] * 27, *["incomplete"] * 3, "open"]
-        whiskers = page.locator(".bars-plot .whisker").evaluate_all(
-            "all => all.map((each) => each.getAttribute('d') !== '')"
-        )
-        assert whiskers == [*[False] * 27, True, True, True, True]
-        page.get_by_text("As a table").click()
-        table = page.get_by_role("table", name="Increase over time")
-        expect(table.get_by_role("row")).to_have_count(len(ROWS) + 1)
-        expect(table.get_by_role("row").nth(1)).to_have_text("11:00 to 12:00440401480open")
-        expect(table.get_by_role("row").last).to_contain_text("Thu 14 Jan, 05:00 to 06:00")
-        for size, (width, height) in SIZES.items():
-            page.set_viewport_size({"width": width, "height": height})
-            for theme in ("light", "dark"):
-                page.emulate_media(color_scheme=theme)
-                assert tab.overflow() == 0
-                tab.screenshot(f"windows-{size}-{theme}")
+def test_windows_are_bars_that_say_how_sure_they_are(tab: Window, server: Server) -> None:
+    page = tab.page
+    page.route(
+        re.compile(r"/page/feed\?"),
+        lambda route: route.fulfill(body=feed("public"), content_type="text/event-stream"),
+    )
+    page.clock.install(time=NOW)
+    page.goto(f"{server.url}/#/counter/requests")
+    expect(page.locator(".hero")).to_have_text("12.3 per minute")
+    expect(page.locator(".range").first).to_have_text("12 to 12.6, over the last minute")
+    expect(page.locator("[data-figure=this-hour]")).to_contain_text("401 to 480")
+    expect(page.locator("[data-figure=today]")).to_have_text("Today (America/New_York)9,000exact, since 03:30")
+    assert chosen_bars(page) == [
+        "11:00 to 12:00: 440 (401 to 480) so far, ends at 12:00, in 30 min",
+        "10:00 to 11:00: 920 (910 to 935), incomplete: waiting for sites",
+        "09:00 to 10:00: 970 (940 to 1,000), incomplete: waiting for 3 sites",
+        "08:00 to 09:00: at least 950, incomplete: 1 site ended without a last count",
+        "07:00 to 08:00: 904, exact",
+    ]
+    expect(page.locator(".bars-text")).to_have_text("06:00 to 07:00: 905, exact")
+    groups = page.locator(".bars-plot .bar-group > g")
+    states = groups.evaluate_all("groups => groups.map((group) => group.dataset.state)")
+    assert states == [*["closed"] * 27, *["incomplete"] * 3, "open"]
+    whiskers = page.locator(".bars-plot .whisker").evaluate_all(
+        "all => all.map((each) => each.getAttribute('d') !== '')"
+    )
+    assert whiskers == [*[False] * 27, True, True, True, True]
+    page.get_by_text("As a table").click()
+    table = page.get_by_role("table", name="Increase over time")
+    expect(table.get_by_role("row")).to_have_count(len(ROWS) + 1)
+    expect(table.get_by_role("row").nth(1)).to_have_text("11:00 to 12:00440401480open")
+    expect(table.get_by_role("row").last).to_contain_text("Thu 14 Jan, 05:00 to 06:00")
+    for size, (width, height) in SIZES.items():
+        page.set_viewport_size({"width": width, "height": height})
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            assert tab.overflow() == 0
+            tab.screenshot(f"windows-{size}-{theme}")

@@ -1,5 +1,7 @@
 """Chromium through playwright. A policy violation, a console error or an exception in the page fails the test."""
 
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ FLAGS = (
     *("--disable-sync", "--no-first-run"),
 )
 TIMEOUT_S = 60_000  # milliseconds until a test gives up: a browser on a busy machine is slow
-PICTURES = Path("build") / "screenshots"  # for people
+PICTURES = Path("build") / "screenshots"  # for people, if COUNTLESS_SCREENSHOTS is set
 SIZES = {"phone": (390, 844), "tablet": (820, 1180), "wide": (1440, 900)}
 _LOG_VIOLATIONS = "addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))"
 
@@ -39,6 +41,8 @@ class Window:
         self.errors = [text for text in self.errors if not any(part in text for part in parts)]
 
     def screenshot(self, name: str) -> None:
+        if not os.environ.get("COUNTLESS_SCREENSHOTS"):
+            return
         PICTURES.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=PICTURES / f"{name}.png")
 
@@ -46,6 +50,15 @@ class Window:
         """By how many pixels the page is wider than the window."""
         width: int = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         return width
+
+
+def event(name: str, **data: object) -> str:
+    """As the coordinator sends it to a page."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+
+
+def hello(role: str, now: float) -> str:
+    return event("hello", role=role, now=now, keepalive_s=4, version="1.2.3", started=now - 86_400)
 
 
 @contextmanager

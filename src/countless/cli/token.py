@@ -1,9 +1,12 @@
 """`countless token`: create, list and revoke tokens. Works while coordinators run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from countless.server.storage.base import Token
 
 EXAMPLE = "Example:  countless token site --label web-fleet"
 
@@ -35,6 +38,7 @@ def token(
             number = store.revoke(revoke)
             return [f"{number} revoked"], 0 if number else 1
         if scope is not None:
+            _warn(store.tokens(), scope)
             return [new_token(store, scope, label, site)], 0
         tokens = store.tokens()
         return [f"{each.scope}\t{each.label}\t{each.site or ''}\t{each.digest.hex()[:12]}" for each in tokens], 0
@@ -54,3 +58,19 @@ def token(
         print(line)
     if code:
         raise typer.Exit(code)
+
+
+def _warn(before: "list[Token]", scope: str) -> None:
+    """The first token locks out what needed none before. Open connections stay, so it shows only when they end."""
+    from countless.server.http.auth import SCOPES
+
+    if scope not in SCOPES:
+        return
+    if not before:
+        typer.echo("countless: the first token: from now on every site, reader and operator needs one.", err=True)
+    if "site" not in {scope, *(each.scope for each in before)}:
+        typer.echo(
+            "countless: there is no token of scope site, so sites that connect from now on are refused. Make one:\n"
+            "  countless token site --label fleet    and give it to the sites as COUNTLESS_TOKEN",
+            err=True,
+        )

@@ -52,21 +52,15 @@ def test_files_are_compressed_and_revalidated(stranger: TestClient) -> None:
     assert plain.text == first.text
 
 
-def test_chart_script_is_plotlys_own_and_cached_for_a_year(stranger: TestClient) -> None:
-    found = stranger.get("/page/charts").json()
-    script = stranger.get(found["script"])
-    assert script.headers["content-encoding"] == "gzip"
-    assert "plotly.js v" in script.text[:200]
-    assert "max-age=31536000" in script.headers["cache-control"]
-    assert stranger.get(found["script"], headers={"if-none-match": script.headers["etag"]}).status_code == 304
-
-
-def test_page_without_plotly_names_the_package_to_install(
-    stranger: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page, "find_plotly", lambda: None)
-    assert stranger.get("/page/charts").json() is None
-    assert stranger.get("/page/plotly.js").text == "charts need: pip install plotly\n"
+def test_script_has_every_module_once_after_those_that_it_imports(stranger: TestClient) -> None:
+    text = stranger.get("/page/app.js").text
+    modules = re.findall(r"^const (\w+)_module = ", text, re.MULTILINE)
+    assert sorted(modules) == sorted(file.stem for file in page.FOLDER.glob("*.js"))
+    for name in modules:
+        body = text.partition(f"const {name}_module = ")[2].partition("\n})();")[0]
+        imported = re.findall(r"^const \{ .+ \} = (\w+)_module;$", body, re.MULTILINE)
+        assert all(modules.index(each) < modules.index(name) for each in imported), name
+    assert not re.search(r"^(import|export) ", text, re.MULTILINE)
 
 
 @pytest.mark.soak

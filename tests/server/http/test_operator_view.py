@@ -28,6 +28,12 @@ async def test_cost_is_compared_with_messages_per_event_and_flushes() -> None:
         # 120 seconds of one site: 120 flushes every second, but there were only 100 events to flush.
         assert [other["messages"] for other in found["others"]] == [100, 100, 8, 2]
         frame = len(next(encode_frames([Join("hits", 0, 100)])))
+        # At 100 events in 120 seconds: 72,000 a day; a site that flushes sends no more than 86,400 messages.
+        assert [other["day"] for other in found["others"]] == [72_000, 72_000, 5_760, 1_440]
+        assert [round(other["error"], 1) for other in found["others"]] == [0.0, 0.8, 12.5, 50.0]
+        assert [other["age"] for other in found["others"]] == [0, 1, 15, 60]
+        assert (found["total"], found["error"]) == (101, 1)  # from 100 to 102
+        assert 0 < found["day"] < 2 * 72_000
         assert [other["bytes"] for other in found["others"]] == [100 * frame, 100 * frame, 8 * frame, 2 * frame]
 
 

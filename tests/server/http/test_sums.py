@@ -94,7 +94,7 @@ async def test_page_of_a_counter_shows_the_sum_and_the_largest_series() -> None:
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join(A, 0, 3), Join(B, 0, 4))
         events = dict(view.changes())
-        assert list(events) == ["history", "top", "answer"]
+        assert list(events) == ["history", "spans", "bars", "top", "answer"]
         assert events["top"] == {"rows": [[B, 4, 4, 4], [A, 3, 3, 3]], "all": 2, "estimate": 7}
         assert (events["answer"]["estimate"], events["answer"]["state"]) == (7, "exact")
         assert list(view.changes()) == []

@@ -8,7 +8,7 @@ from countless.core.messages import Report
 from countless.errors import InvalidParameter
 from countless.server.http import views
 from countless.server.http.history import Recorder
-from countless.server.http.views import CounterView, ListView, OperatorListView
+from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView
 from countless.server.sessions import counter
 from countless.wire.frames import Join
 from support.site_server import SiteServerHarness, site_server
@@ -64,6 +64,29 @@ async def test_counter_view_shows_the_bars_that_were_asked_for(monkeypatch: pyte
         assert by_name(CounterView(harness.server, clock.recorder, "hits", "day"))["bars"]["per"] == "day"
         with pytest.raises(InvalidParameter, match="bars must be one of: minute, hour, day, month"):
             CounterView(harness.server, clock.recorder, "hits", "week")
+
+
+async def test_list_has_one_row_for_a_counter_with_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site_server(scheme="exact") as harness:
+        clock = Clock(harness, monkeypatch)
+        web = await harness.connect("web")
+        series = [f'hits{{route="/{letter}"}}' for letter in "ab"]
+        await harness.send(*web, Join("hits", 0, 1), Join("other", 0, 7), *(Join(name, 0, 5) for name in series))
+        clock.advance(60)
+        await harness.send(*web, Report(series[0], 0, 8, 3))
+        clock.advance(1)
+
+        def rows(find: str, sort: str = "") -> list[tuple[str, int, float, float]]:
+            ((_, data),) = OperatorListView(harness.server, clock.recorder, find, sort, 0).changes()
+            assert data["states"] == {"exact": 2}
+            return [(row["counter"], row["series"], row["estimate"], row["today"]["estimate"]) for row in data["rows"]]
+
+        assert rows("") == [("hits", 3, 14, 14), ("other", 0, 7, 7)]
+        assert rows("hit") == [("hits", 3, 14, 14)]
+        assert rows("/B") == [(series[1], 0, 5, 5)]
+        assert [name for name, *_ in rows("", "total")] == ["other", "hits"]
+        events = by_name(OperatorCounterView(harness.server, clock.recorder, "hits", "", "", "", 0))
+        assert list(events) == ["history", "spans", "bars", "top", "answer"]  # no sites or rounds of one part
 
 
 async def test_rows_of_the_list_are_computed_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:

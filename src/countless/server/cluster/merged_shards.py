@@ -7,6 +7,7 @@ from time import monotonic
 
 from countless.core.messages import SiteId
 from countless.server.cluster.member import Member
+from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.site_server import SiteServer
@@ -40,6 +41,7 @@ class MergedShards:
     def __init__(self, member: Member, settings: Settings) -> None:
         self.settings = settings
         self.dropped: Tally[str] = Tally()
+        self.refused = RefusedSites()
         self._member = member
 
     @property

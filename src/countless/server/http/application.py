@@ -66,6 +66,8 @@ def _application(routes: Sequence[BaseRoute], lifespan: Lifespan[Starlette] | No
 
 
 async def _refuse_site(websocket: WebSocket) -> None:
+    address = websocket.client.host if websocket.client else "unknown"
+    websocket.app.state.server.refused.add(address, "sites of a cluster connect through the broker")
     await websocket.close(1008, "sites connect through the broker")
 
 

@@ -1,17 +1,14 @@
-"""The page at `/`: the files of `server/page`, and plotly's script from the plotly package.
+"""The page at `/`: the files of `server/page`. Its modules are sent as one script and its style sheets as one.
 
 The files contain no data, so no token is needed to load them. Data comes from `/page/feed`, which checks the token.
 """
 
-import asyncio
 import re
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
+from hashlib import sha256
 from os import PathLike, stat_result
 from pathlib import Path
-from typing import NamedTuple
 
-import msgspec
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -36,31 +33,33 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache",
 }
-_ONE_YEAR = f"public, max-age={365 * 86_400}, immutable"
-# Parts of plotly insert a style sheet (for maps, which the page does not draw) unless there is an element with its id.
-# The policy forbids that, so the page creates elements with these ids.
-_STYLE_IDS = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
-
-
-class Plotly(NamedTuple):
-    """plotly's script in the installed package. The package is not imported."""
-
-    script: Path
-    version: str
-    style_ids: list[str]
+_IMPORT = re.compile(r'^import \{ (.+) \} from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?:async )?(?:const|function\*?|class) (\w+)", re.MULTILINE)
 
 
 @cache
-def find_plotly() -> Plotly | None:
-    try:
-        package = distribution("plotly")
-    except PackageNotFoundError:
-        return None
-    script = Path(str(package.locate_file("plotly/package_data/plotly.min.js")))
-    if not script.is_file():
-        return None
-    ids = dict.fromkeys(_STYLE_IDS.findall(script.read_bytes()))
-    return Plotly(script, package.version, [each.decode() for each in ids])
+def script() -> str:
+    """All modules, each as a function after those that it imports: one request, where the browser would need one for
+    each, and for their imports only after it has read them.
+    """
+    modules: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+        for _, imported in _IMPORT.findall(text):
+            if imported not in modules:
+                add(imported)
+        exports = ", ".join(_EXPORT.findall(text))
+        body = _IMPORT.sub(r"const { \1 } = \2_module;", text).replace("\nexport ", "\n")
+        modules[name] = f"// {name}.js\nconst {name}_module = (() => {{\n{body}return {{ {exports} }};\n}})();\n"
+
+    add("app")
+    return '"use strict";\n' + "".join(modules.values())
+
+
+@cache
+def style() -> str:
+    return "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "parts.css"))
 
 
 class PageFiles(StaticFiles):
@@ -76,27 +75,26 @@ async def index(request: Request) -> Response:
     return await PageFiles(directory=FOLDER).get_response("index.html", request.scope)
 
 
-async def charts(request: Request) -> Response:
-    """The address of the script for charts, or null. The address changes with plotly's version."""
-    plotly = await asyncio.to_thread(find_plotly)
-    found = plotly and {"script": f"/page/plotly.js?{plotly.version}", "styles": plotly.style_ids}
-    return Response(msgspec.json.encode(found), headers=_HEADERS, media_type="application/json")
+async def page_script(request: Request) -> Response:
+    return _text(request, script(), "text/javascript")
 
 
-async def plotly_script(request: Request) -> Response:
-    plotly = await asyncio.to_thread(find_plotly)
-    if plotly is None:
-        return Response("charts need: pip install plotly\n", 404, media_type="text/plain")
-    response = await PageFiles(directory=plotly.script.parent).get_response(plotly.script.name, request.scope)
-    response.headers["cache-control"] = _ONE_YEAR
-    return response
+async def page_style(request: Request) -> Response:
+    return _text(request, style(), "text/css")
+
+
+def _text(request: Request, text: str, media_type: str) -> Response:
+    headers = {**_HEADERS, "etag": f'"{sha256(text.encode()).hexdigest()[:32]}"'}
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(text, headers=headers, media_type=media_type)
 
 
 _GZIP = [Middleware(GZipMiddleware, compresslevel=6)]
 ROUTES = [
     Route("/", index),
     Route("/page/feed", feed),
-    Route("/page/charts", charts),
-    Route("/page/plotly.js", plotly_script, middleware=_GZIP),
+    Route("/page/app.js", page_script, middleware=_GZIP),
+    Route("/page/style.css", page_style, middleware=_GZIP),
     Mount("/page", PageFiles(directory=FOLDER), middleware=_GZIP),
 ]

@@ -7,16 +7,19 @@ for operators are separate series: if they shared their points, the times that a
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from math import ceil, log2
 from time import monotonic, time
+from typing import Protocol
 
 from countless.core.answer import State
 from countless.core.windows.rolling import Record
+from countless.server.http.counter_sums import CounterSum, by_counter
 from countless.server.http.edges import SHORTEST_S, Edges
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.windows import AnyAnswer, AnyCounter
+from countless.server.sessions.counter import Traffic
+from countless.server.sessions.windows import AnyAnswer
 
 log = logging.getLogger("countless.history")
 
@@ -24,6 +27,7 @@ MAX_POINTS = 320  # a chart cannot show more
 MAX_RECORDED = 2_000  # counters; together at most about 60 MB
 RECORD_INTERVAL_S = 1.0
 STATES = tuple(State)
+_OF_SUM = "\n"  # after the name of a counter: the history of its sum. Names are printable
 _HOLDS = (STATES.index(State.EXACT), STATES.index(State.HOLDING))
 
 
@@ -95,10 +99,31 @@ class TimeSeries:
         self._numbers = array("d", (number for row in kept + rows[dense:] for number in row))
 
 
+class Recorded(Protocol):
+    """What is recorded of a counter, or of the sum of its labelled series."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def published_answer(self) -> AnyAnswer: ...
+
+    @property
+    def traffic(self) -> Traffic: ...
+
+    @property
+    def coordinator(self) -> "HasPhase": ...
+
+
+class HasPhase(Protocol):
+    @property
+    def phase(self) -> int | None: ...
+
+
 class History:
     __slots__ = ("_edges", "_last", "_traffic", "points", "recorded_at", "round_marks", "site_seconds")
 
-    def __init__(self, counter: AnyCounter, now: float) -> None:
+    def __init__(self, counter: Recorded, now: float) -> None:
         self.points = TimeSeries(5)  # time, estimate, lower, upper, index in STATES: for the read scope
         self.round_marks = TimeSeries(3)  # time, round, phase (-1: none): for operators only
         self.site_seconds = reachable_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
@@ -109,11 +134,11 @@ class History:
         if counter.traffic.new and counter.traffic.began < now:
             self.points.add(counter.traffic.began, 0, 0, 0, STATES.index(State.EXACT))
 
-    def matches(self, counter: AnyCounter) -> bool:
+    def matches(self, counter: Recorded) -> bool:
         """False if the counter was deleted, and created again under its name."""
         return counter.traffic is self._traffic
 
-    def record(self, counter: AnyCounter, now: float) -> None:
+    def record(self, counter: Recorded, now: float) -> None:
         answer, phase = counter.published_answer, counter.coordinator.phase
         self.site_seconds += reachable_sites(answer) * max(0.0, now - self.recorded_at)
         before, self.recorded_at = self.recorded_at, now
@@ -151,7 +176,9 @@ class History:
 
 
 class Recorder:
-    """Histories of the first MAX_RECORDED counters, and of any other from the time when a page first shows it."""
+    """Histories of the first MAX_RECORDED counters and of their sums over labels, and of any other from the time when a
+    page first shows it.
+    """
 
     def __init__(
         self, server: ServerView, clock: Callable[[], float] = time, steady: Callable[[], float] = monotonic
@@ -159,6 +186,7 @@ class Recorder:
         self._server = server
         self._clock = clock
         self._steady = steady
+        self.started = clock()
         self._last_read = clock(), steady()
         self._histories: dict[str, History] = {}  # the least recently requested first
 
@@ -181,7 +209,7 @@ class Recorder:
 
     def tick(self) -> None:
         """Record every counter that has a history, and start histories of others up to MAX_RECORDED."""
-        now, counters = self.now(), self._server.counters
+        now, counters = self.now(), self._recorded()
         for name in [name for name in self._histories if name not in counters]:
             del self._histories[name]
         if len(self._histories) < min(MAX_RECORDED, len(counters)):
@@ -193,20 +221,36 @@ class Recorder:
                 history = self._histories[name] = History(counters[name], now)
             history.record(counters[name], now)
 
-    def for_counter(self, counter: AnyCounter) -> History:
+    def _recorded(self) -> Mapping[str, Recorded]:
+        """By the key of their history: all counters, and the sums of those with labels. Of very many counters, only the
+        sums that a page has shown.
+        """
+        counters = self._server.counters
+        if len(counters) <= MAX_RECORDED:
+            sums = [each for each in by_counter(counters).values() if isinstance(each, CounterSum)]
+        else:
+            names = [key[: -len(_OF_SUM)] for key in self._histories if key.endswith(_OF_SUM)]
+            sums = [CounterSum(name, parts) for name in names if (parts := self._server.parts(name))]
+        return {**counters, **{_key(each): each for each in sums}}
+
+    def for_counter(self, counter: Recorded) -> History:
         """The history of this counter up to now. It may replace the one that was not requested for the longest time."""
         now = self.now()
-        history = self._histories.pop(counter.name, None)
+        history = self._histories.pop(_key(counter), None)
         if history is None or not history.matches(counter):
             history = History(counter, now)
         if len(self._histories) >= MAX_RECORDED:
             del self._histories[next(iter(self._histories))]
-        self._histories[counter.name] = history
+        self._histories[_key(counter)] = history
         history.record(counter, now)
         return history
 
     def debug_state(self) -> list[str]:
         return sorted(self._histories)
+
+
+def _key(counter: Recorded) -> str:
+    return counter.name + _OF_SUM if isinstance(counter, CounterSum) else counter.name
 
 
 def reachable_sites(answer: AnyAnswer) -> int:

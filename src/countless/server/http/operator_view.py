@@ -1,7 +1,7 @@
 """What operators see of a counter, in the API and on the page: cost, plan, sites. Nothing here changes the counter."""
 
 from collections.abc import Iterator
-from math import ceil, log
+from math import ceil, log, log1p
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,7 +12,7 @@ from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
 from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto
 from countless.server.http.answers import public_view
-from countless.server.http.history import History
+from countless.server.http.history import History, reachable_sites
 from countless.server.http.schemas import OperatorAnswer, UpDown
 from countless.server.http.server_view import ServerView
 from countless.server.http.window_schemas import IncompleteWindow, WindowsStatus
@@ -21,6 +21,7 @@ from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.wire.frames import encode_frames
 
 MAX_INCOMPLETE = 48
+DAY_S = 86_400
 MAX_NAMES = 5  # of sites that windows wait for, on the page
 ADVERSARY_TEXT = {
     "oblivious": "traffic that does not react",
@@ -104,34 +105,57 @@ def _windows_details(counter: AnyCounter) -> dict[str, Any] | None:
 
 
 def cost_summary(counter: AnyCounter, history: History) -> dict[str, Any]:
-    """Messages and bytes so far, and what one message per event or regular flushes would have cost instead.
+    """Messages and bytes so far and in the next 24 hours, how old an answer may be, and how wrong: of this counter, and
+    of one message per event or regular flushes instead.
 
-    The size of such a message is that of the smallest frame with the counter's name and count.
+    The size of such a message is that of the smallest frame with the counter's name and count. What flushes miss at
+    worst is what arrives in a period at the average rate; in a burst it is more.
     """
-    traffic = counter.traffic
+    traffic, answer = counter.traffic, counter.published_answer
     known = counter.known_total
     events = known - traffic.counted_before
+    rate = events / max(1.0, history.recorded_at - traffic.began)
     frame = len(next(encode_frames([Snapshot(counter.name, counter.published_answer.round, known)])))
-    others = [("one message per event", events)]
-    others += [
-        (f"flush every {period} s", flush_messages(events, history.site_seconds, period)) for period in FLUSH_PERIODS_S
-    ]
+    day = round(rate * DAY_S), reachable_sites(answer) * DAY_S
+    others = [("one message per event", 0, events, day[0])]
+    for period in FLUSH_PERIODS_S:
+        so_far = flush_messages(events, history.site_seconds, period)
+        others.append((f"flush every {period} s", period, so_far, flush_messages(*day, period)))
     return {
         "since": traffic.began,
         "events": events,
         "messages": traffic.up + traffic.down,
         "up": traffic.up,
         "bytes": round(traffic.up_bytes + traffic.down_bytes),
+        "day": _messages_of_a_day(counter, rate, history.recorded_at),
+        "error": max(answer.upper - answer.estimate, answer.estimate - answer.lower),
+        "total": answer.estimate,
         "to_double": _messages_to_double(counter),
-        "others": [{"name": name, "messages": number, "bytes": number * frame} for name, number in others],
+        "others": [
+            {"name": name, "messages": sent, "bytes": sent * frame, "day": ahead, "age": age, "error": rate * age}
+            for name, age, sent, ahead in others
+        ],
     }
 
 
+def _messages_of_a_day(counter: AnyCounter, rate: float, now: float) -> int:
+    """About so many in the next 24 hours: no total begins anew but those of windows, whose cost repeats."""
+    traffic, events = counter.traffic, rate * DAY_S
+    if isinstance(counter, WindowedCounter):
+        return round((traffic.up + traffic.down) * DAY_S / max(1.0, now - traffic.began))
+    efolds = log1p(events / max(1, counter.known_total))
+    return round(min(2 * events, _messages_per_efold(counter) * efolds))
+
+
 def _messages_to_double(counter: AnyCounter) -> int:
-    rate = getattr(counter.coordinator.plan, "messages_per_efold", None)
-    if rate is None:
-        rate = plan_deterministic(max(1, counter.published_answer.sites), counter.config.alpha).messages_per_efold
-    return ceil(rate * log(2))
+    return ceil(_messages_per_efold(counter) * log(2))
+
+
+def _messages_per_efold(counter: AnyCounter) -> float:
+    planned: float | None = getattr(counter.coordinator.plan, "messages_per_efold", None)
+    if planned is not None:
+        return planned
+    return plan_deterministic(max(1, counter.published_answer.sites), counter.config.alpha).messages_per_efold
 
 
 # Plan

@@ -11,6 +11,7 @@ from time import monotonic, time
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from countless import __version__
 from countless.errors import InvalidParameter
 from countless.server.http.answers import encode_event
 from countless.server.http.auth import Authenticator
@@ -18,12 +19,14 @@ from countless.server.http.budget_views import BudgetListView, BudgetView, Opera
 from countless.server.http.openapi import error
 from countless.server.http.server_view import ServerView
 from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView, View
+from countless.server.refused_sites import Refused
 
 MAX_STREAMS = 500
 KEEPALIVE_S = 4.0  # the page reports a lost connection after three of these without an event
 MIN_INTERVAL_S = 0.2  # people see faster changes only as flicker
 IDLE_SHARE = 20  # a view that takes a millisecond to update is updated every 20 ms at most: 5 % of a core
 MAX_QUERY_CHARS = 500
+MAX_REFUSED = 20  # shown
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "cross-origin-resource-policy": "same-origin"}
 
 
@@ -76,11 +79,16 @@ def _view(request: Request, role: str) -> View:
 async def _stream(request: Request, server: ServerView, view: View, role: str) -> AsyncIterator[bytes]:
     request.app.state.open_streams += 1
     try:
-        yield encode_event("hello", {"role": role, "now": time(), "keepalive_s": KEEPALIVE_S})
+        started = request.app.state.recorder.started
+        hello = {"role": role, "now": time(), "keepalive_s": KEEPALIVE_S, "version": __version__, "started": started}
+        yield encode_event("hello", hello)
+        refused: list[Refused] = []
         last_sent = monotonic()
         while not server.draining:
             began = monotonic()
             events = b"".join(encode_event(*event) for event in view.changes())
+            if role == "operator" and refused != (refused := server.refused.recent()):
+                events += encode_event("refused", {"number": len(refused), "rows": refused[:MAX_REFUSED]})
             spent = monotonic() - began
             if events:
                 yield events

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from countless.core.messages import SiteId
+from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows import AnyCounter
@@ -51,6 +52,9 @@ class ServerView(Protocol):
     @property
     def dropped(self) -> Tally[str]:
         """Refused requests, connections and counters by reason; handlers add to it."""
+
+    @property
+    def refused(self) -> RefusedSites: ...
 
     @property
     def draining(self) -> bool: ...

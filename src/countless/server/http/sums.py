@@ -4,9 +4,8 @@ Every bound of a sum is the sum of the bounds. If each part is within alpha of i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from math import fsum
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from countless.core.answer import State
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.http.answers import public_view
+from countless.server.http.counter_sums import add_up, worst_state
 from countless.server.http.history import Recorder
 from countless.server.http.schemas import PublicAnswer, TopAnswer, TopRow
 from countless.server.http.window_answers import rolling_answer, window_answer
@@ -24,7 +24,6 @@ from countless.server.sessions.windows import AnyCounter
 AnyAnswer = PublicAnswer | WindowAnswer | RollingAnswer
 _Answer = TypeVar("_Answer", bound=AnyAnswer)
 SUM_INTERVAL_S = 0.25
-_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING, State.EXACT)
 
 
 def parts_of(server: SiteServer, name: str) -> list[AnyCounter]:
@@ -52,10 +51,10 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
     total = replace(
         first,
         counter=name,
-        estimate=_sum(each.estimate for each in answers),
-        lower=_sum(each.lower for each in answers),
-        upper=_sum(each.upper for each in answers),
-        state=min((each.state for each in answers), key=_WORST_FIRST.index),
+        estimate=add_up(each.estimate for each in answers),
+        lower=add_up(each.lower for each in answers),
+        upper=add_up(each.upper for each in answers),
+        state=worst_state(State(each.state) for each in answers),
     )
     if isinstance(total, PublicAnswer):
         return total
@@ -67,12 +66,6 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
         rates = [each.rate for each in answers if isinstance(each, RollingAnswer)]
         total.rate = Rate(*(sum(getattr(rate, field) for rate in rates) for field in ("lower", "estimate", "upper")))
     return total
-
-
-def _sum(numbers: Iterable[float]) -> float:
-    """Rounded once: a sum must not fall because its parts come in another order after a restart."""
-    numbers = list(numbers)
-    return sum(numbers) if all(isinstance(each, int) for each in numbers) else fsum(numbers)
 
 
 async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:

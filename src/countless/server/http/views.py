@@ -5,18 +5,20 @@ Views for the read scope and for operators are different classes: a view for rea
 
 import asyncio
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import time
 from typing import Any, Protocol
 
 from countless.core.calendar import PERIODS
 from countless.errors import InvalidParameter
 from countless.server.http.answers import public_view
+from countless.server.http.counter_sums import CounterSum, as_one, by_counter
 from countless.server.http.history import STATES, History, Recorder
 from countless.server.http.increases import Row, increases_of
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.server_view import ServerView
 from countless.server.http.sums import top_answer
+from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows import AnyAnswer, AnyCounter, WindowedCounter
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
@@ -92,19 +94,16 @@ class CounterView:
 
     def changes(self) -> Iterator[Event]:
         """`missing` while there is no such counter. When it appears, `history`; then every `answer`, and once a second
-        what has changed of its `spans` and `bars`.
+        what has changed of its `spans` and `bars`, and the `top` of its labelled series.
         """
         parts = self._server.parts(self._name)
-        if any(part.name != self._name for part in parts):
-            yield from self._sum(parts)
-            return
-        counter = self._server.counters.get(self._name)
-        if counter is None:
+        if not parts:
             if not self._was_missing:
                 yield "missing", {"counter": self._name}
             self._was_missing, self._last = True, None
             return
         self._was_missing = False
+        counter = as_one(self._name, parts)
         answer = counter.published_answer
         current = (answer.estimate, answer.lower, answer.upper, str(answer.state))
         if self._last is None or answer.estimate < self._last[0]:  # less: deleted, and created again under its name
@@ -113,31 +112,21 @@ class CounterView:
         if time() >= self._increases_due:
             self._increases_due = time() + INCREASES_INTERVAL_S
             yield from self._increases(counter)
+            if isinstance(counter, CounterSum):
+                yield "top", self._top(parts)
         if current != self._last:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
 
-    def _sum(self, parts: list[AnyCounter]) -> Iterator[Event]:
-        """Of a counter with labelled series: the `answer` for all together, and once a second the `top` of them."""
-        self._was_missing = False
+    def _top(self, parts: list[AnyCounter]) -> dict[str, Any]:
         top = top_answer(self._name, [public_view(part) for part in parts], share=TOP_SHARE)
-        current = (top.estimate, top.lower, top.upper, str(top.state))
-        if self._last is None or top.estimate < self._last[0]:
-            yield "history", {"points": []}
-            self._forget_increases()
-        if time() >= self._increases_due:
-            self._increases_due = time() + INCREASES_INTERVAL_S
-            rows = [[row.counter, row.estimate, row.lower, row.upper] for row in top.series[:TOP_ROWS]]
-            yield "top", {"rows": rows, "all": len(parts), "estimate": top.estimate}
-        if current != self._last:
-            self._last = current
-            answer = {"estimate": top.estimate, "lower": top.lower, "upper": top.upper, "state": top.state}
-            yield "answer", {"now": time(), **answer}
+        rows = [[row.counter, row.estimate, row.lower, row.upper] for row in top.series[:TOP_ROWS]]
+        return {"rows": rows, "all": len(parts), "estimate": top.estimate}
 
     def _bar(self, row: Row) -> Row:
         return public_bar(row)
 
-    def _increases(self, counter: AnyCounter) -> Iterator[Event]:
+    def _increases(self, counter: AnyCounter | CounterSum) -> Iterator[Event]:
         increases, now = increases_of(counter, self._recorder.for_counter(counter), self._per), time()
         spans = {"tz": increases.tz, "rate": increases.rate(), "spans": increases.figures()}
         if spans != self._last_spans:
@@ -150,7 +139,7 @@ class CounterView:
 
     async def wait(self) -> None:
         parts = self._server.parts(self._name)
-        alone = [part.name for part in parts] == [self._name]
+        alone = [part.name for part in parts] == [self._name]  # to wait for any of thousands of series would cost more
         await (parts[0].changed.wait() if alone else asyncio.sleep(LIST_INTERVAL_S))
 
 
@@ -176,8 +165,8 @@ class OperatorCounterView(CounterView):
                 self._forget()
             yield event
         counter, now = self._server.counters.get(self._name), time()
-        if counter is None or now < self._due:
-            return
+        if counter is None or len(self._server.parts(self._name)) > 1 or now < self._due:
+            return  # series have rounds, costs and sites of their own
         self._due = now + DETAILS_INTERVAL_S
         history = self._recorder.for_counter(counter)
         marks = [row for row in history.round_marks if row[0] > self._last_mark]
@@ -222,12 +211,16 @@ class ListView:
 
     def changes(self) -> Iterator[Event]:
         """`list`, the whole page, when rows come, go or change places; otherwise `rows`, those that changed."""
-        counters, names = self._server.counters, self._names()
+        counters = by_counter(self._server.counters)
+        states = Tally(str(counter.published_answer.state) for counter in counters.values())
+        totals = {"all": len(counters), "states": dict(states)}
+        if self._find:
+            counters |= self._found_series(counters)
+        names = self._names(counters)
         page = names[self._start : self._start + ROWS_PER_PAGE]
         self._shown = {name: self._shown[name] for name in page if name in self._shown}
         rows = {name: self._row(counters[name]) for name in page}
-        states = Tally(str(counter.published_answer.state) for counter in counters.values())
-        totals = {"all": len(counters), "found": len(names), "states": dict(states)}
+        totals["found"] = len(names)
         last, self._last_rows = self._last_rows, rows
         if last is None or list(rows) != list(last):
             self._bars = {name: _SentBars() for name in rows}
@@ -239,8 +232,15 @@ class ListView:
                 yield "rows", {"now": time(), "rows": changed, **totals}
         self._last_totals = totals
 
-    def _names(self) -> list[str]:
-        counters = self._server.counters
+    def _found_series(self, shown: Mapping[str, AnyCounter | CounterSum]) -> dict[str, AnyCounter]:
+        """Labelled series that have the text in their labels, and not in the name of their counter."""
+        return {
+            name: counter
+            for name, counter in self._server.counters.items()
+            if name not in shown and self._find in name.casefold()[len(counter_of(name) or "") :]
+        }
+
+    def _names(self, counters: Mapping[str, AnyCounter | CounterSum]) -> list[str]:
         names = [name for name in counters if self._find in name.casefold()] if self._find else list(counters)
         key, reverse = self._sort.removeprefix("-"), self._sort.startswith("-")
         if key == "total":
@@ -250,10 +250,12 @@ class ListView:
             return sorted(names, key=lambda name: (rank[counters[name].published_answer.state], name), reverse=reverse)
         return sorted(names, reverse=reverse)
 
-    def _row(self, counter: AnyCounter) -> dict[str, Any]:
-        return {"counter": counter.name, **public_answer(counter.published_answer), **self._increases(counter)}
+    def _row(self, counter: AnyCounter | CounterSum) -> dict[str, Any]:
+        series = len(counter.parts) if isinstance(counter, CounterSum) else 0
+        answer = public_answer(counter.published_answer)
+        return {"counter": counter.name, "series": series, **answer, **self._increases(counter)}
 
-    def _increases(self, counter: AnyCounter) -> dict[str, Any]:
+    def _increases(self, counter: AnyCounter | CounterSum) -> dict[str, Any]:
         due, shown = self._shown.get(counter.name, (0.0, {}))
         now = time()
         if now >= due:
@@ -281,7 +283,8 @@ class ListView:
 class OperatorListView(ListView):
     """A page of all counters, for operators: also their sites and messages."""
 
-    def _row(self, counter: AnyCounter) -> dict[str, Any]:
+    def _row(self, counter: AnyCounter | CounterSum) -> dict[str, Any]:
         answer, traffic = counter.published_answer, counter.traffic
-        extra = {"sites": answer.sites, "silent": len(answer.silent), "messages": traffic.up + traffic.down}
+        messages = counter.messages if isinstance(counter, CounterSum) else traffic.up + traffic.down
+        extra = {"sites": answer.sites, "silent": len(answer.silent), "messages": messages}
         return super()._row(counter) | extra

@@ -94,9 +94,11 @@ async def site_socket(websocket: WebSocket) -> None:
     grant = access.authenticate(websocket)
     if not grant.allows("site"):
         server.dropped["not allowed"] += 1
+        server.refused.add(_address(websocket), _why_refused(websocket, grant))
         return await websocket.close()  # before `accept`: the client sees status 403
     if server.connection_count >= server.settings.max_connections or server.draining:
         server.dropped["too many connections"] += 1
+        server.refused.add(_address(websocket), "too many connections (max_connections)")
         await websocket.accept()
         return await websocket.close(1013, "no more connections (max_connections)")
     server.connection_count += 1
@@ -105,6 +107,16 @@ async def site_socket(websocket: WebSocket) -> None:
         await _serve(websocket, server, grant)
     finally:
         server.connection_count -= 1
+
+
+def _address(websocket: WebSocket) -> str:
+    return websocket.client.host if websocket.client else "unknown"
+
+
+def _why_refused(websocket: WebSocket, grant: Grant) -> str:
+    if grant.scopes:
+        return f"a token of scope {', '.join(sorted(grant.scopes))} instead of site"
+    return "a token that is not known here" if "authorization" in websocket.headers else "no token"
 
 
 async def _serve(websocket: WebSocket, server: SiteServer, grant: Grant) -> None:
@@ -163,6 +175,7 @@ async def _open_session(
     if not items or not isinstance(items[0], Hello):
         raise ProtocolError("a connection begins with a hello")
     if grant.site is not None and grant.site != items[0].site:
+        server.refused.add(items[0].site, f"its token is for site {grant.site}")
         raise ProtocolError(f"this token is for site {grant.site!r}")
     return await server.on_hello(connection, items[0])
 

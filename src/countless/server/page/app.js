@@ -1,13 +1,14 @@
 // The page: chooses the view by the address, connects it to the feed, asks for a token, shows a lost connection.
 
-import { attackView } from "./attack.js";
 import { budgetView } from "./budget.js";
 import { budgetListView } from "./budgets.js";
 import { counterView } from "./counter.js";
-import { element, setAttribute, setText } from "./dom.js";
+import { element, nameElement, setAttribute, setText } from "./dom.js";
 import { follow } from "./feed.js";
-import { moment } from "./format.js";
+import { moment, plural } from "./format.js";
+import { helpView } from "./help.js";
 import { listView } from "./list.js";
+import { whyView } from "./why.js";
 
 const TOKEN_KEY = "countless-token"; // in the session storage: for this tab, until it is closed
 const HIDDEN_TIMEOUT_MS = 60000; // a tab that is hidden for this long closes its feed until it is visible again
@@ -19,11 +20,11 @@ const app = {
   now: () => Date.now() / 1000 + clockSkew, // by the coordinator's clock
   announce: (text) => setText(byId("announcement"), text),
   // The same view with another query: the address changes, the view stays.
-  navigate(path, query) {
+  address(path, query) {
     const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""));
     history.replaceState(null, "", `#${path}${given.size ? `?${given}` : ""}`);
-    connect();
   },
+  navigate(path, query) { app.address(path, query); connect(); },
 };
 
 function route() {
@@ -34,7 +35,8 @@ function route() {
 function showView() {
   const { path, query } = route();
   view?.close();
-  if (path === "/attack") view = attackView(app);
+  if (path === "/why") view = whyView(app);
+  else if (path === "/help") view = helpView(app);
   else if (path === "/budgets") view = budgetListView(app, query);
   else if (path.startsWith("/budget/")) view = budgetView(app, query, decodeName(path.slice(8)));
   else if (path.startsWith("/counter/")) view = counterView(app, query, decodeName(path.slice(9)));
@@ -57,13 +59,14 @@ function connect() {
   stopFeed();
   setAttribute(main, "data-stale", false);
   const path = view.feed();
-  if (path === null) { stopFeed = () => {}; showConnection("none", ""); setText(byId("role"), ""); byId("stale").hidden = true; return; }
+  if (path === null) { stopFeed = () => {}; showConnection("none", ""); setText(byId("role"), ""); byId("stale").hidden = byId("refused").hidden = true; return; }
   showConnection("connecting", "Connecting");
   const mine = view;
   stopFeed = follow(path, sessionStorage.getItem(TOKEN_KEY), {
     event(name, data) {
       if (data.now) clockSkew = data.now - Date.now() / 1000;
-      if (name === "hello") showRole(data.role);
+      if (name === "hello") { showRole(data.role); showRefused(null); setText(byId("version"), `Countless ${data.version}`); }
+      if (name === "refused") showRefused(data);
       mine.event(name, data);
     },
     live() { showConnection("live", "Live"); byId("stale").hidden = true; setAttribute(main, "data-stale", false); mine.stale?.(false); },
@@ -89,12 +92,26 @@ function showRole(role) {
   byId("forget").hidden = sessionStorage.getItem(TOKEN_KEY) === null;
 }
 
+// For operators: sites that try to connect in vain appear nowhere else. An open list stays open.
+const refusedFrom = element("b"), refusedList = element("ul");
+byId("refused").append(
+  element("p", {}, refusedFrom, " A token for sites: ", element("code", {}, "countless token site --label fleet"), ", for them as COUNTLESS_TOKEN."),
+  element("details", {}, element("summary", {}, "Which"), refusedList));
+
+function showRefused(data) {
+  byId("refused").hidden = !data?.number;
+  if (!data?.number) return;
+  setText(refusedFrom, `▲ Sites are refused from ${plural(data.number, "address", "addresses")}: what they count is missing everywhere.`);
+  refusedList.replaceChildren(...data.rows.map(([address, reason, attempts, last]) =>
+    element("li", {}, nameElement(address), `: ${reason} (${plural(attempts, "attempt")}, the last at ${moment(last)})`)));
+}
+
 function askForToken() {
   const rejected = sessionStorage.getItem(TOKEN_KEY) !== null;
   sessionStorage.removeItem(TOKEN_KEY);
   showConnection("token", "Token needed");
   setText(byId("role"), "");
-  byId("stale").hidden = byId("forget").hidden = true;
+  byId("stale").hidden = byId("refused").hidden = byId("forget").hidden = true;
   const input = element("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true,
     "aria-describedby": "about-token" });
   const problem = element("p", { class: "wrong", role: "alert" }, rejected ? "This token is not valid here. Use a token of scope read or operator." : "");

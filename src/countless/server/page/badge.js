@@ -8,10 +8,11 @@ export function badge(states = STATES) {
   const node = element("span", { class: "badge" }, sign, word);
   return {
     node,
-    set(state) {
+    set(state, text = states[state].word) {
       setAttribute(node, "data-state", state);
       setText(sign, states[state].sign);
-      setText(word, states[state].word);
+      setText(word, text);
+      setAttribute(node, "title", states[state].means);
     },
   };
 }

@@ -1,7 +1,8 @@
 // What people ask first: the rate now, this hour, today; then the total. Each with its bounds.
 
-import { element, setText } from "./dom.js";
-import { count, duration, range, rateText, totalRange } from "./format.js";
+import { element, setAttribute, setText } from "./dom.js";
+import { certain, count, duration, range, rateText, totalRange } from "./format.js";
+import { WORDS } from "./words.js";
 import { ticker } from "./ticker.js";
 import { zone } from "./zone.js";
 
@@ -13,9 +14,9 @@ export function figuresView(app) {
   const hero = element("p", { class: "hero" }, number, " ", unit);
   const node = element("div", {}, hero, over, list);
 
-  function set(name, value, bounds, zoneName = "") {
+  function set(name, value, bounds, isOpen, zoneName = "") {
     if (!figures.has(name)) figures.set(name, figure(list, name));
-    figures.get(name).set(value, bounds, zoneName);
+    figures.get(name).set(value, bounds, isOpen, zoneName);
   }
 
   return {
@@ -27,25 +28,25 @@ export function figuresView(app) {
       setText(over, `${text.range ? `${text.range}, ` : ""}over the last ${lasting(rate.over)}`);
       for (const span of spans) {
         const bounds = [range(span), ...(span.since ? [`since ${times.moment(span.since, app.now())}`] : [])];
-        set(span.name, span.estimate, bounds.join(", "), span.name === "this-hour" ? "" : times.name);
+        set(span.name, span.upper === null ? Math.ceil(span.lower) : span.estimate, bounds.join(", "), span.upper === null, span.name === "this-hour" ? "" : times.name);
       }
     },
-    hideRate() { hero.hidden = over.hidden = true; },
-    showTotal(answer) { set("total", answer.estimate, range(totalRange(answer))); },
+    showTotal(answer) { set("total", certain(answer.state) ? answer.estimate : Math.ceil(answer.lower), range(totalRange(answer)), !certain(answer.state)); },
     rate: () => `${number.textContent} ${unit.textContent}`,
     // "12.3 per second, this hour 40,210, today 1,203,400, total 9,400,210"
-    text() { return [...(hero.hidden ? [] : [this.rate()]), ...[...figures].map(([name, each]) => `${NAMES[name].toLowerCase()} ${each.text()}`)].join(", "); },
+    text() { return [this.rate(), ...[...figures].map(([name, each]) => `${NAMES[name].toLowerCase()} ${each.text()}`)].join(", "); },
     close() { for (const each of figures.values()) each.stop(); },
   };
 }
 
 function figure(list, name) {
   const value = element("dd", { class: "value" }, "–"), bounds = element("dd", { class: "bounds" }), where = element("small");
-  const node = element("div", { "data-figure": name }, element("dt", {}, NAMES[name], where), value, bounds), animated = ticker(value);
+  const node = element("div", { "data-figure": name }, element("dt", { title: WORDS[name] ?? WORDS.figure }, NAMES[name], where), value, bounds), animated = ticker(value);
   if (name === "total") list.append(node); else list.insertBefore(node, list.querySelector("[data-figure=total]"));
   let shown = 0;
   return {
-    set(number, text, zoneName) {
+    set(number, text, isOpen, zoneName) {
+      setAttribute(node, "data-open", isOpen); // no upper bound: shown as ≥
       shown = number;
       animated.set(number);
       setText(bounds, text);

@@ -2,6 +2,7 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const shortBelow = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3, roundingMode: "floor" });
 const percent = new Intl.NumberFormat("en", { style: "percent", maximumSignificantDigits: 2 });
 const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -9,6 +10,8 @@ const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", h
 
 export const count = (number) => whole.format(number);
 export const brief = (number) => (number < 100000 ? whole.format(number) : short.format(number));
+// A number that is at least this much.
+export const atLeast = (number) => `≥ ${number < 100000 ? whole.format(Math.ceil(number)) : shortBelow.format(number)}`;
 export const share = (number) => (number > 0 && number < 0.0001 ? "< 0.01%" : percent.format(number));
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
@@ -28,11 +31,12 @@ export function totalRange({ estimate, lower, upper, state }) {
 // the estimate is large, they are the number.
 const RATE_UNITS = { second: 1, minute: 60, hour: 3600, day: 86400 };
 export function rateText({ lower, estimate, upper }, large = count) {
-  const wide = upper !== null && upper - lower > estimate, shown = wide ? upper : estimate;
+  const wide = upper !== null && upper - lower > estimate, shown = upper === null ? lower : wide ? upper : estimate;
   const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => shown * seconds >= 1) ?? (shown ? ["day", 86400] : ["second", 1]);
   const text = (rate) => (rate * seconds < 1000 ? digits.format(rate * seconds) : large(rate * seconds));
+  if (upper === null) return { number: `≥ ${text(lower)}`, unit: `per ${unit}`, range: "" };
   const number = !wide ? text(estimate) : lower ? `${text(lower)} to ${text(upper)}` : `≤ ${text(upper)}`;
-  const bounds = upper === null ? (lower ? `at least ${text(lower)}` : "") : wide || lower === upper ? "" : `${text(lower)} to ${text(upper)}`;
+  const bounds = wide || lower === upper ? "" : `${text(lower)} to ${text(upper)}`;
   return { number, unit: `per ${unit}`, range: bounds };
 }
 
@@ -65,11 +69,29 @@ export const used = ({ kind, rolling }) => (kind === "in_flight" ? "in use" : ro
 
 // Each state has a word, a sign and a colour, so that none is needed to tell states apart.
 export const STATES = {
-  exact: { word: "Exact", sign: "●", means: "Every event is reported: these counts are exact." },
-  holding: { word: "Holding", sign: "◐", means: "The true counts are inside these ranges." },
-  learning: { word: "Learning", sign: "◌", means: "Not all sites have reported their counts yet. Until then these are the last known counts." },
-  degraded: { word: "Degraded", sign: "▲", means: "At least one site is silent. Counts that it did not deliver are missing here." },
+  exact: { word: "Exact", many: "exact", sign: "●", means: "Every event is reported: these counts are exact." },
+  holding: { word: "Within bounds", many: "within bounds", sign: "◐", means: "The true counts are inside these ranges." },
+  learning: { word: "Catching up", many: "catching up", sign: "◌", means: "Not all sites have reported their counts yet. Until then these are the last known counts: the true ones may be larger." },
+  degraded: { word: "Sites missing", many: "with sites missing", sign: "▲", means: "At least one site is silent. Counts that it did not deliver are missing here: the true ones may be larger." },
 };
+
+// Whether the truth is for certain in the range.
+export const certain = (state) => state === "exact" || state === "holding";
+
+// "Within ±2%": how far the answer may be from the truth, rounded up to one digit.
+export function stateWord({ state, estimate, lower, upper }) {
+  const error = Math.max((upper - estimate) / upper, (estimate - lower) / lower);
+  if (state !== "holding" || !(error > 0 && error <= 0.5)) return STATES[state].word;
+  const digit = 10 ** Math.floor(Math.log10(error * 0.999999));
+  return `Within ±${share(Math.ceil(error * 0.999999 / digit) * digit)}`;
+}
+
+// "1,500,000", "1.5M" or "20k" as a number; null if it is none.
+export function parseCount(text) {
+  const found = text.replaceAll(/[,_\s]/g, "").match(/^(\d+(?:\.\d+)?)([kMGB]?)$/);
+  return found ? Math.round(Number(found[1]) * { "": 1, k: 1e3, M: 1e6, G: 1e9, B: 1e9 }[found[2]]) : null;
+}
+
 export const BUDGET_STATES = {
   open: { word: "Open", sign: "●", means: "Requests are admitted." },
   exhausted: { word: "Exhausted", sign: "■", means: "Nothing is left." },

@@ -1,18 +1,19 @@
 // Increase over time: one bar for each minute, hour, day or month, with its bounds; the text says what the chosen bar means.
 
+import { hatching, numberTicks, textWidth } from "./axes.js";
 import { Bars, barGroup, topValue } from "./bars.js";
 import { element, setAttribute, setText, svgElement } from "./dom.js";
-import { brief, count, duration, plural, range } from "./format.js";
+import { count, duration, plural, range } from "./format.js";
+import { readable } from "./readout.js";
 import { zone } from "./zone.js";
 
 const HEIGHT = 230, FOOT = 26, HEAD = 10, CAP = 4, MIN_SLOTS = 24, LABEL_SPACE = 64;
-const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 const UNITS = { minute: "Minutes", hour: "Hours", day: "Days", month: "Months" };
 
 export function increasesView(app, choose) {
   const heading = element("h2", {}), choice = element("div", { class: "ranges", role: "group", "aria-label": "Bars" });
   const bars = barGroup(), grid = svgElement("g", { class: "grid" }), labels = svgElement("g", { class: "labels" }), chosenBand = svgElement("rect", { class: "chosen" });
-  const picture = svgElement("svg", { "aria-hidden": "true" }, hatching(), chosenBand, grid, bars.node, labels);
+  const picture = svgElement("svg", { "aria-hidden": "true" }, hatching("hatching"), chosenBand, grid, bars.node, labels);
   const plot = element("div", { class: "bars-plot", tabindex: "0", role: "slider", "aria-label": "Increase", "aria-orientation": "horizontal" }, picture);
   const text = element("p", { class: "bars-text" }), note = element("p", { class: "note" }), table = barTable();
   const node = element("figure", { class: "increases", "aria-label": "Increase over time", hidden: true },
@@ -43,13 +44,13 @@ export function increasesView(app, choose) {
   function draw() {
     const width = plot.clientWidth;
     if (!rows.length || !width) return;
-    const top = topValue(rows) * 1.04, ticks = niceTicks(top), left = 10 + 7.5 * Math.max(...ticks.map((value) => brief(value).length));
+    const top = topValue(rows) * 1.04, ticks = numberTicks(0, top), left = textWidth(ticks.map((tick) => tick.text));
     const slot = (width - left) / Math.max(MIN_SLOTS, rows.length), first = width - slot * rows.length;
     const y = (value) => HEAD + (HEIGHT - HEAD - FOOT) * (1 - value / top);
     place = { first, slot };
     setAttribute(picture, "viewBox", `0 0 ${width} ${HEIGHT}`);
-    grid.replaceChildren(...ticks.flatMap((value) => [svgElement("path", { d: `M${left} ${y(value).toFixed(1)}H${width}` }),
-      svgElement("text", { x: left - 8, y: (y(value) + 4).toFixed(1), "text-anchor": "end" }, brief(value))]));
+    grid.replaceChildren(...ticks.flatMap(({ value, text }) => [svgElement("path", { d: `M${left} ${y(value).toFixed(1)}H${width}` }),
+      svgElement("text", { x: left - 8, y: (y(value) + 4).toFixed(1), "text-anchor": "end" }, text)]));
     labels.replaceChildren(...timeLabels(first, slot, width));
     bars.draw(rows, { left: first, slot, top, y, cap: Math.min(CAP, slot / 4) });
     explain();
@@ -87,30 +88,12 @@ export function increasesView(app, choose) {
     explain(true);
   }
 
-  function pointAt(event) {
-    if (place) chooseBar(Math.floor((event.clientX - plot.getBoundingClientRect().left - place.first) / place.slot));
-  }
-
-  plot.addEventListener("keydown", (event) => {
-    if (!(event.key in STEPS) || !place) return;
-    event.preventDefault();
-    chooseBar(index() + STEPS[event.key]);
+  readable(plot, {
+    index: () => (place ? index() : null),
+    at: (pixel) => Math.floor((pixel - place.first) / place.slot),
+    choose: chooseBar,
   });
-  plot.addEventListener("pointermove", pointAt);
-  plot.addEventListener("pointerdown", pointAt);
-  plot.addEventListener("pointerleave", (event) => { if (place && event.pointerType !== "touch") chooseBar(Infinity); });
   return { node, show, tick: () => explain(), forget() { known = new Bars(); place = null; }, close: () => resized.disconnect() };
-}
-
-function hatching() {
-  return svgElement("defs", {}, svgElement("pattern", { id: "hatching", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    svgElement("rect", { width: 6, height: 6, class: "hatching-paper" }), svgElement("rect", { width: 3, height: 6, class: "hatching-line" })));
-}
-
-// Two to five round numbers up to `top`.
-function niceTicks(top) {
-  const power = 10 ** Math.floor(Math.log10(top / 2)), step = Math.max(1, [5, 2, 1].map((digit) => digit * power).find((size) => size * 2 <= top) ?? power);
-  return Array.from({ length: Math.floor(top / step) + 1 }, (_, number) => number * step);
 }
 
 // A label below this bar; null if it has none.

@@ -3,8 +3,9 @@
 import { badge } from "./badge.js";
 import { Bars, miniBars } from "./bars.js";
 import { debounce, element, nameElement, setAttribute, setText } from "./dom.js";
-import { STATES, brief, count, range, rateText, share, totalRange } from "./format.js";
+import { STATES, atLeast, brief, count, range, rateText, share, stateWord, totalRange } from "./format.js";
 import { pager } from "./pager.js";
+import { WORDS } from "./words.js";
 import { zone } from "./zone.js";
 
 const SORTS = { name: "Name, A to Z", "-total": "Largest total", total: "Smallest total", state: "Worst state first" };
@@ -39,7 +40,7 @@ export function listView(app, query) {
 
   function show(data) {
     const counts = Object.entries(STATES).filter(([state]) => data.states[state]);
-    setText(summary, counts.map(([state, { word }]) => `${count(data.states[state])} ${word.toLowerCase()}`).join(", "));
+    setText(summary, counts.map(([state, { many }]) => `${count(data.states[state])} ${many}`).join(", "));
     pages.set(start, body.rows.length, data.found, data.all);
     table.hidden = !body.rows.length;
     tools.hidden = pages.node.hidden = !data.all;
@@ -73,7 +74,7 @@ export function listView(app, query) {
 }
 
 function column(text, kind = "") {
-  return element("th", { scope: "col", class: `${kind} ${text.toLowerCase().replace(" ", "-")}` }, text);
+  return element("th", { scope: "col", title: WORDS[text.toLowerCase().replace(" ", "-")], class: `${kind} ${text.toLowerCase().replace(" ", "-")}` }, text);
 }
 
 function tableRow({ counter }) {
@@ -81,9 +82,9 @@ function tableRow({ counter }) {
   let bars = new Bars(), shownPer = "";
   const [rate, hour, today, total] = ["rate", "this-hour", "today", "total"].map(numberCell);
   const [sites, messages] = ["sites", "messages"].map((kind) => element("td", { class: `${kind} operator-only` }));
-  const link = element("a", { href: `#/counter/${encodeURIComponent(counter)}` }, nameElement(counter));
+  const link = element("a", { href: `#/counter/${encodeURIComponent(counter)}` }, nameElement(counter)), series = element("small", { class: "series" });
   const node = element("tr", {},
-    element("th", { scope: "row", class: "counter" }, link), element("td", { class: "recent" }, picture.node, per),
+    element("th", { scope: "row", class: "counter" }, link, series), element("td", { class: "recent" }, picture.node, per),
     rate.node, hour.node, today.node, total.node, element("td", { class: "state" }, state.node), sites, messages);
   return {
     node,
@@ -95,10 +96,11 @@ function tableRow({ counter }) {
       picture.draw(bars.rows);
       setText(per, `per ${row.per}`);
       rate.set(number, unit);
-      hour.set(brief(row["this-hour"].estimate), small(row["this-hour"], times, now));
-      today.set(brief(row.today.estimate), small(row.today, times, now));
-      total.set(brief(row.estimate), small({ estimate: row.estimate, ...totalRange(row) }));
-      state.set(row.state);
+      for (const [cell, span] of [[hour, row["this-hour"]], [today, row.today], [total, { estimate: row.estimate, ...totalRange(row) }]]) {
+        cell.set(span.upper === null ? atLeast(span.lower) : brief(span.estimate), small(span, times, now));
+      }
+      setText(series, row.series ? `sum of ${count(row.series)} series` : "");
+      state.set(row.state, stateWord(row));
       setAttribute(node, "data-state", row.state);
       if (row.sites === undefined) return;
       setText(sites, row.silent ? `${count(row.sites)} (${count(row.silent)} silent)` : count(row.sites));
@@ -115,7 +117,8 @@ function numberCell(kind) {
 
 function small({ lower, estimate, upper, since }, times, now) {
   if (since) return `since ${times.moment(since, now)}`;
-  const error = upper === null ? Infinity : Math.max(upper - estimate, estimate - lower) / estimate;
+  if (upper === null) return "";
+  const error = Math.max(upper - estimate, estimate - lower) / estimate;
   return lower === upper ? "" : error <= 0.2 ? `± ${share(error)}` : range({ lower, upper }, brief);
 }
 

@@ -1,7 +1,8 @@
 // What operators see of a counter: its parameters, its cost beside that of alternatives, and why this plan runs.
 
 import { element, setAttribute, setText } from "./dom.js";
-import { brief, bytes, count, moment, plural, share } from "./format.js";
+import { brief, bytes, count, duration, moment, plural, share } from "./format.js";
+import { WORDS } from "./words.js";
 
 export function operatorView(app) {
   const list = parameters(), cost = costTable(app), plan = planText();
@@ -17,9 +18,9 @@ export function operatorView(app) {
 }
 
 function parameters() {
-  const names = ["Error allowed, alpha", "Chance of error, delta", "Sites", "Running scheme", "Round", "Phase", "Windows", "Waiting for"];
-  const values = names.map(() => element("dd"));
-  const rows = names.map((name, index) => element("div", {}, element("dt", {}, name), values[index]));
+  const names = { alpha: "Allowed error", delta: "Chance of a wrong answer", sites: "Sites", scheme: "Scheme", round: "Round", phase: "Phase", windows: "Windows", waiting: "Waiting for" };
+  const values = Object.keys(names).map(() => element("dd"));
+  const rows = Object.entries(names).map(([key, name], index) => element("div", {}, element("dt", { title: WORDS[key] }, name), values[index]));
   const list = element("dl", {}, ...rows);
   const node = element("section", { class: "parameters", "aria-label": "Parameters" }, list);
   return {
@@ -43,26 +44,27 @@ function windowTexts(windows) {
 
 function costTable(app) {
   const body = element("tbody"), since = element("p", { class: "note" }), next = element("p", {}), rows = new Map();
-  const head = ["", "Messages", "", "Bytes"].map((text) => element(text ? "th" : "td", text ? { scope: "col" } : {}, text));
+  const columns = { "": "", "messages-so-far": "Messages so far", bar: "", "next-day": "Next 24 hours", age: "Age", error: "Worst error" };
+  const head = Object.entries(columns).map(([key, text]) => element(text ? "th" : "td", { scope: text ? "col" : null, class: key, title: WORDS[key] }, text));
   const table = element("table", { class: "cost" }, element("thead", {}, element("tr", {}, ...head)), body);
-  const heading = element("h2", { id: "cost" }, "What it has cost");
+  const heading = element("h2", { id: "cost" }, "What it costs");
   const note = element("p", { class: "note" }, "The alternatives are computed from the same events and sites, with the smallest message that has a counter's name and count. " +
-    "A flush carries all counters of a process at once; where sites count many, it costs less than shown here.");
-  const node = element("section", { "aria-labelledby": "cost" }, heading, since, table, next, note);
+    "A flush carries all counters of a process at once; where sites count many, it costs less than shown here. What it misses is by the average rate: in a burst it is more, without a bound.");
+  const node = element("section", { class: "cost-section", "aria-labelledby": "cost" }, heading, since, table, next, note);
 
-  function setRow(name, messages, size, most) {
+  function setRow(name, { messages, bytes: size, day, age, error }, most, bounded) {
     if (!rows.has(name)) {
-      const cells = ["number", "bar", "number"].map((kind) => element("td", { class: kind }));
+      const cells = ["messages-so-far number", "bar", "next-day number", "age number", "error number"].map((kind) => element("td", { class: kind }));
       cells[1].append(element("span"));
-      const row = element("tr", name === "Countless" ? { class: "ours" } : {}, element("th", { scope: "row" }, name), ...cells);
+      body.append(element("tr", bounded ? { class: "ours" } : {}, element("th", { scope: "row" }, name), ...cells));
       rows.set(name, cells);
-      body.append(row);
     }
-    const [number, bar, space] = rows.get(name);
-    setText(number, brief(messages));
-    // Logarithmic: one message per event may cost thousands of times more than Countless.
-    bar.firstChild.style.setProperty("--part", most > 1 ? Math.log10(1 + messages) / Math.log10(1 + most) : 0);
-    setText(space, bytes(size));
+    const [number, bar, tomorrow, old, wrong] = rows.get(name);
+    setText(number, `${brief(messages)} (${bytes(size)})`);
+    bar.firstChild.style.setProperty("--part", most ? messages / most : 0);
+    setText(tomorrow, brief(day));
+    setText(old, age ? `up to ${duration(age)}` : "none");
+    setText(wrong, bounded ? `± ${brief(Math.ceil(error))}` : error ? `about ${brief(Math.ceil(error))} missing` : "none");
   }
 
   return {
@@ -71,8 +73,8 @@ function costTable(app) {
       setText(since, `${plural(cost.events, "event")} since ${moment(cost.since, app.now())}.`);
       setText(next, `Until ${windows ? `the count of this ${windows.per}` : "the total"} doubles: about ${plural(cost.to_double, "message")} more, however long that takes.`);
       const most = Math.max(cost.messages, ...cost.others.map((other) => other.messages));
-      setRow("Countless", cost.messages, cost.bytes, most);
-      for (const other of cost.others) setRow(other.name[0].toUpperCase() + other.name.slice(1), other.messages, other.bytes, most);
+      setRow("Countless", { ...cost, age: 0 }, most, true);
+      for (const other of cost.others) setRow(other.name[0].toUpperCase() + other.name.slice(1), other, most, false);
     },
   };
 }
@@ -81,7 +83,7 @@ function planText() {
   const why = element("p", { class: "why" }), prices = element("tbody"), reasons = element("dl", { class: "reasons" });
   const table = element("table", { class: "prices" },
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Scheme"),
-      element("th", { scope: "col", class: "number" }, "Messages per e-fold"))), prices);
+      element("th", { scope: "col", class: "number", title: WORDS.doubling }, "Messages while it doubles"))), prices);
   const details = element("details", {}, element("summary", {}, "All numbers of the plan"), reasons);
   const node = element("section", { "aria-labelledby": "plan" }, element("h2", { id: "plan" }, "Why this plan"), why, table, details);
   let shown = "";
@@ -103,5 +105,5 @@ function planText() {
 
 function priceRow({ scheme, messages_per_efold: price }, running) {
   const name = scheme === running ? `${scheme} (running)` : scheme;
-  return element("tr", { class: scheme === running ? "ours" : "" }, element("th", { scope: "row" }, name), element("td", { class: "number" }, count(price)));
+  return element("tr", { class: scheme === running ? "ours" : "" }, element("th", { scope: "row" }, name), element("td", { class: "number" }, count(price * Math.LN2)));
 }

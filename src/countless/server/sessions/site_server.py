@@ -21,6 +21,7 @@ from countless.core.budget.messages import Ask
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.server.connection import Connection
+from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
@@ -75,6 +76,7 @@ class SiteServer:
         self.sessions = SessionTable()
         self.planner = Planner()
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
+        self.refused = RefusedSites(wall_clock)
         self.frame_bytes = {"up": 0, "down": 0}
         self.connection_count = 0
         self.draining = False

@@ -6,10 +6,10 @@ import { count } from "./format.js";
 const WIDTH = 640, HEIGHT = 260, TOP = 5.3, FOOT = -2.2; // of the drawing; the error axis, in alphas
 const DURATION_S = 20; // of the whole match
 
-export function attackView() {
-  const heading = element("h1", { tabindex: "-1" }, "Attack");
+export function whyView() {
+  const heading = element("h1", { tabindex: "-1" }, "Why trust this?");
   const stage = element("div", { class: "stage" });
-  const node = element("div", { class: "attack" }, heading, stage);
+  const node = element("div", { class: "why-page" }, heading, ...promise(), stage);
   let player = null, closed = false;
   fetch("/page/attack.json").then((response) => response.json()).then((match) => {
     if (closed) return;
@@ -17,7 +17,7 @@ export function attackView() {
     stage.replaceChildren(...player.nodes);
     player.start();
   }).catch(() => stage.replaceChildren(element("p", { class: "empty" }, "The recording could not be loaded. Reload the page.")));
-  return { node, heading, title: "Attack", tab: "attack", feed: () => null, event() {}, close() { closed = true; player?.stop(); } };
+  return { node, heading, title: "Why trust this?", tab: "why", feed: () => null, event() {}, close() { closed = true; player?.stop(); } };
 }
 
 function createPlayer(match) {
@@ -65,8 +65,15 @@ function createPlayer(match) {
   };
 }
 
+function promise() {
+  return [element("p", { class: "lead" }, "Every number here has a range, and the truth is in it at every moment: not on average, and not only for traffic that knows nothing of these numbers. " +
+    "Where it cannot be promised, because a site is silent or has just reconnected, the page says so: ≥ stands before the number, and its range has no upper end."),
+  element("p", { class: "lead" }, "The bounds are proved; every proof has a number in docs/claims.md and a test. The bars of closed windows are exact. What one site has, and when rounds begin, " +
+    "is shown to operators only, because traffic that knows it could use it.")];
+}
+
 function introduction({ sites, alpha }) {
-  return [element("p", { class: "lead" }, "Traffic that reacts to the answers can push a tracker out of its bounds. Here the adversary sends events to one site until the " +
+  return [element("h2", {}, "An attack, recorded"), element("p", { class: "lead" }, "Traffic that reacts to the answers can push a tracker out of its bounds. Here the adversary sends events to one site until the " +
     "published total changes, then never uses that site again, and continues with the next. It sees the answers and nothing else."),
     element("p", { class: "note" }, `${count(sites)} sites, allowed error ${alpha * 100}%. The line is the error of the answer ` +
       "in multiples of the allowed error. The shaded band is what is allowed.")];

@@ -1,0 +1,54 @@
+"""Sites that may not connect: an operator's page gets their addresses and the reasons."""
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from countless.server.app import build_app
+from countless.server.http.auth import new_token
+from countless.server.refused_sites import FORGET_AFTER_S, MAX_ADDRESSES, RefusedSites
+from countless.server.settings import STATE_FILE, Settings
+from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.frames import Hello, encode_frames
+
+URL = "ws://127.0.0.1:2686/api/v1/site"
+
+
+def test_refused_sites_are_listed_with_the_reason(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / STATE_FILE)
+    reader, one_site = new_token(store, "read", "me"), new_token(store, "site", "web", "web")
+    store.close()
+    app = build_app(Settings(state_dir=str(tmp_path)))
+    with TestClient(app, base_url="http://127.0.0.1:2686", client=("192.0.2.1", 5000)) as client:
+
+        def connect(headers: dict[str, str]) -> None:
+            with client.websocket_connect(URL, headers=headers) as site:
+                site.send_bytes(next(encode_frames([Hello(1, "other", 1)])))
+                site.receive_bytes()
+
+        def reason(**headers: str) -> str:
+            with pytest.raises(WebSocketDisconnect):
+                connect(headers)
+            return str(app.state.server.refused.recent()[0].reason)
+
+        assert reason() == "no token"
+        assert reason(authorization="Bearer nonsense") == "a token that is not known here"
+        assert reason(authorization=f"Bearer {reader}") == "a token of scope read instead of site"
+        assert reason(authorization=f"Bearer {one_site}") == "its token is for site web"
+        by_address = {each.address: each.attempts for each in app.state.server.refused.recent()}
+        assert by_address == {"192.0.2.1": 3, "other": 1}
+
+
+def test_old_refusals_and_those_of_too_many_addresses_are_forgotten() -> None:
+    now = 0.0
+    refused = RefusedSites(clock=lambda: now)
+    for number in range(MAX_ADDRESSES + 1):
+        refused.add(f"a{number}", "no token")
+    assert len(refused.recent()) == MAX_ADDRESSES
+    assert refused.recent()[-1].address == "a1"
+    now = FORGET_AFTER_S / 2
+    refused.add("a1", "no token")
+    now = FORGET_AFTER_S + 1
+    assert [each.address for each in refused.recent()] == ["a1"]
