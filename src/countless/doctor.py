@@ -20,6 +20,7 @@ from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError
 from countless.server.settings import STATE_FILE, Settings
+from countless.server.storage.backup import check
 from countless.server.storage.sqlite_store import SqliteStore
 
 MAX_CLOCK_SKEW_S = 5.0  # with more, times in logs and on the page are confusing
@@ -74,6 +75,9 @@ def check_coordinator(settings: Settings) -> Iterator[Finding]:
     """Could a coordinator start with these settings on this machine?"""
     yield _attempt("settings", settings.require_safe, "safe", "follow the message")
     yield _attempt("state", lambda: _state(settings), settings.state_dir, "make the directory writable for this user")
+    if (state := Path(settings.state_dir) / STATE_FILE).exists():
+        remedy = "stop the coordinator, and restore a copy: countless restore FILE"
+        yield _attempt("state file", lambda: check(state), f"{state}: every page can be read", remedy)
     yield _port(settings)
     hard, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], settings.max_connections + 100
     remedy = f"raise it to {need:,} (LimitNOFILE= in the unit), or lower max_connections" if 0 <= hard < need else ""
@@ -94,7 +98,7 @@ def _state(settings: Settings) -> str | None:
     directory = Path(settings.state_dir)
     if (directory / STATE_FILE).exists():
         SqliteStore(directory / STATE_FILE).close()
-        return f"{directory}: readable, of this version"
+        return f"{directory}: of this version"
     nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
     with tempfile.TemporaryFile(dir=nearest):
         return f"{directory}: will be created"

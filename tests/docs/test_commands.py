@@ -23,6 +23,8 @@ ELSEWHERE = {
     "pip install": "packaging/test_package.py",
     "countless serve": "support/service.py",
     "countless agent": "agent/test_agent.py",
+    "countless backup": "server/test_budget_failures.py",
+    "countless restore": "server/test_budget_failures.py",
     "countless budget watch": "cli/test_budget.py",
     "gunicorn": "server/test_prefork.py",
     "uvicorn": "docs/test_limit_requests_page.py",

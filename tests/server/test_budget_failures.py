@@ -9,10 +9,9 @@
 | ... and its rule is `wait`         | its requests wait until it is back                                              |
 | a recalled site does not answer    | what it was granted counts as spent until it is back; others go on              |
 | the coordinator is killed          | sites spend what they were granted; after the restart nothing is granted twice  |
-| ... and continues from a copy      | with `--after-restore` nothing is granted before all sites have told the rest   |
+| ... and is restored from a backup  | nothing is granted before all sites have told the rest                          |
 """
 
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,9 @@ from typing import Any
 
 import pytest
 
+from countless.server.settings import STATE_FILE
+from countless.server.storage.backup import end_restore
+from support.commands import run_command
 from support.proxy import HEALTHY, FaultProfile, Proxy
 from support.service import TIMEOUT_S, Server, python, until
 
@@ -227,36 +229,33 @@ def test_killed_coordinator_stops_no_site_and_grants_nothing_twice(tokens: Serve
     assert status(tokens)["used_lower"] == status(tokens)["used_upper"] == LIMIT
 
 
-@pytest.mark.parametrize("after_restore", [True, pytest.param(False, marks=pytest.mark.soak)])
-def test_coordinator_restored_from_an_older_copy(
-    after_restore: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without `--after-restore` the limit is exceeded, so the test can fail."""
+@pytest.mark.parametrize("marked", [True, pytest.param(False, marks=pytest.mark.soak)])
+def test_coordinator_restored_from_an_older_copy(marked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a copy that does not say that it is one the limit is exceeded, so the test can fail."""
     monkeypatch.setenv("COUNTLESS_RESTORE_WAIT", "6s")  # longer than clients pause, after a restart that takes 1 s
     sites: list[Site] = []
+    state = str(tmp_path / "state")
     with Server(tmp_path / "state", "--silent-after", "1s") as server:
         server.reader.request("POST", "/api/v1/budgets", RULE)
         try:
             sites += [Site(server.url, name) for name in ("first", "second")]
             assert [site.take(30) for site in sites] == ["allowed", "allowed"]
-            server.kill()
-            shutil.copytree(tmp_path / "state", tmp_path / "copy")
-            server.start()
+            assert run_command("backup", str(tmp_path / "copy"), "--state-dir", state).returncode == 0  # while it runs
             sites.append(Site(server.url, "third"))  # the copy does not know it
             for site in sites:
                 until(lambda site=site: site.take(250) == "allowed", "a request")  # type: ignore[misc]
             server.kill()
-            shutil.rmtree(tmp_path / "state")
-            shutil.copytree(tmp_path / "copy", tmp_path / "state")
-            monkeypatch.setenv("COUNTLESS_AFTER_RESTORE", str(after_restore).lower())
+            assert run_command("restore", str(tmp_path / "copy"), "--state-dir", state).returncode == 0
+            if not marked:
+                end_restore(tmp_path / "state" / STATE_FILE)
             server.start()
-            if after_restore:
+            if marked:
                 until(lambda: [each["state"] for each in server.sites()] == ["connected"] * 3, "all sites")
                 assert status(server)["state"] == "restoring"
             sites.append(Site(server.url, "fourth"))
             until(lambda: sites[-1].take_all() == "exhausted", "the last unit")
             taken = sum(site.taken for site in sites)
-            assert taken == LIMIT if after_restore else taken > LIMIT
+            assert taken == LIMIT if marked else taken > LIMIT
         finally:
             for site in sites:
                 site.kill()

@@ -1,5 +1,6 @@
-"""Options that several verbs share: the coordinator's URL, a token, JSON."""
+"""Options that several verbs share: the coordinator's URL, a token, JSON, the state directory."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,5 +13,8 @@ Token = Annotated[
     typer.Option(
         "--token", envvar="COUNTLESS_TOKEN", show_envvar=True, help="A bearer token, if the coordinator requires one."
     ),
+]
+StateDir = Annotated[
+    Path, typer.Option("--state-dir", envvar="COUNTLESS_STATE_DIR", help="The coordinator's state directory.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

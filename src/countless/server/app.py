@@ -5,6 +5,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
+from countless.server.storage.backup import end_restore, is_copy
 from countless.server.storage.sqlite_store import SqliteStore
 
 log = logging.getLogger("countless.app")
@@ -46,15 +48,18 @@ def _single_coordinator(settings: Settings) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         path = Path(settings.state_dir) / STATE_FILE
         store = SqliteStore(path)
+        restored = is_copy(path)
         # Tokens have a connection of their own: a request must not wait for a transaction that is being written.
         tokens = SqliteStore(path)
-        server = SiteServer(store, settings)
+        server = SiteServer(store, replace(settings, after_restore=settings.after_restore or restored))
         recorder = Recorder(server)
         set_state(app, server, Access(tokens), recorder)
         tasks = [asyncio.create_task(server.run()), asyncio.create_task(_tick(server))]
         for task in tasks:
             task.add_done_callback(partial(_stop_on_failure, server))
         tasks += [asyncio.create_task(recorder.run()), asyncio.create_task(_checkpoint(tokens))]
+        if restored:
+            tasks.append(asyncio.create_task(_end_of_restore(server, path)))
         try:
             yield
         finally:
@@ -84,6 +89,12 @@ async def _tick(server: SiteServer) -> None:
         await asyncio.sleep(min(MAX_TICK_S, server.settings.silent_after / 4))
         for _ in server.tick_in_slices():
             await asyncio.sleep(0)
+
+
+async def _end_of_restore(server: SiteServer, path: Path) -> None:
+    while server.budgets.restoring:
+        await asyncio.sleep(MAX_TICK_S)
+    await asyncio.to_thread(end_restore, path)
 
 
 async def _checkpoint(store: SqliteStore) -> None:

@@ -66,12 +66,12 @@ def _usable_state(settings: Settings) -> Iterator[None]:
     else:
         directory = Path(settings.state_dir)
         SqliteStore(directory / STATE_FILE).close()
-        with _exclusive(directory):
+        with exclusive(directory):
             yield
 
 
 @contextmanager
-def _exclusive(directory: Path) -> Iterator[None]:
+def exclusive(directory: Path) -> Iterator[None]:
     """Two coordinators on one state directory would overwrite each other's counts."""
     with (directory / "countless.lock").open("w") as file:
         try:

@@ -1,4 +1,4 @@
-"""After a restore of the coordinator's state from an older copy (`--after-restore`): which budgets still wait.
+"""After a restore of the coordinator's state from an older copy: which budgets still wait.
 
 The copy does not have what was granted since it was made, but the sites do. A period of a budget grants nothing until
 
@@ -7,7 +7,8 @@ The copy does not have what was granted since it was made, but the sites do. A p
   a window have passed, so that nothing counts any more of what a site took that has not asked.
 
 What a site says is believed: its limit, its round, and what it hands in (docs/theory/budgets.md has the theorem).
-Nothing of this is saved: a coordinator that is restarted meanwhile needs `--after-restore` again.
+Nothing of this is saved. A coordinator that is restarted meanwhile begins again, if its state is a copy that `countless
+backup` made, or with `--after-restore`.
 """
 
 import logging
@@ -50,7 +51,7 @@ class BudgetRestore:
         unheard = {str(site_id.site): each.budget.name for each in restoring for site_id in each.unheard}
         if not unheard:
             self.active = False
-            log.warning("the restore is over, and budgets grant units again: start without --after-restore next time")
+            log.warning("the restore is over, and budgets grant units again (--after-restore is not needed any more)")
         elif self._clock() >= self._remind_at:
             self._remind_at = self._clock() + REMINDER_S
             log.warning(

@@ -81,6 +81,11 @@ class Budgets:
                 else:
                     self._dispatch(budget_id, (), budget.periods[number].recover())
 
+    @property
+    def restoring(self) -> bool:
+        """After a restore from a copy: some budget still waits for sites, or all do."""
+        return self._restore.active
+
     def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
         return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period)
 

@@ -1,0 +1,28 @@
+"""`countless restore`: put a copy that `countless backup` made in place of the coordinator's state."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from countless.cli.options import StateDir
+
+EXAMPLE = "Example:  countless restore /backups/countless.sqlite"
+
+
+def restore(
+    copy: Annotated[Path, typer.Argument(help="File that `countless backup` has written.")],
+    state_dir: StateDir = Path("countless-state"),
+) -> None:
+    """Put a copy in place of the coordinator's state. The coordinator must not run; the former state is kept."""
+    from countless.server.serve import exclusive
+    from countless.server.settings import STATE_FILE
+    from countless.server.storage import backup
+
+    backup.check(copy)
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with exclusive(state_dir):
+        former = backup.restore(copy, state_dir / STATE_FILE)
+    print(f"{state_dir / STATE_FILE} is now the copy {copy}. Start the coordinator: budgets wait for all sites first.")
+    if former is not None:
+        print(f"The former state is in {former}.")

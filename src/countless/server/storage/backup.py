@@ -1,0 +1,110 @@
+"""Copies of the state file, made while a coordinator runs, and their restore.
+
+A copy says that it is one. A coordinator that starts on it does what `--after-restore` does, until its log says that
+the restore is over: also if the file was put in place by hand, and if the coordinator is restarted meanwhile.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time
+
+from countless.server.storage.base import StoreError
+from countless.server.storage.schema import schema_version
+
+_COPIED = "copied at"
+
+
+def back_up(state: Path, copy: Path) -> int:
+    """Write a consistent copy of the state file; its size in bytes. A copy that exists is replaced when all is written.
+    Writers do not wait.
+    """
+    if not state.exists():
+        raise StoreError(f"{state} does not exist: there is nothing to copy")
+    if copy.exists():
+        if copy.samefile(state):
+            raise StoreError(f"{copy} is the state file itself")
+        check(copy)  # raises if it is the file of another program
+    _copy(state, copy)
+    return copy.stat().st_size
+
+
+def restore(copy: Path, state: Path) -> Path | None:
+    """Put a copy in place of the state file, which no coordinator may use now. Returns where the former file is."""
+    check(copy)
+    former = _set_aside(state)
+    _copy(copy, state)
+    return former
+
+
+def check(path: Path) -> None:
+    """Raise StoreError unless this is a state file that can be read from its first page to its last."""
+    with _opened(path) as database:
+        if schema_version(database, path) == 0:
+            raise StoreError(f"{path} is not a database of Countless")
+        (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise StoreError(f"{path} is damaged: {found}")
+
+
+def is_copy(path: Path) -> bool:
+    with _opened(path) as database:
+        return database.execute("SELECT 1 FROM facts WHERE name = ?", (_COPIED,)).fetchone() is not None
+
+
+def end_restore(path: Path) -> None:
+    """From now on the file is the state, and not a copy of it."""
+    with _opened(path) as database, database:
+        database.execute("DELETE FROM facts WHERE name = ?", (_COPIED,))
+
+
+def _copy(source: Path, target: Path) -> None:
+    part = target.with_name(f"{target.name}.part")
+    try:
+        part.unlink(missing_ok=True)
+        part.touch(mode=0o600)  # it has the digests of tokens
+        with _opened(source) as database, closing(sqlite3.connect(part)) as copied:
+            database.backup(copied)
+            copied.execute("PRAGMA journal_mode = DELETE")  # one file, without a WAL beside it
+            with copied:
+                copied.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (_COPIED, int(time())))
+        _sync(part)
+        part.replace(target)
+        _sync(target.parent)
+    except (OSError, sqlite3.Error) as error:
+        part.unlink(missing_ok=True)
+        raise StoreError(f"{source} cannot be copied to {target}: {error}") from None
+
+
+def _set_aside(state: Path) -> Path | None:
+    """The state file, with its WAL, which belongs to it."""
+    files = [path for end in ("", "-wal", "-shm") if (path := state.with_name(state.name + end)).exists()]
+    if not files:
+        return None
+    folder = state.with_name(f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+    folder.mkdir(mode=0o700)
+    for path in files:
+        path.rename(folder / path.name)
+    return folder
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise StoreError(f"{path} does not exist, or is not a file")
+    try:
+        with closing(sqlite3.connect(path, timeout=10)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} cannot be used: {error}") from None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

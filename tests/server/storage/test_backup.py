@@ -1,0 +1,109 @@
+"""Copies of the state file: complete, marked as copies, and refused where they would destroy something."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from countless.core.messages import SiteId
+from countless.server.settings import STATE_FILE
+from countless.server.storage.backup import back_up, check, end_restore, is_copy, restore
+from countless.server.storage.base import Changes, Config, CounterFields, StoreError
+from countless.server.storage.sqlite_store import SqliteStore
+from support.commands import run_command
+
+CONFIG = Config(0.01, 0.05, "auto", "adaptive", 10)
+
+
+def changes(count: int) -> Changes:
+    found = Changes()
+    found.configs["hits"] = CONFIG
+    found.counters["hits"] = CounterFields(1, float(count), 0)
+    found.counts["hits"] = {SiteId("web", 1): count}
+    return found
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A file that a store still has open, with its last save in the WAL."""
+    path = tmp_path / "state" / STATE_FILE
+    store = SqliteStore(path)
+    store.save(changes(7))
+    store.close()
+    return path
+
+
+def known(path: Path) -> int:
+    store = SqliteStore(path)
+    try:
+        return store.load()["hits"][1].known[0][1]
+    finally:
+        store.close()
+
+
+def test_copy_of_a_file_in_use_has_all_that_was_saved(state: Path, tmp_path: Path) -> None:
+    store, copy = SqliteStore(state), tmp_path / "copy"
+    store.save(changes(8))
+    assert back_up(state, copy) == copy.stat().st_size
+    store.save(changes(9))
+    store.close()
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "state"]  # no WAL, no part
+    assert (known(copy), known(state)) == (8, 9)
+    assert (is_copy(copy), is_copy(state)) == (True, False)
+
+
+def test_restored_file_is_a_copy_until_the_restore_has_ended(state: Path, tmp_path: Path) -> None:
+    back_up(state, tmp_path / "copy")
+    store = SqliteStore(state)
+    store.save(changes(9))
+    former = restore(tmp_path / "copy", state)
+    store.close()
+    assert former is not None
+    assert (known(state), known(former / STATE_FILE)) == (7, 9)
+    assert is_copy(state)
+    end_restore(state)
+    assert not is_copy(state)
+    assert restore(tmp_path / "copy", tmp_path / "elsewhere.sqlite") is None
+
+
+def test_later_copy_replaces_an_earlier_one_and_no_other_file(state: Path, tmp_path: Path) -> None:
+    copy, other = tmp_path / "copy", tmp_path / "other"
+    back_up(state, copy)
+    back_up(state, copy)
+    other.write_text("a letter")
+    for target in (other, state):
+        with pytest.raises(StoreError):
+            back_up(state, target)
+    with pytest.raises(StoreError, match="nothing to copy"):
+        back_up(tmp_path / "nothing", copy)
+    assert (other.read_text(), known(copy)) == ("a letter", 7)
+
+
+def test_damaged_copy_is_refused_and_the_state_stays(state: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    back_up(state, copy)
+    content = bytearray(copy.read_bytes())
+    content[4096 : 3 * 4096] = bytes(2 * 4096)
+    copy.write_bytes(content)
+    result = run_command("restore", str(copy), "--state-dir", str(state.parent))
+    assert (result.returncode, "damaged" in result.stderr) == (2, True), result.stderr
+    assert known(state) == 7
+
+
+def test_restore_under_a_running_coordinator_is_refused(state: Path, tmp_path: Path) -> None:
+    back_up(state, tmp_path / "copy")
+    with (state.parent / "countless.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = run_command("restore", str(tmp_path / "copy"), "--state-dir", str(state.parent))
+    assert (result.returncode, "in use by another coordinator" in result.stderr) == (2, True), result.stderr
+
+
+def test_doctor_finds_damaged_pages_and_names_the_remedy(state: Path) -> None:
+    check(state)
+    content = bytearray(state.read_bytes())
+    content[-4096:] = b"\xff" * 4096
+    state.write_bytes(content)
+    result = run_command("doctor", "--config", "/dev/null", COUNTLESS_STATE_DIR=str(state.parent), COUNTLESS_PORT="0")
+    assert result.returncode == 1, result.stdout
+    assert "countless restore FILE" in result.stdout
