@@ -100,7 +100,7 @@ def serve_commands(server: Server, lines: list[str], monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLESS_URL", server.url)
-    assert run("countless sites") == "no sites: no program has connected yet\n"
+    assert run("countless sites") == "no sites: no program is connected\n"
     run("countless add requests 3000000")
     lines = [line for line in here("tutorial/first-deployment.md") if re.match("countless (get|watch)|curl", line)]
     output = serve_commands(server, lines + here("how-to/alert-on-a-threshold.md"), monkeypatch)

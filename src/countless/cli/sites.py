@@ -31,7 +31,7 @@ def sites(
         print(json.dumps(found))
         return
     if not found:
-        print("no sites: no program has connected yet")
+        print("no sites: no program is connected")
     for site in found:
         age = site["seconds_since_heard"]
         print(f"{site['site']}: {site['state']}, {site['counters']} counters, last seen {age:.1f} s ago")
