@@ -1,4 +1,7 @@
-"""How soon the page shows something on a slow connection: 1.6 Mbit/s and 150 ms for each round trip, nothing cached."""
+"""How soon the page shows something on a slow connection: 1.6 Mbit/s and 150 ms for each round trip, nothing cached.
+
+The best of several loads: the connection is what is measured, not what else the machine does.
+"""
 
 import sys
 import tempfile
@@ -12,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the browser and 
 
 SLOW = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 93_750}
 VIEWS = {"all counters": ("#/", "table.counters a"), "one counter": ("#/counter/fleet", ".chart .line[d^=M]")}
+LOADS = 5
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
@@ -20,14 +24,18 @@ def main() -> Iterator[Table]:
     from support.page_state import populate
     from support.service import Server
 
+    rows = []
     with tempfile.TemporaryDirectory() as directory:
         populate(Path(directory), sites=1000)
         with Server(Path(directory), "--silent-after", "1s") as server, browser() as chromium:
-            rows = [[name, *load(chromium, f"{server.url}/{path}", mark)] for name, (path, mark) in VIEWS.items()]
+            for name, (path, mark) in VIEWS.items():
+                loads = [load(chromium, f"{server.url}/{path}", mark) for _ in range(LOADS)]
+                files, *numbers = zip(*loads, strict=True)  # the icon may come later than the answers
+                rows.append([name, str(max(files)), *(f"{min(column):.0f}" for column in numbers)])
     yield Table("page-first-paint", ["view", "files", "kB", "first paint, ms", "first answers, ms"], rows)
 
 
-def load(chromium: Any, url: str, landmark: str) -> list[str]:
+def load(chromium: Any, url: str, landmark: str) -> tuple[int, float, float, float]:
     from support.browser import window
 
     sizes: list[int] = []
@@ -40,4 +48,4 @@ def load(chromium: Any, url: str, landmark: str) -> list[str]:
         page.goto(url)
         page.locator(landmark).first.wait_for(state="attached")
         answered, painted = page.evaluate("performance.now()"), page.evaluate(PAINT)
-    return [str(len(sizes)), f"{sum(sizes) / 1000:.0f}", f"{painted:.0f}", f"{answered:.0f}"]
+    return len(sizes), sum(sizes) / 1000, painted, answered
