@@ -33,7 +33,13 @@ SECTIONS = {
     "budgets": Section("budgets", tables=("budgets",)),
     "families": Section(
         "families",
-        tables=("families-messages", "families-adversaries", "families-memory", "families-quantiles"),
+        tables=(
+            "families-messages",
+            "families-adversaries",
+            "families-memory",
+            "families-quantiles",
+            "families-traces",
+        ),
     ),
     "agent": Section("agent", tables=("agent",)),
     "page": Section("page", tables=("page-first-paint",)),

@@ -1,8 +1,11 @@
 """What families and distributions cost, beside the usual ways: docs/bench/families.md."""
 
+import tempfile
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -10,7 +13,9 @@ import numpy as np
 
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Buckets, BucketSite
-from countless.core.family.messages import Report
+from countless.core.family.messages import Report, Steps
+from countless.core.family.rule import LABELS as LABELLED
+from countless.core.family.rule import FamilyRule
 from countless.core.family.site import FamilySite
 from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId
@@ -19,12 +24,18 @@ from countless.inprocess.family import Family
 from countless.inprocess.tracker import Tracker
 from countless.lab.arena.families import PLAYERS, play
 from countless.lab.simulation.labels import zipf_labels
+from countless.lab.simulation.traces import read_trace
 from countless.planning.families import most_messages
+from countless.server.storage.base import Changes, FamilyChanges, FamilyFields, MemberFields
+from countless.server.storage.sqlite_store import SqliteStore
 from tools.tables import Table
 
 SITES, LABELS, EVENTS = 100, 10_000, 1_000_000
 EPSILONS = (0.01, 0.05)
 TOP_SHARE = 0.02
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+KEYS = {"flights_3m": "airports", "zeek_wrccdc": "hosts", "wikipedia_edits": "language channels"}
+COLLECTORS = 20
 
 
 # Messages
@@ -67,6 +78,42 @@ def messages() -> Iterator[Table]:
     yield Table("families-messages", ("epsilon", "what", "messages", "proved", "worst error", "true in the top"), rows)
 
 
+def traces() -> Iterator[Table]:
+    """Recorded traffic by its own keys, if the folder of traces is beside the project.
+
+    Each event is at one of the collectors, in turn. After every twentieth of the trace all labels are compared with
+    exact counts.
+    """
+    if not TRACES.is_dir():
+        print(f"no traces in {TRACES.name}/ beside the project: this table needs them")
+        return
+    rows = []
+    for name, keys in KEYS.items():
+        trace = read_trace(TRACES / name / "events.csv.gz")
+        events = list(trace.timed_events(10**9))
+        family = Family(COLLECTORS, 0.01)
+        sites = [family.site(number) for number in family.sites]
+        truth: Counter[str] = Counter()
+        worst, missed, extra = 0.0, 0, 0
+        for number, (_, key) in enumerate(events, start=1):
+            label = trace.names[key]
+            sites[number % COLLECTORS].add(label)
+            truth[label] += 1
+            if number % (len(events) // 20) == 0:
+                for each, count in truth.items():
+                    answer = family.answer(each)
+                    assert answer.lower <= count <= answer.upper
+                    worst = max(worst, abs(answer.estimate - count) / number)
+                listed = {each.label for each in family.top(TOP_SHARE).labels}
+                missed += sum(n >= TOP_SHARE * number and each not in listed for each, n in truth.items())
+                extra += sum(truth[str(each)] < (TOP_SHARE - 0.01) * number for each in listed)
+        figures = f"{len(truth):,} {keys}", f"{len(events):,}", f"{family.messages.total:,}", f"{worst:.2%}"
+        rows.append((name, *figures, str(missed), str(extra)))
+        print(*rows[-1], flush=True)
+    columns = ("trace", "labels", "events", "messages", "worst error", "missing in the top", "below share - epsilon")
+    yield Table("families-traces", columns, rows)
+
+
 def adversaries() -> Iterator[Table]:
     rows = []
     for name in PLAYERS:
@@ -86,7 +133,25 @@ def memory() -> Iterator[Table]:
         ("a site", f"{len(labels):,} labels, all reported", f"{_bytes_of(lambda: _site(labels, 1)) / 1e5:.0f}"),
         ("a coordinator", "10 sites, 1,000,000 pairs", f"{_bytes_of(lambda: _coordinator(labels)) / 1e6:.0f}"),
     ]
+    rows.append(("a state file", "10 sites, 1,000,000 pairs", f"{_file_bytes(labels) / 1e6:.0f}, with its name"))
     yield Table("families-memory", ("where", "what", "bytes for each label of a site, without its name"), rows)
+
+
+def _file_bytes(labels: list[str]) -> int:
+    """Of the SQLite file of a coordinator, which has the name of the label in each row."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "state"
+        store, before = SqliteStore(path), process_time()
+        fields = FamilyFields(FamilyRule(LABELLED, 0.01), 1, Steps(), 10, 10**9, 0)
+        counts = {label: 1000 + number for number, label in enumerate(labels)}
+        for number in range(10):
+            site_id = SiteId(f"web-{number}", (1_763_000_000 << 30) + number)
+            family = FamilyChanges(fields, counts, {site_id: MemberFields(Steps(), 10**8)}, {site_id: counts})
+            store.save(Changes(families={"requests": family}))
+        store.checkpoint()
+        store.close()
+        print(f"saved in {process_time() - before:.1f} s of processor time")
+        return path.stat().st_size
 
 
 def _site(labels: list[str], reported: int) -> FamilySite:
@@ -254,5 +319,6 @@ def _row(name: str, number: int, size: int, proved: str, worst: dict[float, floa
 def main() -> Iterator[Table]:
     yield from adversaries()
     yield from memory()
+    yield from traces()
     yield from distributions()
     yield from messages()

@@ -10,7 +10,18 @@ from countless.client.budgets.budget import ClientBudget
 from countless.client.budgets.spendable import Spendable
 from countless.client.client import Client, connect
 from countless.client.counter import Counter
-from countless.client.reader import Rate, Reader, RollingCount, SeriesCount, TopCounts, TotalCount, WindowCount
+from countless.client.families.local_family import ClientDistribution
+from countless.client.reader import (
+    Quantiles,
+    QuantileValue,
+    Rate,
+    Reader,
+    RollingCount,
+    SeriesCount,
+    TopCounts,
+    TotalCount,
+    WindowCount,
+)
 from countless.client.watch import Watch
 from countless.client.wsgi import CountRequests as CountWsgiRequests
 from countless.core.answer import Answer
@@ -68,6 +79,7 @@ MEANINGS = {
     "over": "the length of the span",
     "rate": "events per second, with bounds",
     "share": "the share that was asked for",
+    "quantiles": "one for each share that was asked for",
     "series": "the labelled series, the largest first",
     "up": "messages from sites to the coordinator",
     "down": "messages from the coordinator to sites",
@@ -110,8 +122,30 @@ NOT_FOR_PROGRAMS = {
     ),
 }
 PUBLIC: tuple[object, ...] = (
-    *(connect, Client, Counter, Spendable, ClientBudget, Watch, CountRequests, LimitRequests, header_key),
-    *(CountWsgiRequests, Reader, TotalCount, WindowCount, RollingCount, Rate, TopCounts, SeriesCount),
+    *(
+        connect,
+        Client,
+        Counter,
+        ClientDistribution,
+        Spendable,
+        ClientBudget,
+        Watch,
+        CountRequests,
+        LimitRequests,
+        header_key,
+    ),
+    *(
+        CountWsgiRequests,
+        Reader,
+        TotalCount,
+        WindowCount,
+        RollingCount,
+        Rate,
+        TopCounts,
+        SeriesCount,
+        Quantiles,
+        QuantileValue,
+    ),
     *(Tracker, Answer, Traffic, TotalAnswer, SpanCount, SpanRate, Window),
     *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
     *(Family, LabelSite, LabelCount, Top, Distribution, ObservingSite, Quantile, Rank),

@@ -12,6 +12,22 @@ from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Reca
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
 from countless.errors import ProtocolError
+from countless.wire.families import (
+    FamilyJoin,
+    FamilyLabels,
+    FamilyLeave,
+    FamilyLeaveAck,
+    FamilyRejected,
+    FamilyReport,
+    FamilyResend,
+    FamilyReset,
+    FamilySteps,
+    FamilySync,
+    KnownFamily,
+    KnownLabels,
+    known_items,
+    report_items,
+)
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
     MAX_NUMBER,
@@ -58,6 +74,11 @@ ups: st.SearchStrategy[UpItem] = st.one_of(
     st.builds(Sync, numbers),
     st.builds(Ask, budgets, numbers, amounts, amounts, amounts, amounts, amounts),
     st.builds(BudgetLeave, budgets, numbers, amounts),
+    st.builds(FamilyJoin, names, st.text(max_size=5), st.floats(0, 1), st.floats(0, 1), *[numbers] * 5),
+    st.builds(FamilyLabels, names, st.lists(names, max_size=4).map(tuple)),
+    st.builds(FamilyReport, names, numbers, numbers, st.lists(numbers, max_size=6).map(tuple)),
+    st.builds(FamilySync, names, *[numbers] * 5),
+    st.builds(FamilyLeave, names, *[numbers] * 5),
 )
 downs: st.SearchStrategy[DownItem] = st.one_of(
     st.builds(SetTrigger, names, numbers, st.just(OffsetMultiple(7, 3)), numbers),
@@ -80,6 +101,15 @@ downs: st.SearchStrategy[DownItem] = st.one_of(
         *(budgets, amounts, st.none() | st.text(max_size=5), st.text(max_size=5), st.none() | st.integers(0, 60)),
         *(st.floats(0, 1), *[st.text(max_size=5)] * 3),
     ),
+    st.builds(FamilySteps, names, numbers, numbers, numbers, st.booleans()),
+    st.builds(FamilyResend, names),
+    st.builds(FamilyLeaveAck, names),
+    st.builds(FamilyReset, names),
+    st.builds(FamilyRejected, names, st.text(max_size=20)),
+    st.builds(
+        *(KnownLabels, names, numbers, st.booleans()),
+        st.lists(st.tuples(names | st.just(""), numbers), max_size=4).map(tuple),
+    ),
 )
 
 # For sites in other languages: these bytes are the protocol, version 1.
@@ -95,6 +125,11 @@ VECTORS: list[tuple[list[Item], str]] = [
     ([Rejoin("hits", True)], "91 93 0c a4 68 69 74 73 c3"),
     ([CounterRejected("hits", "no")], "91 93 0d a4 68 69 74 73 a2 6e 6f"),
     ([SetTrigger("hits", 4, EveryNth(1), 99)], "91 95 03 a4 68 69 74 73 04 92 00 01 63"),
+    ([FamilyLabels("hits", ("a", "b"))], "91 93 1a a4 68 69 74 73 92 a1 61 a1 62"),
+    ([FamilyReport("hits", 1, 9, (2, 300, 0, 1))], "91 95 1b a4 68 69 74 73 01 09 94 02 cd 01 2c 00 01"),
+    ([FamilySync("hits", 1, 2, 3, 9, 5)], "91 97 1c a4 68 69 74 73 01 02 03 09 05"),
+    ([FamilySteps("hits", 1, 2, 3, True)], "91 96 1e a4 68 69 74 73 01 02 03 c3"),
+    ([FamilyResend("hits")], "91 92 1f a4 68 69 74 73"),
     ([Join("hits", 0, 2**64)], "91 94 05 a4 68 69 74 73 00 c4 09 00 00 00 00 00 00 00 00 01"),
 ]
 
@@ -128,6 +163,14 @@ MALFORMED: dict[str, bytes] = {
     "a budget with a line break": pack([[18, ["a\nb", 0], 77, 1]]),
     "a budget with a name too long": pack([[18, ["a" * (MAX_NAME_CHARS + 1), 0], 77, 1]]),
     "a grant from a site": pack([[15, ["tokens", 0], 1, 10]]),
+    "a family without a name": pack([[26, "", ["a"]]]),
+    "a label without a name": pack([[26, "hits", [""]]]),
+    "a label with a line break": pack([[26, "hits", ["a\nb"]]]),
+    "a label with a name too long": pack([[26, "hits", ["a" * (MAX_NAME_CHARS + 1)]]]),
+    "a label that is a number": pack([[26, "hits", [7]]]),
+    "a negative count of a label": pack([[27, "hits", 1, 1, [1, -1]]]),
+    "a count of a label beyond the limit": pack([[27, "hits", 1, 1, [1, b"\xff" * 32]]]),
+    "steps from a site": pack([[30, "hits", 1, 1, 1, True]]),
     "more than a frame may have": b"\x91" + b"\x00" * MAX_FRAME_BYTES,
     "arrays in arrays without end": b"\x91" * 100_000,
     "an array longer than any memory": b"\xdd\xff\xff\xff\xff",
@@ -196,6 +239,16 @@ LARGEST: list[Item] = [
     BudgetReset(BUDGET),
     BudgetRejected(BUDGET, NAME),
     SetBudgetRule(BUDGET, MAX_AMOUNT, NAME, NAME, 31, 0.5, NAME, NAME, NAME),
+    FamilyJoin(NAME, NAME, 0.5, 0.5, *[NUMBER] * 5),
+    *report_items(NAME, NUMBER, NUMBER, {NAME[:490] + str(label): NUMBER for label in range(2_000)}, {}),
+    FamilySync(NAME, *[NUMBER] * 5),
+    FamilyLeave(NAME, *[NUMBER] * 5),
+    FamilySteps(NAME, NUMBER, NUMBER, NUMBER, True),
+    FamilyResend(NAME),
+    FamilyLeaveAck(NAME),
+    FamilyReset(NAME),
+    FamilyRejected(NAME, NAME),
+    *known_items(NAME, KnownFamily(NUMBER, False, {NAME[:490] + str(label): NUMBER for label in range(2_000)})),
 ]
 
 
@@ -213,6 +266,20 @@ def test_known_counts_are_sent_whole(known: list[tuple[str, int]]) -> None:
     assert all(isinstance(item, KnownCounts) for item in first)
     assert isinstance(last, IncarnationRetired)
     assert [pair for item in (*first, last) for pair in item.known_counts] == known
+
+
+@given(st.dictionaries(names | st.just(""), numbers, min_size=1))
+def test_labels_are_sent_whole_and_named_once(counts: dict[str, int]) -> None:
+    numbered: dict[str, int] = {}
+    first, again = (list(report_items("f", 1, 9, counts, numbered)) for _ in range(2))
+    named = ["", *(label for item in first if isinstance(item, FamilyLabels) for label in item.labels)]
+    for items in (first, again):
+        reports = [item for item in items if isinstance(item, FamilyReport)]
+        pairs = [pair for item in reports for pair in zip(item.counts[::2], item.counts[1::2], strict=True)]
+        assert {named[number]: count for number, count in pairs} == counts
+    assert all(isinstance(item, FamilyReport) for item in again)
+    known = list(known_items("f", KnownFamily(7, True, counts)))
+    assert [pair for item in known for pair in item.label_counts] == list(counts.items())
 
 
 def decodes_or_refuses(data: bytes) -> None:

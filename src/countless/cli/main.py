@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # In the order of `--help`. Each is a file with the verb as a function and an EXAMPLE.
 VERBS = [
     *("demo", "plan", "simulate", "attack", "report", "scaling", "audit"),
-    *("serve", "agent", "add", "get", "rate", "top", "watch", "counters", "counter", "budget", "take"),
+    *("serve", "agent", "add", "get", "rate", "top", "quantile", "watch", "counters", "counter", "budget", "take"),
     *("sites", "token", "backup", "restore", "validate", "doctor"),
 ]
 

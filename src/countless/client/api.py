@@ -86,6 +86,12 @@ class ApiClient:
         answer: dict[str, Any] = self.request("GET", f"/api/v1/top/{quote(counter)}?{urlencode(query)}")
         return answer
 
+    def quantiles(self, distribution: str, *shares: str) -> dict[str, Any]:
+        """Values of a distribution with these shares of all observations at or below them."""
+        query = urlencode([("q", share) for share in shares])
+        answer: dict[str, Any] = self.request("GET", f"/api/v1/quantiles/{quote(distribution)}?{query}")
+        return answer
+
     def watch(self, counter: str, read_timeout: float | None = None) -> AnswerStream:
         """The answer now, and each time it changes; an error if nothing arrives for `read_timeout` seconds."""
         connection, response = self._open("GET", f"/api/v1/watch/{quote(counter)}", None)

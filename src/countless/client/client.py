@@ -4,6 +4,8 @@
     client.counter("requests").add(5)
     client.counter("requests").labels(route="/a").inc()
     client.counter("orders", per="day", tz="Europe/Berlin").inc()
+    client.counter("pages", family=True).labels(page="/a").inc()
+    client.distribution("latency_ms").observe(17)
 
 Counting is local: `add` increments a number and sometimes queues a message. One background thread exchanges frames with
 the coordinator and reconnects when the connection is lost. What was counted meanwhile is delivered later, exactly once,
@@ -26,6 +28,7 @@ from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.environment import token_or_default, url_or_default
+from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
@@ -35,7 +38,11 @@ from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketTransport
 from countless.core.budget.messages import Ask
 from countless.core.calendar import Calendar, calendar_of, require_calendar
+from countless.core.family.messages import UpMessage as FamilyMessage
+from countless.core.family.rule import LABELS, VALUES, FamilyRule
+from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
 from countless.core.messages import SiteId, UpMessage
+from countless.core.parameters import require_integer
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
@@ -49,12 +56,13 @@ from countless.wire.windows import parse_window, window_name
 if TYPE_CHECKING:
     from countless.client.budgets.group import BudgetGroup
     from countless.client.durable.state import DurableState
-    from countless.client.reader import Rate, Reader, RollingCount, TopCounts, TotalCount, WindowCount
+    from countless.client.reader import Quantiles, Rate, Reader, RollingCount, TopCounts, TotalCount, WindowCount
     from countless.client.watch import Callback, Watch
 
 log = logging.getLogger("countless")
 
 CalendarFields = tuple[str | None, str, int | None]  # per, tz, anchor
+FAMILY_LABEL_CAP = 10_000  # of a family in one process, unless the program says otherwise
 _DISABLED_TRIGGER = EveryNth(1 << 62)  # a client that is switched off never reports
 
 
@@ -109,6 +117,7 @@ class Client:
         self._local_counters: dict[str, LocalCounter] = {}
         self._windows: dict[str, LocalWindows] = {}  # by series; their windows are among the local counters
         self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
+        self._families: dict[str, LocalFamily] = {}  # and distributions
         self._budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()  # sessions keep the active ones
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
@@ -128,6 +137,7 @@ class Client:
             self._renew_incarnation,
             self._budgets,
             self._windows,
+            self._families,
         )
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
@@ -184,14 +194,28 @@ class Client:
         per: str | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
-        label_cap: int = LABEL_CAP,
+        label_cap: int | None = None,
+        family: bool = False,
+        epsilon: float | None = None,
     ) -> Counter:
         """The counter of this name, the same object every time.
+
+        At most `label_cap` combinations of labels are counted by name: 2,000, or 10,000 of a family.
 
         With `per`, which is minute, hour, day or month, it has windows: every event belongs to the one that the clock
         of this process shows when it is counted. `tz` and `anchor` say when a window begins: at that second of a
         minute, minute of an hour, hour of a day or day of a month, by the clocks of the time zone.
+
+        With `family`, each combination of labels is known to within `epsilon` of the total of all, which is 0.01 unless
+        given, and the messages do not depend on how many there are. A family has no windows.
         """
+        if family:
+            return self._family_counter(name, FamilyRule(LABELS, 0.01 if epsilon is None else epsilon), per, label_cap)
+        if epsilon is not None:
+            raise InvalidParameter("epsilon", epsilon, "left out without family=True: alpha is set at the coordinator")
+        if name in self._families:
+            raise InvalidParameter("family", family, f"True, as when this program first used {name!r}")
+        label_cap = LABEL_CAP if label_cap is None else label_cap
         fields = per, tz, anchor
         counter, first_fields = self._counters.get(name) or self._new_counter(name, fields, label_cap)
         if fields != first_fields:
@@ -206,6 +230,42 @@ class Client:
         new = self._local_counter if calendar is None or self._disabled else partial(self._local_windows, calendar)
         with self._lock:
             return self._counters.setdefault(name, (Counter(name, new, label_cap), fields))
+
+    def _family_counter(self, name: str, rule: FamilyRule, per: str | None, label_cap: int | None) -> Counter:
+        if per is not None:
+            raise InvalidParameter("per", per, "left out with family=True: a family has no windows")
+        cap = FAMILY_LABEL_CAP if label_cap is None else label_cap
+        require_integer("label_cap", cap, 0, MAX_LABEL_CAP)
+        with self._lock:
+            family = self._family(name, rule, cap)
+            found = self._counters.get(name)
+            if found is None:
+                found = self._counters[name] = Counter(name, partial(LabelOfFamily, family), cap), (None, "UTC", None)
+            return found[0]
+
+    def distribution(self, name: str, *, epsilon: float = 0.01, accuracy: float = 0.01) -> ClientDistribution:
+        """The distribution of this name: values that all processes observe, such as latencies, for their quantiles.
+
+        The rank of a quantile is right to within `epsilon` of all observations, and its value to within `accuracy`.
+        """
+        with self._lock:
+            return ClientDistribution(self._family(name, FamilyRule(VALUES, epsilon, accuracy), MAX_LABEL_CAP))
+
+    def _family(self, name: str, rule: FamilyRule, cap: int) -> LocalFamily:
+        found = self._families.get(name)
+        if found is None:
+            validate_name(name)
+            if name in self._counters or "{" in name or parse_window(f"{name}:0") or parse_window(name):
+                raise InvalidParameter("counter", name, "a name of its own, without labels and windows")
+            records = None if self._durable is None else self._durable.family(name, rule)
+            found = self._families[name] = LocalFamily(name, rule, cap, self._lock, self._deliver_family, records)
+            self._loop.add_family(name)
+            if self._closing:
+                found.close()
+        if (found.rule, found.cap) != (rule, cap):
+            allowed = f"used as when this program first did: {found.rule}, label_cap {found.cap}"
+            raise InvalidParameter("counter", name, allowed)
+        return found
 
     def budget(self, name: str) -> ClientBudget:
         """The budget of this name, the same object every time. An operator creates it at the coordinator.
@@ -272,8 +332,12 @@ class Client:
     def top(
         self, counter: str, share: float = 0.02, *, window: str | None = None, rolling: str | None = None
     ) -> "TopCounts":
-        """The labelled series that may have this share of the counter's count, as `Reader.top`."""
+        """The labels that may have this share of the counter's count, as `Reader.top`."""
         return self._reader.top(counter, share, window=window, rolling=rolling)
+
+    def quantile(self, distribution: str, *shares: float) -> "Quantiles":
+        """Quantiles of a distribution: the median, 0.9 and 0.99, or these `shares`, as `Reader.quantile`."""
+        return self._reader.quantile(distribution, *shares)
 
     @cached_property
     def _reader(self) -> "Reader":
@@ -339,6 +403,8 @@ class Client:
                     counter.close()
             for budget in self._budgets.values():
                 budget.end()
+            for family in self._families.values():
+                family.close()
             if thread is not None:
                 self._loop.leave()
         if thread is not None:
@@ -347,6 +413,7 @@ class Client:
             self._loop.stop()
             unsent = any(counter.count for counter in self._local_counters.values())
             unsent = unsent or not all(budget.settled for budget in self._budgets.values())
+            unsent = unsent or any(family.active for family in self._families.values())
             delivered = self._loop.delivered or not unsent
         if self._durable is not None:
             self._durable.close(delivered, deadline - monotonic())
@@ -394,6 +461,13 @@ class Client:
         if self._thread is None and not self._closing:
             self._start()
         self._loop.queue(site.counter, messages)
+
+    def _deliver_family(self, name: str, messages: tuple[FamilyMessage, ...]) -> None:
+        if self._disabled:
+            return
+        if self._thread is None and not self._closing:
+            self._start()
+        self._loop.queue_family(name, messages)
 
     def _send_of_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
         if self._thread is None and not self._closing:
@@ -449,6 +523,8 @@ class Client:
                 windows.reset(spread_of(self._site_id, windows.series))
             for budget in self._budgets.values():
                 budget.after_fork(self._site_id)
+            for name, family in self._families.items():
+                family.after_fork(None if self._durable is None else self._durable.family(name, family.rule))
         self._lock.release()
 
     # The thread

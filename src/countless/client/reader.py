@@ -5,10 +5,11 @@ print(reader.window("requests", "today"))     # requests today: 1,204,332 (from 
 reader.rolling("requests", "15m").lower       # at least so many in the last 15 minutes
 reader.rate("requests", over="5m").estimate   # events per second
 reader.top("requests", share=0.02).series     # the labelled series with two per cent or more
+reader.quantile("latency_ms", 0.99)           # a value, with bounds
 """
 
 from datetime import datetime
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from typing import Any, NamedTuple
 
 from countless.client.api import ApiClient
@@ -182,6 +183,51 @@ class TopCounts(NamedTuple):
         return "\n".join(lines)
 
 
+class QuantileValue(NamedTuple):
+    """The value with a share `q` of all observations at or below it: `estimate`, and the truth from `lower` to `upper`.
+
+    `upper` is infinite while observations that are not reported yet could be larger than all known ones.
+    """
+
+    q: float
+    estimate: float
+    lower: float
+    upper: float
+
+
+class Quantiles(NamedTuple):
+    """Quantiles of a distribution, in the order in which they were asked for; none if there are no observations.
+
+    `estimate`, `lower` and `upper` are the number of observations.
+    """
+
+    counter: str
+    estimate: float
+    lower: float
+    upper: float
+    state: str
+    quantiles: tuple[QuantileValue, ...]
+    as_of: datetime
+
+    @classmethod
+    def parse(cls, answer: dict[str, Any]) -> "Quantiles":
+        """From the JSON of the API."""
+        rows = answer["quantiles"]
+        values = tuple(
+            QuantileValue(row["q"], row["estimate"], row["lower"], inf if row["upper"] is None else row["upper"])
+            for row in rows
+        )
+        return cls(**_known(answer | {"quantiles": values}, cls._fields))
+
+    def __str__(self) -> str:
+        count = f"{self.estimate:,.0f} observations (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state})"
+        lines = [f"{self.counter}: {count}"]
+        lines += [
+            f"{each.q:>8g}  {each.estimate:.6g} (from {each.lower:.6g} to {each.upper:.6g})" for each in self.quantiles
+        ]
+        return "\n".join(lines)
+
+
 class Reader:
     """Reads answers of a coordinator; of a cluster, any of its coordinators answers for all counters.
 
@@ -212,11 +258,16 @@ class Reader:
         self, counter: str, share: float = 0.02, *, window: str | None = None, rolling: str | None = None
     ) -> TopCounts:
         """The labelled series that may have this share of the counter's count: of all that was ever counted, of a
-        window as in `window`, or of the last `rolling` minutes. None that has the share is missing.
+        window as in `window`, or of the last `rolling` minutes. None that has the share is missing. Of a family, the
+        labels; it has no windows, and `share` is at least its epsilon for none to be missing.
         """
         query = {"window": window, "rolling": rolling}
         given = {name: value for name, value in query.items() if value is not None}
         return TopCounts.parse(self._api.top(counter, share=repr(share), **given))
+
+    def quantile(self, distribution: str, *shares: float) -> Quantiles:
+        """Values of a distribution: the median, 0.9 and 0.99, or these `shares`."""
+        return Quantiles.parse(self._api.quantiles(distribution, *map(repr, shares)))
 
     def rate(self, counter: str, over: str = "5m") -> Rate:
         """Events per second, on average over the last so many minutes. For every counter."""

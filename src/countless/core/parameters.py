@@ -17,9 +17,12 @@ def require_probability(parameter: str, value: object, minimum: float = MIN_PROB
     _require(parameter, value, minimum, 1.0, "1")
 
 
-def require_integer(parameter: str, value: object, minimum: int) -> None:
+def require_integer(parameter: str, value: object, minimum: int, maximum: int | None = None) -> None:
+    allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise InvalidParameter(parameter, value, f"an integer of at least {minimum}")
+        raise InvalidParameter(parameter, value, allowed)
+    if maximum is not None and value > maximum:
+        raise InvalidParameter(parameter, value, allowed)
 
 
 def _require(parameter: str, value: object, minimum: float, top: float, top_text: str) -> None:

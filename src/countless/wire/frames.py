@@ -1,8 +1,8 @@
 """Frames: the items that a site and a coordinator exchange in one piece, for all counters of the site together.
 
 A frame is a MessagePack array of items, each an array [kind, fields...]: the four messages of the protocol (kinds 0 to
-3), the control items below, which a connection needs, and the items of budgets. A connection starts with `Hello`, which
-carries the version of the protocol and identifies the sender; the coordinator answers `HelloAck`,
+3), the control items below, which a connection needs, and the items of budgets and families. A connection starts with
+`Hello`, which carries the version of the protocol and identifies the sender; the coordinator answers `HelloAck`,
 `IncarnationRetired` or `IncarnationExpired`.
 
 Everything has a limit, because the peer is not trusted: the bytes of a frame, the length of a name, the size of a
@@ -23,7 +23,9 @@ from countless.core.budget.amounts import MAX_AMOUNT
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.messages import DownMessage, Report, Snapshot, UpMessage
 from countless.errors import ProtocolError
+from countless.wire import families
 from countless.wire.codec import MESSAGES, decode_trigger, encode_field
+from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels
 from countless.wire.names import MAX_NAME_CHARS, require_name
 
 VERSION = 2
@@ -160,18 +162,24 @@ class SetBudgetRule(NamedTuple):
 
 
 BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
-UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave
+UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave | FamilyUpItem
 RetiredItem = KnownCounts | IncarnationRetired
-HelloAnswer = HelloAck | RetiredItem | IncarnationExpired
-DownItem = DownMessage | HelloAnswer | LeaveAck | SyncAck | Rejoin | CounterRejected | BudgetDownItem
+HelloAnswer = HelloAck | KnownLabels | RetiredItem | IncarnationExpired
+_ControlDownItem = HelloAnswer | LeaveAck | SyncAck | Rejoin | CounterRejected
+DownItem = DownMessage | _ControlDownItem | BudgetDownItem | FamilyDownItem
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
 BUDGET_ITEMS = (
     *(Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected, SetBudgetRule),
 )
-UP_ITEMS: frozenset[type[Any]] = frozenset({Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave})
-ITEMS: tuple[type[Any], ...] = (*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts, IncarnationExpired)  # by kind
+FAMILY_ITEMS = (*families.UP_ITEMS, *families.DOWN_ITEMS, KnownLabels)
+UP_ITEMS: frozenset[type[Any]] = frozenset(
+    {Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave, *families.UP_ITEMS}
+)
+ITEMS: tuple[type[Any], ...] = (
+    *(*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts, IncarnationExpired, *FAMILY_ITEMS),
+)  # by kind
 _DOWN_ITEMS = frozenset(ITEMS) - UP_ITEMS
 _KIND = {item: kind for kind, item in enumerate(ITEMS)}
 _pack = msgspec.msgpack.Encoder().encode
@@ -227,11 +235,7 @@ def _frame(encoded: list[bytes]) -> bytes:
 
 
 def _encode_field(field: object) -> object:
-    if isinstance(field, BudgetId):
-        return field
-    if isinstance(field, tuple):
-        return [[name, encode_field(count)] for name, count in field]
-    return encode_field(field)
+    return [_encode_field(each) for each in field] if isinstance(field, tuple) else encode_field(field)
 
 
 # msgspec checks the fields of an item while it decodes them, against a struct made from the item's field names. Numbers
@@ -241,6 +245,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 _SmallNumber = Annotated[int, Meta(ge=0)]
 _Number = _SmallNumber | Annotated[bytes, Meta(max_length=32)]  # beyond 64 bits: its bytes
 _Amount = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
+_Label = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
 _FIELD_TYPES: dict[str, Any] = {
     "counter": _Name,
     "site": _Name,
@@ -254,6 +259,12 @@ _FIELD_TYPES: dict[str, Any] = {
     "per": str | None,
     "anchor": int | None,
     "slack": float,
+    "family": _Name,
+    **dict.fromkeys(("confirm", "complete"), bool),
+    **dict.fromkeys(("epsilon", "accuracy"), float),
+    "labels": tuple[_Name, ...],
+    "counts": tuple[_Number, ...],
+    "label_counts": tuple[tuple[_Label, _Number], ...],
 }  # all others are numbers
 
 
@@ -262,7 +273,7 @@ class _Layout(NamedTuple):
 
     make: Callable[[Iterable[Any]], Any]  # the item from its fields
     name_at: int | None  # index of the field that must be printable
-    converted: bool  # whether a field may be of a type in `_DECODERS`
+    decoders: tuple[tuple[int, Callable[[Any], Any]], ...]  # by index of the field
 
 
 _LAYOUTS: dict[type[msgspec.Struct], _Layout] = {}
@@ -274,8 +285,9 @@ def _struct_of(item: type[Any], number: Any) -> type[msgspec.Struct]:
         item.__name__, list(types.items()), array_like=True, tag=_KIND[item], forbid_unknown_fields=True
     )
     name_at = next((index for index, name in enumerate(types) if types[name] is _Name), None)
+    decoders = (_DECODERS.get(name, _decode_number if kind is _Number else None) for name, kind in types.items())
     _LAYOUTS[struct] = _Layout(
-        item._make, name_at, not {_Name, _SmallNumber, _Amount, str, bool}.issuperset(types.values())
+        item._make, name_at, tuple((index, decode) for index, decode in enumerate(decoders) if decode)
     )
     return struct
 
@@ -283,10 +295,6 @@ def _struct_of(item: type[Any], number: Any) -> type[msgspec.Struct]:
 def _unpacker(items: Iterable[type[Any]], number: Any) -> Callable[[bytes], list[Any]]:
     any_of: Any = reduce(or_, (_struct_of(item, number) for item in items))
     return msgspec.msgpack.Decoder(list[any_of]).decode
-
-
-_unpack_up = _unpacker(UP_ITEMS, _SmallNumber), _unpacker(UP_ITEMS, _Number)
-_unpack_down = _unpacker(_DOWN_ITEMS, _SmallNumber), _unpacker(_DOWN_ITEMS, _Number)
 
 
 def _decode(data: bytes, unpackers: Iterable[Callable[[bytes], list[Any]]]) -> list[Any]:
@@ -304,34 +312,47 @@ def _decode(data: bytes, unpackers: Iterable[Callable[[bytes], list[Any]]]) -> l
 
 
 def _decode_item(struct: Any) -> Any:
-    make, name_at, converted = _LAYOUTS[type(struct)]
+    make, name_at, decoders = _LAYOUTS[type(struct)]
     fields = msgspec.structs.astuple(struct)
     if name_at is not None and not fields[name_at].isprintable():
         raise ProtocolError(f"name {fields[name_at][:50]!r} is not printable")
-    if converted:
-        fields = tuple(_DECODERS[type(each)](each) if type(each) in _DECODERS else each for each in fields)
+    if decoders:
+        decoded = list(fields)
+        for index, decode in decoders:
+            decoded[index] = decode(fields[index])
+        return make(decoded)
     return make(fields)
 
 
-def _decode_number(data: bytes) -> int:
+def _decode_number(data: int | bytes) -> int:
+    if not isinstance(data, bytes):
+        return data
     number = int.from_bytes(data, "little")
     if number > MAX_NUMBER:
         raise ProtocolError(f"a number of {number.bit_length()} bits: the limit is 255")
     return number
 
 
-def _decode_tuple(field: tuple[Any, ...]) -> BudgetId | tuple[tuple[str, int], ...]:
-    """A budget, or known counts."""
-    if field and isinstance(field[0], str):
-        return BudgetId(require_name(field[0], "budget"), field[1])
-    return _decode_counts(field)
-
-
 def _decode_counts(pairs: tuple[tuple[str, int | bytes], ...]) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        (require_name(name, "counter"), _decode_number(count) if isinstance(count, bytes) else count)
-        for name, count in pairs
-    )
+    return tuple((require_name(name, "counter"), _decode_number(count)) for name, count in pairs)
 
 
-_DECODERS: dict[type, Callable[[Any], Any]] = {bytes: _decode_number, tuple: _decode_tuple, list: decode_trigger}
+def _decode_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(require_name(label, "label") for label in labels)
+
+
+def _decode_label_counts(pairs: tuple[tuple[str, int | bytes], ...]) -> tuple[tuple[str, int], ...]:
+    """The name of the overflow label is empty."""
+    return tuple((label and require_name(label, "label"), _decode_number(count)) for label, count in pairs)
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "budget": lambda field: BudgetId(require_name(field[0], "budget"), field[1]),
+    "trigger": decode_trigger,
+    "known_counts": _decode_counts,
+    "labels": _decode_labels,
+    "counts": lambda field: tuple(map(_decode_number, field)),
+    "label_counts": _decode_label_counts,
+}
+_unpack_up = _unpacker(UP_ITEMS, _SmallNumber), _unpacker(UP_ITEMS, _Number)
+_unpack_down = _unpacker(_DOWN_ITEMS, _SmallNumber), _unpacker(_DOWN_ITEMS, _Number)

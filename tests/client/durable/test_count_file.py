@@ -223,7 +223,7 @@ def test_file_that_was_deleted_before_it_was_locked_is_created_again(
     ("word", "value", "message"),
     [
         (0, 7, "not a file of counts, or is damaged"),
-        (1, 4, "newer Countless"),
+        (1, 5, "newer Countless"),
         (3, MAX_COUNT, "the incarnation is invalid"),
         (5, 1 << 32 | 4, "the site's name is invalid"),
         (5, (1 << 32) - 1, "the site's name is invalid"),

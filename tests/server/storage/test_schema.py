@@ -88,7 +88,8 @@ INSERT INTO budget_sites VALUES ('tokens', 'app', 9000000000000000000, '5', 1, 0
 def test_budgets_of_schema_4_are_upgraded(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "file").close()
     database = sqlite3.connect(tmp_path / "file")
-    for table in ("budgets", "budget_periods", "budget_sites", "windows"):
+    families = ("families", "family_labels", "family_sites", "family_counts")
+    for table in ("budgets", "budget_periods", "budget_sites", "windows", *families):
         database.execute(f"DROP TABLE {table}")
     database.execute("ALTER TABLE counters DROP COLUMN windows")
     database.executescript(FOURTH_SCHEMA)

@@ -11,6 +11,9 @@ from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
+from countless.core.family.coordinator import SavedMember
+from countless.core.family.messages import Steps
+from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.server.cluster.records import Body, decode_body, from_saved, split, to_saved
@@ -19,12 +22,18 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    FamilyChanges,
+    FamilyFields,
+    MemberFields,
     PeriodFields,
     SavedBudget,
+    SavedFamily,
     SavedPeriod,
     StateStore,
     WindowFields,
     WindowKey,
+    label_tombstone,
+    tombstone_of,
 )
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
@@ -252,3 +261,23 @@ def test_budgets_are_loaded_as_saved_and_a_deleted_one_starts_again(create: Crea
     assert store.load_budgets() == {"tokens": SavedBudget(budget, {})}
     store.save(Changes(deleted_budgets=["tokens"]))
     assert store.load_budgets() == {}
+
+
+@every_store
+def test_families_are_loaded_as_saved_and_a_deleted_one_takes_its_tombstones_along(create: Create) -> None:
+    store, rule = create(Clock()), FamilyRule("values", 0.01, 0.02)
+    fields = FamilyFields(rule, 3, Steps(2**70, 5), 7, 2**80, 1)
+    member = MemberFields(Steps(4, 2**66), 2**65)
+    first = FamilyChanges(fields, {"a": 2**70, "": 1}, {WEB: member, OLD: member}, {WEB: {"a": 2**69}, OLD: {"a": 5}})
+    store.save(Changes(families={"f": first, "g": FamilyChanges(fields)}))
+    tombstones = {(tombstone_of("f"), OLD): 9, (label_tombstone("f", "a"), OLD): 5, (tombstone_of("ff"), OLD): 1}
+    later = FamilyChanges(fields._replace(round=4), {"b": 1}, {OLD: None}, {WEB: {"b": 1}})
+    store.save(Changes(families={"f": later}, tombstones=tombstones))
+    saved = store.load_families()
+    members = {WEB: SavedMember(*member, {"a": 2**69, "b": 1})}
+    assert saved["f"] == SavedFamily(fields._replace(round=4), {"a": 2**70, "": 1, "b": 1}, members)
+    assert saved["f"].state.members == members
+    assert saved["g"] == SavedFamily(fields, {}, {})
+    store.save(Changes(deleted_families=["f"], families={"f": FamilyChanges(fields)}))
+    assert store.load_families() == {"f": SavedFamily(fields, {}, {}), "g": SavedFamily(fields, {}, {})}
+    assert store.tombstones(OLD) == ((tombstone_of("ff"), 1),)

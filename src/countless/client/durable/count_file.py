@@ -6,13 +6,14 @@ file, however the process ended. (A power cut may lose it: nothing here waits fo
 The file is an array of 8-byte words in the byte order of the machine, in chunks of 64 KiB, none of which ever moves:
 
     header     magic, version, generation, incarnation 0, incarnation 1, name word, name of the site
-    records    one per counter (`record.py`) or budget (`budget_record.py`): a name word, numbers, the name
+    records    one per counter (`record.py`), label of a family (`family.py`), or budget (`budget_record.py`): a name
+               word, numbers, the name
 
-A name word is the length of the name and its CRC-32, a bit that says whether it is a budget, and one that says whether
-the record of a counter is free: it can be used again, for a name that takes as many words. It is written last: from
-then on the record exists. No record crosses the end of a chunk, and a name word of zero ends the records of a chunk.
-The version is 2 from the first budget on and 3 from the first free record on, so that an earlier Countless does not
-take the file for damaged.
+A name word is the length of the name and its CRC-32, a bit that says whether it is a budget, one that says whether it
+is of a family, and one that says whether the record of a counter is free: it can be used again, for a name that takes
+as many words. It is written last: from then on the record exists. No record crosses the end of a chunk, and a name word
+of zero ends the records of a chunk. The version is 2 from the first budget on, 3 from the first free record on and 4
+from the first family on, so that an earlier Countless does not take the file for damaged.
 
 A new incarnation of the same counters is prepared in the slots that are not active, 0 or 1, of the incarnation and of
 every record; then `generation`, whose last bit is the active slot, is incremented: one store.
@@ -42,13 +43,13 @@ from countless.wire.names import require_name
 log = logging.getLogger("countless")
 
 SUFFIX = ".counts"
-VERSION = 3
+VERSION = 4
 CHUNK_BYTES = 1 << 16  # a multiple of every page size in use
 _CHUNK_WORDS = CHUNK_BYTES // 8
 _MAGIC = int.from_bytes(b"countles", "little")
 _VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
-_WITHOUT_BUDGETS, _WITH_BUDGETS, _WITH_FREE_RECORDS = 1, 2, 3  # versions
-_IS_BUDGET, _IS_FREE = 1 << 31, 1 << 30  # in a name word
+_WITHOUT_BUDGETS, _WITH_BUDGETS, _WITH_FREE_RECORDS, _WITH_FAMILIES = 1, 2, 3, 4  # versions
+_IS_BUDGET, _IS_FREE, _IS_FAMILY = 1 << 31, 1 << 30, 1 << 29  # in a name word
 
 
 class StateError(CountlessError):
@@ -63,6 +64,7 @@ class CountFile:
         self.slot = 0
         self.records: dict[str, CounterRecord] = {}
         self.budgets: list[BudgetRecord] = []
+        self.families: dict[str, CounterRecord] = {}  # of families and their labels: `family.py` has the names
         self._free_records: dict[int, list[CounterRecord]] = {}  # by the words of their names
         self._free_budgets: dict[int, list[BudgetRecord]] = {}  # likewise
         self._lock = lock
@@ -138,6 +140,14 @@ class CountFile:
         else:  # a signal handler has allocated it in between
             self._free_record(record, name_word)
         return self.records[name]
+
+    def allocate_family(self, name: str) -> CounterRecord:
+        """As `allocate`, for a family or one of its labels."""
+        self._raise_version(_WITH_FAMILIES)
+        record = CounterRecord(self, *self._reserve("family", name, NAME_OFFSET))
+        record.words[record.at] = _write_name(record.words, record.at + NAME_OFFSET, name.encode()) | _IS_FAMILY
+        self.families[name] = record
+        return record
 
     def free(self, name: str) -> None:
         """The counter is closed, and its count delivered."""
@@ -275,11 +285,15 @@ class CountFile:
         """The index of the next one."""
         is_budget = bool(words[at] & _IS_BUDGET)
         name_at = at + (BUDGET_NAME_OFFSET if is_budget else NAME_OFFSET)
-        what = f"record {len(self.records) + len(self.budgets) + 1}"
+        what = f"record {len(self.records) + len(self.budgets) + len(self.families) + 1}"
         if name_at > _CHUNK_WORDS:
             self._require(None, what)
         if words[at] & _IS_FREE:
             return name_at + _words_of_name(words[at])
+        if words[at] & _IS_FAMILY and not is_budget:
+            key = self._require(_read_text(words, at, name_at), what)
+            self.families[key] = CounterRecord(self, words, at)
+            return name_at + _words_for(key.encode())
         name = _read_name(words, at, name_at)
         if is_budget and (name is not None or not BudgetRecord("", words, at).incarnation):
             # Without a name it is free, and was getting another name of as many words.
@@ -315,7 +329,7 @@ def _create_and_lock(path: Path) -> int:
 
 
 def _name_length(name_word: int) -> int:
-    return name_word & (_IS_FREE - 1)
+    return name_word & (_IS_FAMILY - 1)
 
 
 def _words_of_name(name_word: int) -> int:
@@ -333,9 +347,16 @@ def _write_name(words: memoryview, at: int, raw: bytes) -> int:
 
 
 def _read_name(words: memoryview, name_word: int, at: int) -> str | None:
+    try:
+        return require_name(_read_text(words, name_word, at), "name")
+    except ProtocolError:
+        return None
+
+
+def _read_text(words: memoryview, name_word: int, at: int) -> str | None:
     length, check = _name_length(words[name_word]), words[name_word] >> 32
     raw = bytes(words.cast("B")[8 * at : 8 * at + length])
     try:
-        return require_name(raw.decode(), "name") if (len(raw), crc32(raw)) == (length, check) else None
-    except (UnicodeDecodeError, ProtocolError):
+        return raw.decode() if (len(raw), crc32(raw)) == (length, check) else None
+    except UnicodeDecodeError:
         return None

@@ -94,8 +94,12 @@ class CounterRecord:
         return self.unit_total + self.batch_total
 
     @property
+    def base(self) -> int:
+        return self.words[self._active + _BASE]
+
+    @property
     def count(self) -> int:
-        return self.lifetime_total - self.words[self._active + _BASE]
+        return self.lifetime_total - self.base
 
     def snapshot(self, counter: str) -> Snapshot:
         """As `Site.snapshot`, from the file."""

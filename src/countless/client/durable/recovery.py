@@ -18,10 +18,14 @@ from threading import Event, RLock, Thread
 
 from countless.client.durable.budget import OrphanedBudget, orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile, StateError
+from countless.client.durable.family import orphaned_families
 from countless.client.durable.record import CounterRecord
+from countless.client.families.local_family import LocalFamily
 from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop
 from countless.client.transport.base import ConnectionLost, Transport
+from countless.core.family.messages import UpMessage as FamilyMessage
+from countless.core.family.site import LABEL_CAP
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.wire.windows import parse_window
 
@@ -129,13 +133,17 @@ class OrphanRecovery:
 
     def _deliver(self, file: CountFile) -> None:
         counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
-        budgets = orphaned_budgets(file.budgets)
-        if budgets or any(counter.count or counter.announced for counter in counters.values()):
-            self._send_all(file, counters, budgets)
+        budgets, families = orphaned_budgets(file.budgets), _families_in(file)
+        if budgets or families or any(counter.count or counter.announced for counter in counters.values()):
+            self._send_all(file, counters, budgets, families)
         file.delete()
 
     def _send_all(
-        self, file: CountFile, counters: dict[str, OrphanedCounter], budgets: dict[str, OrphanedBudget]
+        self,
+        file: CountFile,
+        counters: dict[str, OrphanedCounter],
+        budgets: dict[str, OrphanedBudget],
+        families: dict[str, LocalFamily],
     ) -> None:
         errors: list[str] = []
 
@@ -148,7 +156,9 @@ class OrphanRecovery:
             return file.new_incarnation(site_id.incarnation)
 
         transport = self._open_transport()
-        loop = ClientLoop(file.site_id, counters, RLock(), transport, on_status, new_incarnation, budgets)
+        loop = ClientLoop(
+            *(file.site_id, counters, RLock(), transport, on_status, new_incarnation, budgets), families=families
+        )
         with self._lock:
             loop.open()
             self._loop = loop
@@ -164,3 +174,17 @@ class OrphanRecovery:
             raise ConnectionLost(errors[0] if errors else "the client was closed")
         if not loop.delivered:
             raise StateError(f"the coordinator has rejected a counter of {file.path}")
+
+
+def _families_in(file: CountFile) -> dict[str, LocalFamily]:
+    """They have only to leave: they send everything in the file, which is merged by maximum."""
+    return {
+        each.key.name: LocalFamily(
+            *(each.key.name, each.key.rule, LABEL_CAP, RLock(), _ignore_messages, each, each.counts, each.total, True)
+        )
+        for each in orphaned_families(file)
+    }
+
+
+def _ignore_messages(name: str, messages: tuple[FamilyMessage, ...]) -> None:
+    pass

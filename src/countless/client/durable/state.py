@@ -10,11 +10,13 @@ from threading import RLock
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile, StateError
+from countless.client.durable.family import FamilyKey, FamilyRecords
 from countless.client.durable.record import MAX_COUNT, CounterRecord
 from countless.client.durable.recovery import OrphanRecovery
 from countless.client.local_counter import ALWAYS, Deliver, LocalCounter
 from countless.client.transport.base import Transport
 from countless.core.budget.messages import BudgetId
+from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.core.site import Site
 
@@ -92,6 +94,9 @@ class DurableState:
 
     def budget(self, budget: BudgetId, site_id: SiteId) -> LocalBudget:
         return DurableBudget(budget, site_id.incarnation, self._file)
+
+    def family(self, name: str, rule: FamilyRule) -> FamilyRecords:
+        return FamilyRecords(FamilyKey(name, rule), self._file)
 
     def after_fork(self, site_id: SiteId, counters: Mapping[str, LocalCounter]) -> None:
         """In the child: an empty file of its own. The other file, and its lock, belong to the parent."""

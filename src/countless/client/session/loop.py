@@ -9,12 +9,14 @@ from time import monotonic
 from countless.client.session.backoff import Backoff
 from countless.client.session.budgets import BudgetState
 from countless.client.session.counters import CounterState
+from countless.client.session.families import FamilyState
 from countless.client.session.protocol import NewIncarnation, SiteSession
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
 from countless.client.session.windows import WindowsState
 from countless.client.transport.base import EMPTY, ConnectionLost, Transport
 from countless.core.budget.messages import Ask
+from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
 from countless.wire.frames import BudgetLeave
@@ -33,9 +35,11 @@ class ClientLoop:
         new_incarnation: NewIncarnation,
         budgets: Mapping[str, BudgetState] | None = None,
         windows: Mapping[str, WindowsState] | None = None,
+        families: Mapping[str, FamilyState] | None = None,
     ) -> None:
         self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
         self._windows: Mapping[str, WindowsState] = {} if windows is None else windows
+        self._families: Mapping[str, FamilyState] = {} if families is None else families
         self.waiters = 0  # threads that wait for an acknowledgement
         self._site_id = site_id
         self._counters = counters
@@ -98,6 +102,16 @@ class ClientLoop:
     def add_budget(self, name: str) -> None:
         if self._sessions:
             self._session_of_budget(name).add_budget(name, self._budgets[name])
+
+    def add_family(self, name: str) -> None:
+        if self._sessions:
+            self._session_of(name).add_family(name, self._families[name])
+
+    def queue_family(self, name: str, messages: tuple[FamilyMessage, ...]) -> None:
+        if self._sessions:
+            self._session_of(name).queue_family(name, messages)
+        else:  # the sessions begin with what the families have to report
+            self._notify()
 
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
         if self._sessions:
@@ -181,7 +195,7 @@ class ClientLoop:
         return any(socket in ready for socket in sockets)
 
     def _open_sessions(self, wakeup: Wakeup) -> list[ReconnectingSession]:
-        """Find out how many shards there are, and assign the counters and budgets to them."""
+        """Find out how many shards there are, and assign the counters, budgets and families to them."""
         backoff = Backoff()
         while not self._stopped:
             try:
@@ -202,6 +216,8 @@ class ClientLoop:
                 self._session_of(series).add_windows(series, windows)
             for name, budget in self._budgets.items():
                 self._session_of_budget(name).add_budget(name, budget)
+            for name, family in self._families.items():
+                self._session_of(name).add_family(name, family)
             for session in self._sessions:
                 session.request_ack(self._ack_requested)
                 if self._leaving:

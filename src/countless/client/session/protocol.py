@@ -15,12 +15,23 @@ from countless.client.clock import steady_clock
 from countless.client.session.budgets import BudgetState, SessionBudgets
 from countless.client.session.contact import Contact
 from countless.client.session.counters import CounterState, SessionCounters
+from countless.client.session.families import FamilyState, SessionFamilies
 from countless.client.session.windows import WindowsState
 from countless.client.transport.base import ConnectionLost, Send
 from countless.core.budget.messages import Ask, Exhausted, Grant, Recall
+from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage
 from countless.errors import ProtocolError
 from countless.randomness import SystemRandom
+from countless.wire.families import (
+    FamilyLeaveAck,
+    FamilyRejected,
+    FamilyResend,
+    FamilyReset,
+    FamilySteps,
+    KnownFamily,
+    KnownLabels,
+)
 from countless.wire.frames import (
     VERSION,
     BudgetDownItem,
@@ -61,9 +72,12 @@ NewIncarnation = Callable[[SiteId], AbstractContextManager[None]]
 class SessionRetired(Exception):
     """The coordinator has retired this incarnation, with these counts. The next one must be at least `least`."""
 
-    def __init__(self, known_counts: dict[str, int], least: int = 0) -> None:
-        super().__init__(known_counts, least)
+    def __init__(
+        self, known_counts: dict[str, int], known_families: dict[str, KnownFamily] | None = None, least: int = 0
+    ) -> None:
+        super().__init__(known_counts, known_families, least)
         self.known_counts = known_counts
+        self.known_families = known_families or {}
         self.least = least
 
 
@@ -91,6 +105,7 @@ class SiteSession:
         self.contact = Contact()
         self._counters = SessionCounters(lock, self._has_work_now, clock)
         self._budgets = SessionBudgets(lock)
+        self._families = SessionFamilies(self._has_work_now)
         self._lock = lock
         self._notify = notify
         self._clock = clock
@@ -109,6 +124,13 @@ class SiteSession:
     def add_budget(self, name: str, budget: BudgetState) -> None:
         self._budgets.add(name, budget)
         self.has_work = self.has_work or budget.active
+
+    def add_family(self, name: str, family: FamilyState) -> None:
+        self._families.add(name, family)
+        self.has_work = self.has_work or family.active
+
+    def queue_family(self, name: str, messages: tuple[FamilyMessage, ...]) -> None:
+        self._families.queue(name, messages)
 
     def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
         """Send these soon. Messages are cumulative: a later report replaces an earlier one that was not sent yet."""
@@ -152,6 +174,7 @@ class SiteSession:
             self.site_id = site_id
             self._counters.renew(site_id, retired.known_counts)
             self._budgets.renew(site_id)
+            self._families.renew(retired.known_families)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
@@ -196,6 +219,7 @@ class SiteSession:
         """Wait for the answer to the hello; the heartbeat in seconds."""
         deadline = self._clock() + HELLO_TIMEOUT_S
         known_counts: dict[str, int] = {}
+        known_families: dict[str, KnownFamily] = {}
         while True:
             frames = yield max(0.0, deadline - self._clock())
             for frame in frames:
@@ -204,8 +228,10 @@ class SiteSession:
                         return max(0.01, item.heartbeat_ms / 1000)
                     if isinstance(item, (KnownCounts, IncarnationRetired)):
                         known_counts |= item.known_counts
+                    if isinstance(item, KnownLabels):
+                        known_families[item.family] = known_families.get(item.family, KnownFamily()).merged(item)
                     if isinstance(item, IncarnationRetired):
-                        raise SessionRetired(known_counts)
+                        raise SessionRetired(known_counts, known_families)
                     if isinstance(item, IncarnationExpired):
                         raise self._expired(item)
             if self._clock() >= deadline:
@@ -216,20 +242,21 @@ class SiteSession:
         if item.incarnation > MAX_INCARNATION - MAX_RANDOM:
             raise ProtocolError(f"no incarnation can be {item.incarnation} or more")
         with self._lock:
-            if self._counters.inherited:
+            if self._counters.inherited or self._families.inherited:
                 raise ProtocolError(
                     "the process that has left these counts was retired so long ago that the coordinator "
                     "does not know them any more: they may be in the totals already"
                 )
-            sent = self._counters.sent
-        if sent:
-            log.warning("incarnation expired: what %d counters have sent is not sent again", len(sent))
-        return SessionRetired(sent, item.incarnation)
+            sent, labels_sent = self._counters.sent, self._families.sent
+        if sent or labels_sent:
+            number = len(sent) + len(labels_sent)
+            log.warning("incarnation expired: what %d counters have sent is not sent again", number)
+        return SessionRetired(sent, labels_sent, item.incarnation)
 
     def _initial_items(self) -> list[UpItem]:
         items = self._counters.initial_items()
         with self._lock:
-            items += self._budgets.resend()
+            items += [*self._budgets.resend(), *self._families.initial_items()]
         return items
 
     def _drain(self, force_sync: bool = False) -> list[UpItem]:
@@ -241,9 +268,9 @@ class SiteSession:
             self._wakeup_pending = False
             now, budget_items = self._clock(), self._budgets.drain()
             force_sync = force_sync or (bool(budget_items) and now >= self.contact.due)
-            items: list[UpItem] = [*self._counters.drain(), *budget_items]
+            items: list[UpItem] = [*self._counters.drain(), *budget_items, *self._families.drain()]
             if self._leaving:
-                items += [*self._counters.leave_items(), *self._budgets.hand_ins()]
+                items += [*self._counters.leave_items(), *self._budgets.hand_ins(), *self._families.leave_items()]
                 self._check_all_left()
             if force_sync or self._ack_requested > self._ack_sent:
                 self._ack_sent = self._ack_requested
@@ -251,8 +278,8 @@ class SiteSession:
         return items
 
     def _check_all_left(self) -> None:
-        if self._leaving and self._counters.all_left and self._budgets.settled:
-            self.delivered, self.done = self._counters.delivered, True
+        if self._leaving and self._counters.all_left and self._budgets.settled and self._families.all_left:
+            self.delivered, self.done = self._counters.delivered and self._families.delivered, True
 
     def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
         for item in items:
@@ -281,6 +308,9 @@ class SiteSession:
             item, Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
         ):
             self._on_budget(item)
+        elif isinstance(item, FamilySteps | FamilyResend | FamilyLeaveAck | FamilyReset | FamilyRejected):
+            self._families.receive(item)
+            self._check_all_left()
 
     def _on_budget(self, item: BudgetDownItem) -> None:
         if not self._budgets.receive(item) and isinstance(item, Grant | Recall):

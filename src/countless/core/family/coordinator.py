@@ -179,6 +179,15 @@ class FamilyCoordinator:
     def _interval(self, label: str | None, known: int, held_back: int, overflow: int) -> LabelCount:
         return LabelCount(label, known + held_back / 2 if held_back else known, known, known + held_back + overflow)
 
+    def saved_member(self, site_id: SiteId) -> SavedMember | None:
+        """None: the site is not, or not any more, a member. The counts are those of the member, not a copy."""
+        member = self._members.get(site_id)
+        return None if member is None else SavedMember(member.steps, member.total, member.counts)
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
     @property
     def saved_state(self) -> PersistentState:
         members = {site: SavedMember(each.steps, each.total, dict(each.counts)) for site, each in self._members.items()}
@@ -235,7 +244,8 @@ class FamilyCoordinator:
         is_new = site_id not in self._members
         member = self._members.setdefault(site_id, Member())
         self._set_steps(member, member.steps.at_least(sync.steps))
-        if sync.round > self.round:  # the state of the coordinator was restored from an older copy
+        if sync.round > self.round or (sync.round == self.round and sync.steps != self.steps):
+            # The state was restored from an older copy; a round of the same number may have had other steps.
             self._renumber(sync.round + 1)
         if is_new and len(self._members) > self._slots:
             self._make_room()
@@ -278,6 +288,16 @@ class FamilyCoordinator:
             self._awaiting.pop(site_id, None)
             self._untold.pop(site_id, None)
         return self._proceed()
+
+    def set_rule(self, rule: StepRule) -> Outbox:
+        """Other steps from now on, such as those of a smaller epsilon."""
+        self.rule = rule
+        self._start_round(self._slots)
+        return self._proceed()
+
+    def forget(self, site_id: SiteId) -> None:
+        """Do not remember that a site has departed: the owner sees to it that nothing of it is received again."""
+        self._departed.pop(site_id, None)
 
     def _receive(self, site_id: SiteId, member: Member, message: UpMessage) -> Outbox:
         self._merge_total(member, message)

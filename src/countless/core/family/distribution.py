@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import ceil, inf, isfinite, log
 from typing import NamedTuple
 
-from countless.core.family.messages import Sync, UpMessage
+from countless.core.family.messages import OVERFLOW, Sync, UpMessage
 from countless.core.family.site import NO_MESSAGES, FamilySite
 from countless.errors import InvalidParameter
 
@@ -82,13 +82,17 @@ class Rank(NamedTuple):
 
 
 class Ranks:
-    """The known counts of buckets; up to `held_back` observations, of any value, are not in them."""
+    """The known counts of buckets; up to `held_back` observations, of any value, are not in them.
+
+    Nor are those beyond the cap on labels, whose values are not known either.
+    """
 
     def __init__(self, counts: Mapping[str, int], held_back: int, buckets: Buckets) -> None:
         self._buckets = buckets
-        self._held_back = held_back
-        self._known = sum(counts.values())
-        numbered = [(None if label == ZERO else int(label), count) for label, count in counts.items()]
+        overflow = counts.get(OVERFLOW, 0)
+        self._held_back = held_back + overflow
+        self._known = sum(counts.values()) - overflow
+        numbered = [(None if label == ZERO else int(label), count) for label, count in counts.items() if label]
         self._counts = sorted(numbered, key=lambda each: (each[0] is not None, each[0] or 0))
 
     def rank(self, value: float) -> Rank:

@@ -12,6 +12,8 @@ Every input returns the messages it causes.
 On a new connection the owner sends `resume()`.
 """
 
+from collections.abc import Mapping
+
 from countless.core.family.messages import OVERFLOW, DownMessage, Report, Resend, Steps, Sync, UpMessage
 from countless.core.site import require_increment
 from countless.errors import InvalidParameter, ProtocolError
@@ -29,6 +31,8 @@ def require_label(label: object) -> None:
 class FamilySite:
     """One family at one site. It counts at most `cap` labels by name; the events of others are in `OVERFLOW`.
 
+    `counts` and `total` are what it begins with: events that were counted before, and not reported under its id.
+
     >>> site = FamilySite("requests")
     >>> site.add("a", 3)
     (Report(family='requests', round=0, counts=(('a', 3),), total=3),)
@@ -36,16 +40,20 @@ class FamilySite:
 
     __slots__ = ("_pending", "_pending_total", "_reported", "cap", "family", "reported", "round", "steps", "total")
 
-    def __init__(self, family: str, *, cap: int = LABEL_CAP) -> None:
+    def __init__(
+        self, family: str, *, cap: int = LABEL_CAP, counts: Mapping[str, int] | None = None, total: int = 0
+    ) -> None:
         self.family = family
         self.cap = cap
         self.round = 0
         self.steps = Steps()
-        self.total = 0
+        self.total = total
         self.reported = 0  # the sum over all labels of what was reported
         self._reported: dict[str, int] = {}  # the last count that was reported, of labels that were
-        self._pending: dict[str, int] = {}  # the events since then, of every label
-        self._pending_total = 0  # the events of all labels since the coordinator was sent the total
+        self._pending = dict(counts or {})  # the events since then, of every label
+        self._pending_total = sum(
+            self._pending.values()
+        )  # the events of all labels since the coordinator was sent the total
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.family!r}: {self.total} events, {self.labels} labels>"
@@ -55,14 +63,36 @@ class FamilySite:
         """How many labels it counts by name."""
         return len(self._pending) - (OVERFLOW in self._pending)
 
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to report, or was."""
+        return bool(self.total or self._pending)
+
+    def count_of(self, label: str) -> int:
+        return self._reported.get(label, 0) + self._pending.get(label, 0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Of every label that it counts."""
+        return {label: self.count_of(label) for label in self._pending}
+
+    def home(self, label: str) -> str:
+        """The label under which it counts the events of a label."""
+        return label if label in self._pending or self.labels < self.cap else OVERFLOW
+
     def add(self, label: str, n: int = 1) -> tuple[UpMessage, ...]:
         """Count `n` more events of a label."""
         require_label(label)
         require_increment(n)
-        if label not in self._pending and self.labels >= self.cap:
-            label = OVERFLOW
+        label = self.home(label)
         self.total += n
         return self._count(label, n)
+
+    def add_overflow(self, n: int = 1) -> tuple[UpMessage, ...]:
+        """Count events whose labels are beyond a cap of the owner."""
+        require_increment(n)
+        self.total += n
+        return self._count(OVERFLOW, n)
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         if message.family != self.family:
@@ -79,7 +109,7 @@ class FamilySite:
 
     def resume(self) -> tuple[UpMessage, ...]:
         """For a new connection: a `Sync`, which the owner gives to `FamilyCoordinator.join`, and what follows it."""
-        return (self.sync(),)
+        return self.sync(), *self._start_round()
 
     def sync(self) -> Sync:
         self._pending_total = 0

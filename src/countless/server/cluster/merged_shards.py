@@ -9,6 +9,7 @@ from countless.core.messages import SiteId
 from countless.server.cluster.member import Member
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
+from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import AnyCounter
@@ -35,6 +36,11 @@ class MergedBudgets:
         self.by_name = by_name
 
 
+class MergedFamilies:
+    def __init__(self, by_name: Mapping[str, ServedFamily]) -> None:
+        self.by_name = by_name
+
+
 class MergedShards:
     """Implements `ServerView`."""
 
@@ -58,6 +64,10 @@ class MergedShards:
     @property
     def budgets(self) -> MergedBudgets:
         return MergedBudgets(ChainMap(*(server.budgets.by_name for server in self._servers)))
+
+    @property
+    def families(self) -> MergedFamilies:
+        return MergedFamilies(ChainMap(*(server.families.by_name for server in self._servers)))
 
     @property
     def sessions(self) -> MergedSessions:

@@ -1,6 +1,7 @@
 """The format of a shard's log: records of saved changes, split into parts if they are large."""
 
 from dataclasses import replace
+from sys import intern
 from typing import TypeVar
 
 import msgspec
@@ -14,6 +15,9 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    FamilyChanges,
+    FamilyFields,
+    MemberFields,
     PeriodFields,
     SiteCounts,
     StoreError,
@@ -49,6 +53,7 @@ class SavedChanges(msgspec.Struct, array_like=True):
     windows: list[tuple[str, int, tuple[str, str, int, int] | None]] = []  # by counter and period
     closed: list[str] = []
     rules: dict[str, bytes] = {}  # `Config.windows` as JSON; a floor has no upper limit
+    families: bytes = b""  # `SavedFamilies` as JSON; empty: none has changed
 
 
 class SavedBudgets(msgspec.Struct, array_like=True):
@@ -56,6 +61,19 @@ class SavedBudgets(msgspec.Struct, array_like=True):
     periods: list[tuple[BudgetId, PeriodFields]]
     sites: list[tuple[BudgetId, str, int, SavedSite | None]]  # budget, site, incarnation
     closed: list[BudgetId]
+    deleted: list[str]
+
+
+class SavedFamilyChanges(msgspec.Struct, array_like=True):
+    name: str
+    fields: FamilyFields
+    labels: dict[str, int]
+    members: list[tuple[str, int, MemberFields | None]]  # site, incarnation
+    counts: list[tuple[str, int, dict[str, int]]]  # likewise
+
+
+class SavedFamilies(msgspec.Struct, array_like=True):
+    families: list[SavedFamilyChanges]
     deleted: list[str]
 
 
@@ -84,6 +102,7 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
         [(*key, None if fields is None else _encode_window(fields)) for key, fields in changes.windows.items()],
         changes.closed,
         {name: msgspec.json.encode(config.windows) for name, config in changes.configs.items() if config.windows},
+        _encode_families(changes),
     )
 
 
@@ -107,6 +126,35 @@ def _encode_budgets(changes: Changes) -> bytes:
     if not (changes.budgets or changes.periods or sites or closed or deleted):
         return b""
     return msgspec.json.encode(SavedBudgets(changes.budgets, [*changes.periods.items()], sites, closed, deleted))
+
+
+def _encode_families(changes: Changes) -> bytes:
+    if not (changes.families or changes.deleted_families):
+        return b""
+    families = [
+        SavedFamilyChanges(
+            name,
+            family.fields,
+            family.labels,
+            [(str(site), incarnation, member) for (site, incarnation), member in family.members.items()],
+            [(str(site), incarnation, counts) for (site, incarnation), counts in family.counts.items()],
+        )
+        for name, family in changes.families.items()
+    ]
+    return msgspec.json.encode(SavedFamilies(families, changes.deleted_families))
+
+
+def _decode_family(saved: SavedFamilyChanges) -> FamilyChanges:
+    """Names of labels are shared: there is one for each label, and a count for each site and label."""
+    return FamilyChanges(
+        saved.fields,
+        {intern(label): n for label, n in saved.labels.items()},
+        {SiteId(site, incarnation): member for site, incarnation, member in saved.members},
+        {
+            SiteId(site, number): {intern(label): n for label, n in counts.items()}
+            for site, number, counts in saved.counts
+        },
+    )
 
 
 def from_saved(saved: SavedChanges) -> Changes:
@@ -140,6 +188,10 @@ def from_saved(saved: SavedChanges) -> Changes:
         changes.closed_periods, changes.deleted_budgets = budgets.closed, budgets.deleted
         for budget, site, incarnation, saved_site in budgets.sites:
             changes.budget_sites.setdefault(budget, {})[SiteId(site, incarnation)] = saved_site
+    if saved.families:
+        families = _decode_json(saved.families, SavedFamilies)
+        changes.families = {each.name: _decode_family(each) for each in families.families}
+        changes.deleted_families = families.deleted
     return changes
 
 

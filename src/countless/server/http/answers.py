@@ -2,23 +2,54 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Protocol
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
+from countless.core.answer import State
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
 from countless.server.http.schemas import PublicAnswer
-from countless.server.sessions.windows import AnyCounter
+from countless.server.sessions.counter import Counter
+from countless.server.sessions.windows import WindowedCounter
 from countless.wire.frames import MAX_NUMBER
 
 
-def public_view(counter: AnyCounter) -> PublicAnswer:
+class PublishedAnswer(Protocol):
+    @property
+    def estimate(self) -> float: ...
+
+    @property
+    def lower(self) -> float: ...
+
+    @property
+    def upper(self) -> float: ...
+
+    @property
+    def state(self) -> State: ...
+
+
+class Published(Protocol):
+    """A counter, a family, or a label of one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def published_answer(self) -> PublishedAnswer: ...
+
+
+def public_view(counter: Published) -> PublicAnswer:
     """`as_of` is the time of reading, never that of a report."""
-    answer, rule = counter.published_answer, counter.config.windows
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    answer = counter.published_answer
+    rule = counter.config.windows if isinstance(counter, Counter | WindowedCounter) else None
     per = None if rule is None else rule.per
-    return PublicAnswer(counter.name, answer.estimate, answer.lower, answer.upper, answer.state, now, per)
+    return PublicAnswer(counter.name, answer.estimate, answer.lower, answer.upper, answer.state, now_utc(), per)
+
+
+def now_utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def event_stream(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> Response:

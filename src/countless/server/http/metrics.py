@@ -46,6 +46,14 @@ class ServerCollector(Collector):
             rounds.add_metric([name], answer.round)
             for each in State:
                 state.add_metric([name, each], each is answer.state)
+        for name, family in self._server.families.by_name.items():  # the middle of the bounds may fall, `lower` never
+            count = family.published_answer
+            total.add_metric([name], count.lower)
+            lower.add_metric([name], count.lower)
+            upper.add_metric([name], count.upper)
+            rounds.add_metric([name], family.coordinator.round)
+            for each in State:
+                state.add_metric([name, each], each is count.state)
         yield from (total, lower, upper, state, rounds)
 
     def _windows(self) -> Iterator[Metric]:
@@ -71,7 +79,7 @@ class ServerCollector(Collector):
         overflow = _counter("countless_label_overflow", "Labelled series counted in the overflow series.", "counter")
         for family, number in self._server.overflowed.items():
             overflow.add_metric([family], number)
-        for name, counter in self._server.counters.items():
+        for name, counter in (*self._server.counters.items(), *self._server.families.by_name.items()):
             messages.add_metric([name, "up"], counter.traffic.up)
             messages.add_metric([name, "down"], counter.traffic.down)
         for direction, number in self._server.frame_bytes.items():

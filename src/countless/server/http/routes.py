@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from countless.errors import InvalidParameter
 from countless.server.http.answers import event_stream, parse_threshold, public_view
+from countless.server.http.family_answers import quantile_answer
 from countless.server.http.openapi import Operation, error, json
 from countless.server.http.operator_view import operator_answer
 from countless.server.http.schemas import (
@@ -20,12 +21,21 @@ from countless.server.http.schemas import (
     NewCounter,
     OperatorAnswer,
     PublicAnswer,
+    QuantileAnswer,
     Rules,
     SiteList,
     SiteStatus,
     TopAnswer,
 )
-from countless.server.http.sums import answer_changes, parse_share, parts_of, reading, summed, top_answer
+from countless.server.http.sums import (
+    all_names,
+    answer_changes,
+    parse_share,
+    parts_of,
+    reading,
+    summed,
+    top_of,
+)
 from countless.server.http.window_answers import window_list
 from countless.server.http.window_schemas import RollingAnswer, WindowAnswer, WindowList
 from countless.server.sessions.site_server import SiteServer
@@ -53,11 +63,11 @@ async def read_body(request: Request, kind: type[_Body]) -> _Body:
 
 
 async def list_counters(request: Request) -> Response:
-    """All counters in the order of their names, 1,000 at a time."""
+    """All counters, and families, in the order of their names, 1,000 at a time."""
     after = request.query_params.get("after", "")
     server = _server(request)
-    names = sorted(name for name in server.names if name > after)
-    page = [summed(name, [public_view(part) for part in server.parts(name)]) for name in names[:MAX_LISTED]]
+    names = sorted(name for name in all_names(server) if name > after)
+    page = [summed(name, [public_view(part) for part in parts_of(server, name)]) for name in names[:MAX_LISTED]]
     return json(AnswerPage(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
 
 
@@ -91,11 +101,23 @@ async def read_top(request: Request) -> Response:
     """The labelled series of a counter that may have at least a share of its count: 0.02, or `share`.
 
     None that has the share is missing, if the bounds of the answers hold. With `window` or `rolling`, of that time.
+
+    Of a family, its labels: none is missing whose share is at least the family's epsilon, unless it is beyond the cap
+    on labels; those have their own row, the overflow series. `window` and `rolling` are not for families.
     """
     name, query = request.path_params["name"], request.query_params
     share = parse_share(query.get("share", "0.02"))
     read = reading(request.app.state.recorder, query.get("window"), query.get("rolling"))
-    return json(top_answer(name, [read(part) for part in parts_of(_server(request), name)], share))
+    return json(top_of(name, parts_of(_server(request), name), share, read))
+
+
+async def read_quantiles(request: Request) -> Response:
+    """Quantiles of a distribution: 0.5, 0.9 and 0.99, or each `q`; and for each `value` how many observations are at
+    most as large.
+    """
+    query, family = request.query_params, _server(request).families.get(request.path_params["name"])
+    shares, values = query.getlist("q"), query.getlist("value")
+    return json(quantile_answer(family, shares or ([] if values else ["0.5", "0.9", "0.99"]), values))
 
 
 async def list_windows(request: Request) -> Response:
@@ -120,7 +142,7 @@ async def configure_counter(request: Request) -> Response:
 
 
 async def delete_counter(request: Request) -> Response:
-    """Delete a counter. Connected sites start again from zero."""
+    """Delete a counter, or a family. Connected sites start again from zero."""
     _server(request).delete(request.path_params["name"])
     await _server(request).flush()
     return Response(status_code=204)
@@ -143,7 +165,7 @@ async def list_sites(request: Request) -> Response:
         SiteStatus(
             site=str(session.site_id.site),
             state=session.state,
-            counters=len(session.memberships),
+            counters=len(session.memberships) + len(session.families),
             seconds_since_heard=max(0.0, round(now - session.last_seen, 3)),
         )
         for session in server.sessions
@@ -180,6 +202,14 @@ OPERATIONS = (
             "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
             "window": {"type": "string", "examples": ["today"]},
             "rolling": {"type": "string", "examples": ["15m"]},
+        },
+        error_statuses=(400, 404),
+    ),
+    Operation(
+        *("GET", "/api/v1/quantiles/{name}", "read", read_quantiles, QuantileAnswer),
+        query={
+            "q": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}},
+            "value": {"type": "array", "items": {"type": "number", "minimum": 0}},
         },
         error_statuses=(400, 404),
     ),

@@ -164,6 +164,42 @@ class TopAnswer(Struct):
     as_of: Moment
 
 
+class QuantileRow(Struct):
+    """The value with a share `q` of all observations at or below it."""
+
+    q: float
+    estimate: float
+    lower: float
+    upper: Annotated[float | None, described("Null: the observations that are not reported yet may have any value.")]
+
+
+class RankRow(Struct):
+    """How many observations are at most `value`."""
+
+    value: float
+    lower: int
+    upper: int
+
+
+class QuantileAnswer(Struct):
+    """Quantiles of a distribution, and ranks of values; `estimate`, `lower` and `upper` count its observations.
+
+    The rank of an estimated quantile is within `epsilon` times the observations of the wanted one, and its value within
+    a share `accuracy` of one of that rank. No rows: there are no observations.
+    """
+
+    counter: str
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+    epsilon: float
+    accuracy: float
+    quantiles: list[QuantileRow]
+    ranks: list[RankRow]
+    as_of: Moment
+
+
 class SiteStatus(Struct):
     """One incarnation of a site."""
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from countless.core.messages import SiteId
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
+from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows import AnyCounter
 from countless.server.settings import Settings
@@ -26,6 +27,11 @@ class BudgetsView(Protocol):
     def by_name(self) -> Mapping[str, BudgetPeriods]: ...
 
 
+class FamiliesView(Protocol):
+    @property
+    def by_name(self) -> Mapping[str, ServedFamily]: ...
+
+
 class ServerView(Protocol):
     @property
     def settings(self) -> Settings: ...
@@ -38,6 +44,9 @@ class ServerView(Protocol):
 
     @property
     def budgets(self) -> BudgetsView: ...
+
+    @property
+    def families(self) -> FamiliesView: ...
 
     @property
     def sessions(self) -> Sessions: ...

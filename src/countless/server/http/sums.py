@@ -14,10 +14,12 @@ from countless.core.answer import State
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.http.answers import public_view
 from countless.server.http.counter_sums import add_up, worst_state
+from countless.server.http.family_answers import AnyPart, LabelView, family_parts, family_top
 from countless.server.http.history import Recorder
 from countless.server.http.schemas import PublicAnswer, TopAnswer, TopRow
 from countless.server.http.window_answers import rolling_answer, window_answer
 from countless.server.http.window_schemas import Rate, RollingAnswer, WindowAnswer
+from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import AnyCounter
 
@@ -26,22 +28,39 @@ _Answer = TypeVar("_Answer", bound=AnyAnswer)
 SUM_INTERVAL_S = 0.25
 
 
-def parts_of(server: SiteServer, name: str) -> list[AnyCounter]:
-    parts = server.parts(name)
+def all_names(server: SiteServer) -> set[str]:
+    """Of counters, series, and families."""
+    return server.names | server.families.by_name.keys()
+
+
+def find_parts(server: SiteServer, name: str) -> list[AnyPart]:
+    """What a counter is the sum of; a family, or a label of one. Empty: there is none."""
+    return family_parts(server.families.by_name, name) or [*server.parts(name)]
+
+
+def parts_of(server: SiteServer, name: str) -> list[AnyPart]:
+    parts = find_parts(server, name)
     if not parts:
-        raise UnknownName("counter", name, server.counters)
+        raise UnknownName("counter", name, sorted(all_names(server)))
     return parts
 
 
-def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[AnyCounter], AnyAnswer]:
+def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[AnyPart], AnyAnswer]:
     """How to read one part: its total, the count of a window, or of the last so many minutes."""
     if window is not None and rolling is not None:
         raise InvalidParameter("window", window[:100], "left out with rolling")
     if window is not None:
-        return lambda part: window_answer(part, window)
+        return lambda part: window_answer(_counter(part, "window", window), window)
     if rolling is not None:
-        return lambda part: rolling_answer(part, recorder, rolling)
+        return lambda part: rolling_answer(_counter(part, "rolling", rolling), recorder, rolling)
     return public_view
+
+
+def _counter(part: AnyPart, field: str, value: str) -> AnyCounter:
+    if isinstance(part, ServedFamily | LabelView):
+        allowed = f"left out for the family {part.name!r}, which has one count, of all that was ever counted"
+        raise InvalidParameter(field, value[:100], allowed)
+    return part
 
 
 def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
@@ -71,7 +90,7 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
 async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
     """The answer now and after every change, until the counter is deleted or the server drains."""
     last: tuple[float, float, float, str] | None = None
-    while (parts := server.parts(name)) and not server.draining:
+    while (parts := find_parts(server, name)) and not server.draining:
         changed = parts[0].changed
         answer = summed(name, [public_view(part) for part in parts])
         current = (answer.estimate, answer.lower, answer.upper, answer.state)
@@ -82,6 +101,12 @@ async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicA
             await changed.wait()
         else:  # to wait for any of thousands of series would cost more
             await asyncio.sleep(SUM_INTERVAL_S)
+
+
+def top_of(name: str, parts: Sequence[AnyPart], share: float, read: Callable[[AnyPart], AnyAnswer]) -> TopAnswer:
+    """Of a family, or of the labelled series of a counter."""
+    answers = [read(part) for part in parts]
+    return family_top(parts[0], share) if isinstance(parts[0], ServedFamily) else top_answer(name, answers, share)
 
 
 def top_answer(name: str, answers: Sequence[_Answer], share: float) -> TopAnswer:

@@ -18,6 +18,7 @@ from countless.server.connection import Connection
 from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
+from countless.server.sessions.families import Families
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, SessionTable, group_of
@@ -34,6 +35,7 @@ class SessionLifecycle:
         registry: CounterRegistry,
         membership: Membership,
         budgets: Budgets,
+        families: Families,
         dispatcher: Dispatcher,
         pipeline: CommitPipeline,
         settings: Settings,
@@ -43,6 +45,7 @@ class SessionLifecycle:
         self._registry = registry
         self._membership = membership
         self._budgets = budgets
+        self._families = families
         self._dispatcher = dispatcher
         self._pipeline = pipeline
         self._settings = settings
@@ -56,7 +59,7 @@ class SessionLifecycle:
         if not session.unreachable:
             session.last_seen = self._clock()
         session.connection = session.awaiting_since = None
-        if not session.memberships and not session.budgets:
+        if not session.is_member:
             self._sessions.remove(session)
 
     def expire_in_slices(self) -> Iterator[None]:
@@ -67,7 +70,7 @@ class SessionLifecycle:
                 yield
             if not session.unreachable and session.timed_out(now, silent_after):
                 self._mark_unreachable(session)
-            if session.unreachable and (session.memberships or session.budgets):
+            if session.unreachable and session.is_member:
                 expired = 0 < forget_after < now - session.last_seen
                 if expired or self._sessions.has_successor(session):
                     self.retire_lost(session)
@@ -82,6 +85,7 @@ class SessionLifecycle:
         for _, counter, site_id in self._membership.of(session):
             self._dispatcher.dispatch(counter, counter.coordinator.mark_unreachable(site_id))
         self._budgets.losses.mark_unreachable(session)
+        self._families.mark_unreachable(session)
 
     def retire_lost(self, session: Session) -> None:
         """It will not come back, as it seems. After a restore an operator decides that: see `BudgetRestore`."""
@@ -92,6 +96,7 @@ class SessionLifecycle:
         """Leave all counters with the counts that are known, and give up the limits of its budgets."""
         self._budgets.losses.retire(session)
         self._give_up(session, sorted(session.memberships))
+        self._families.retire(session)
         self._sessions.remove(session)
 
     def lose_unconfirmed(self, session: Session) -> None:

@@ -30,12 +30,12 @@ def group_of(name: str) -> str:
 
 
 class Session:
-    """One incarnation of one site. It exists while it is connected, a member of a counter, or a holder of a budget."""
+    """One incarnation of one site. It exists while it is connected, or `is_member`."""
 
     __slots__ = (
         "_open_windows", "asked", "awaiting_since", "budgets", "connection",
-        "connections", "free_at", "ignored", "last_seen", "left", "memberships", "rules_sent", "site_id", "unconfirmed",
-        "unreachable", "version", "windows_left"
+        "connections", "families", "free_at", "ignored", "labels", "last_seen", "left", "memberships", "rules_sent",
+        "site_id", "unconfirmed", "unreachable", "version", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
@@ -52,6 +52,8 @@ class Session:
         self.budgets: set[BudgetId] = set()  # in which it may have a limit
         self.asked: set[BudgetId] = set()  # on this connection
         self.rules_sent: set[str] = set()  # of these budgets, on this connection
+        self.families: set[str] = set()  # that it is a member of
+        self.labels: dict[str, list[str]] = {}  # of families that it has joined on this connection, by number
         self.last_seen = now
         self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
         self.unreachable = False
@@ -76,6 +78,7 @@ class Session:
         self.ignored.clear()
         self.asked.clear()
         self.rules_sent.clear()
+        self.labels.clear()
 
     def has_left(self, name: str) -> bool:
         if name in self.left:
@@ -88,6 +91,11 @@ class Session:
         state does not know: there may be another of the same number, with other triggers.
         """
         return round == 0 or (self.connections > 1 and name in self.memberships)
+
+    @property
+    def is_member(self) -> bool:
+        """Of a counter, a budget or a family."""
+        return bool(self.memberships or self.budgets or self.families)
 
     @property
     def counters(self) -> int:

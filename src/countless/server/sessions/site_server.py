@@ -26,6 +26,8 @@ from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
+from countless.server.sessions.families import Families, is_family_tombstone, known_items_of
+from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.labels import client_key
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
@@ -40,6 +42,7 @@ from countless.server.storage.commit import CommitPipeline
 from countless.wire.frames import (
     OLDEST_VERSION,
     VERSION,
+    BudgetLeave,
     CounterRejected,
     DownItem,
     Hello,
@@ -88,19 +91,34 @@ class SiteServer:
         budgets: dict[str, BudgetPeriods] = {}
         trackers: dict[str, Counter] = {}
         windowed: dict[str, WindowedCounter] = {}
-        self._pipeline = CommitPipeline(store, trackers, budgets, windowed)
+        families: dict[str, ServedFamily] = {}
+        self._pipeline = CommitPipeline(store, trackers, budgets, windowed, families)
         self.budgets = Budgets(
             budgets, self.sessions, self._pipeline, clock, wall_clock, restore_wait=settings.wait_after_restore
         )
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
+        self.families = Families(
+            *(
+                families,
+                lambda: self.names,
+                self.sessions,
+                self._pipeline,
+                clock,
+                settings.max_counters,
+                self._count_rejected,
+            ),
+        )
         self._membership = Membership(self._registry, settings.max_counters_per_site)
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
         self._lifecycle = SessionLifecycle(
-            *(self.sessions, self._registry, self._membership, self.budgets),
+            *(self.sessions, self._registry, self._membership, self.budgets, self.families),
             *(self._dispatcher, self._pipeline, settings, clock),
         )
         self._sweeps = WindowSweeps(self._registry, self.sessions, self._lifecycle.retire_lost, wall_clock)
         self._recover()
+
+    def _count_rejected(self) -> None:
+        self.dropped["counter refused"] += 1
 
     def _recover(self) -> None:
         now, saved = self._clock(), self._store.load()
@@ -113,12 +131,15 @@ class SiteServer:
                 session.join(client_name, session.site_id if client_id == site_id else site_id)
             self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
         self.budgets.recover(self._store.load_budgets())
+        self.families.recover(self._store.load_families())
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
 
     def _set_left(self, session: Session, tombstones: Iterable[tuple[str, int]]) -> None:
         for name, value in tombstones:
-            if self._is_watermark(name):
+            if is_family_tombstone(name):
+                session.left.add(name.removesuffix("\n\n"))  # it has left the family: none of these is of a member
+            elif self._is_watermark(name):
                 session.windows_left[name] = max(value, session.windows_left.get(name, 0))
             else:
                 session.left.add(name)
@@ -151,7 +172,7 @@ class SiteServer:
     def drain(self) -> None:
         """Accept no new connection and end every event stream."""
         self.draining = True
-        for counter in self.counters.values():
+        for counter in (*self.counters.values(), *self.families.by_name.values()):
             counter.notify()
 
     async def stop(self) -> None:
@@ -204,7 +225,8 @@ class SiteServer:
                 self._is_watermark(name) for name, _ in final_counts
             )
             if retired and site_id not in self.sessions:
-                connection.send(list(retired_items(final_counts)))
+                counters = [each for each in final_counts if not is_family_tombstone(each[0])]
+                connection.send([*known_items_of(final_counts), *retired_items(counters)])
                 return None
             if second_of(site_id.incarnation) < horizon and site_id not in self.sessions:
                 connection.send([IncarnationExpired(first_of(horizon))])
@@ -252,8 +274,10 @@ class SiteServer:
                 raise ProtocolError("a second hello")
             elif isinstance(item, Ask):
                 self.budgets.on_ask(session, connection, item)
-            else:
+            elif isinstance(item, BudgetLeave):
                 self.budgets.on_leave(session, connection, item)
+            else:
+                self.families.on_item(session, connection, item, share)
 
     def on_disconnect(self, session: Session, connection: Connection) -> None:
         self._lifecycle.disconnect(session, connection)
@@ -286,6 +310,7 @@ class SiteServer:
             self._ignore_counter(session, name)
             return self._pipeline.send(connection, LeaveAck(name))
         try:
+            self.families.require_no_family(name)
             counter, site_id = self._membership.join(session, name)
             present = counter.coordinator.round
             if join.round > present or (join.round == present and not session.was_told(name, present)):
@@ -340,6 +365,7 @@ class SiteServer:
         return {*self.counters, *self._registry.labelled}
 
     def create(self, name: str, config: Config) -> AnyCounter:
+        self.families.require_no_family(name)
         return self._registry.create(name, config)
 
     def configure(self, name: str, config: Config) -> AnyCounter:
@@ -358,7 +384,9 @@ class SiteServer:
         return counter
 
     def delete(self, name: str) -> None:
-        """Delete a counter. Connected sites join it again, or its present window, with a count of zero."""
+        """Delete a counter, or a family. Connected sites join it again, or its present window, with a count of zero."""
+        if name in self.families.by_name:
+            return self.families.delete(name)
         counter = self._registry.get(name)
         trackers = list(counter.open.values()) if isinstance(counter, WindowedCounter) else [counter]
         for session in self.sessions:
@@ -370,7 +398,7 @@ class SiteServer:
             if isinstance(counter, WindowedCounter):
                 session.windows_left.pop(counter.group, None)
             session.left.discard(name)
-        self._registry.remove(name)
+        return self._registry.remove(name)
 
     def drop_site(self, site: str) -> int:
         """Retire the sessions of a site that have no connection; returns how many."""

@@ -14,6 +14,10 @@ from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import PersistentState
+from countless.core.family.coordinator import PersistentState as FamilyState
+from countless.core.family.coordinator import SavedMember
+from countless.core.family.messages import Steps
+from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.errors import CountlessError
@@ -95,6 +99,45 @@ class SavedBudget(NamedTuple):
     periods: dict[int, SavedPeriod]
 
 
+class FamilyFields(NamedTuple):
+    """What is saved of a family beside its labels and its sites."""
+
+    rule: FamilyRule
+    round: int
+    steps: Steps
+    slots: int
+    total: int
+    lost: int
+
+
+class MemberFields(NamedTuple):
+    """What is saved of a site of a family beside its counts: the highest steps that may be in force, and its total."""
+
+    steps: Steps
+    total: int
+
+
+class SavedFamily(NamedTuple):
+    fields: FamilyFields
+    labels: dict[str, int]  # what is known of each label
+    members: dict[SiteId, SavedMember]
+
+    @property
+    def state(self) -> FamilyState:
+        _, number, steps, slots, total, lost = self.fields
+        return FamilyState(number, steps, slots, total, self.labels, self.members, (), lost)
+
+
+@dataclass(slots=True)
+class FamilyChanges:
+    """Of one family. A member that is None has departed, and its counts are not kept any more."""
+
+    fields: FamilyFields
+    labels: dict[str, int] = field(default_factory=dict)
+    members: dict[SiteId, MemberFields | None] = field(default_factory=dict)
+    counts: dict[SiteId, dict[str, int]] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Changes:
     """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated.
@@ -114,11 +157,13 @@ class Changes:
     deleted_budgets: list[str] = field(default_factory=list)
     windows: dict[WindowKey, WindowFields | None] = field(default_factory=dict)  # None: it is not kept any more
     closed: list[str] = field(default_factory=list)  # wire names of windows that are not open any more
+    families: dict[str, FamilyChanges] = field(default_factory=dict)
+    deleted_families: list[str] = field(default_factory=list)  # with their tombstones: see `tombstone_of`
 
     def __bool__(self) -> bool:
         rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None or self.windows
         budgets = self.budgets or self.periods or self.budget_sites or self.closed_periods or self.deleted_budgets
-        return bool(self.counters or self.counts or rare or budgets)
+        return bool(self.counters or self.counts or rare or budgets or self.families or self.deleted_families)
 
 
 class StateStore(Protocol):
@@ -130,6 +175,8 @@ class StateStore(Protocol):
         """In the order of their keys. It reads one after another, because there may be a million."""
 
     def load_budgets(self) -> dict[str, SavedBudget]: ...
+
+    def load_families(self) -> dict[str, SavedFamily]: ...
 
     def save(self, changes: Changes) -> None:
         """When this returns, messages that depend on the changes may be sent. Raises StoreError: nothing was saved."""
@@ -143,6 +190,23 @@ class StateStore(Protocol):
         All tombstones of an incarnation are dropped together. `prune_before` drops none of an incarnation that began
         later, unless it began before the horizon: one wrong clock must not move the horizon far ahead of all others.
         """
+
+
+# Tombstones of families are among those of counters. No name contains a line feed, so theirs differ from all others.
+
+
+def tombstone_of(family: str) -> str:
+    """The name of the tombstone that has the total of a site; those of its labels begin with `label_tombstone`."""
+    return f"\n{family}"
+
+
+def label_tombstone(family: str, label: str) -> str:
+    return f"\n{family}\n{label}"
+
+
+def left_tombstone(family: str) -> str:
+    """Of a site that has left, so that everything it has counted is known."""
+    return f"\n{family}\n\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import Coordinator
+from countless.core.family.coordinator import FamilyCoordinator
+from countless.core.family.messages import OVERFLOW
+from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
 from countless.server.storage.base import (
@@ -22,12 +25,17 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    FamilyChanges,
+    FamilyFields,
+    MemberFields,
     MembershipKey,
     PeriodFields,
     StateStore,
     StoreError,
     WindowFields,
     WindowKey,
+    label_tombstone,
+    tombstone_of,
 )
 from countless.wire.frames import DownItem, SyncAck
 
@@ -82,12 +90,23 @@ class PersistentBudget(Protocol):
     def periods(self) -> Mapping[int, BudgetCoordinator]: ...
 
 
+class PersistentFamily(Protocol):
+    @property
+    def rule(self) -> FamilyRule: ...
+
+    @property
+    def coordinator(self) -> FamilyCoordinator: ...
+
+    def publication(self) -> Callable[[], None]:
+        """What publishes the present state, once it is saved."""
+
+
 class Batch(NamedTuple):
     """Saved, then published, then sent."""
 
     changes: Changes
     answers: list[tuple[PersistentCounter, Answer]]
-    publications: list[Callable[[], None]]  # of counters with windows
+    publications: list[Callable[[], None]]  # of counters with windows, and of families
     outgoing: Outgoing
     flushed: asyncio.Event  # set when it has been sent
 
@@ -101,6 +120,7 @@ class CommitPipeline:
         counters: Mapping[str, PersistentCounter],
         budgets: Mapping[str, PersistentBudget] | None = None,
         windowed: Mapping[str, PersistentWindows] | None = None,
+        families: Mapping[str, PersistentFamily] | None = None,
     ) -> None:
         self.failing: str | None = None  # why nothing can be saved at present
         self._store = store
@@ -110,6 +130,8 @@ class CommitPipeline:
         self._changed_periods: dict[BudgetId, set[SiteId]] = {}
         self._windowed: Mapping[str, PersistentWindows] = {} if windowed is None else windowed
         self._changed_windows: dict[str, set[int]] = {}  # by counter with windows: periods; empty: only its own fields
+        self._families: Mapping[str, PersistentFamily] = {} if families is None else families
+        self._changed_families: dict[str, dict[SiteId, set[str]]] = {}  # by family and site: labels
         self._changes = Changes()
         self._changed: dict[str, set[SiteId]] = {}  # by counter: sites whose count may have changed
         self._outgoing: Outgoing = {}
@@ -197,6 +219,33 @@ class CommitPipeline:
         self._changed_budgets.discard(name)
         for period in periods:
             self._changed_periods.pop(BudgetId(name, period), None)
+        self._work.set()
+
+    def mark_family(self, name: str) -> None:
+        """The round, the total or the answer of a family may have changed."""
+        self._changed_families.setdefault(name, {})
+        self._work.set()
+
+    def mark_family_site(self, name: str, site_id: SiteId, labels: Iterable[str] = ()) -> None:
+        """The steps or the total of a site, and its counts of these labels, may have changed."""
+        self._changed_families.setdefault(name, {}).setdefault(site_id, set()).update(labels)
+        self._work.set()
+
+    def mark_family_departed(self, name: str, site_id: SiteId, tombstones: Mapping[str, int]) -> None:
+        """A site is not a member any more. It stays marked, so that its labels are saved as well."""
+        self.mark_family_site(name, site_id)
+        self._changes.tombstones.update({(tombstone, site_id): count for tombstone, count in tombstones.items()})
+
+    def mark_family_deleted(self, name: str) -> None:
+        """A family was deleted, and with it everything marked for it so far."""
+        changes, prefix = self._changes, label_tombstone(name, "")
+        changes.deleted_families.append(name)
+        changes.tombstones = {
+            key: count
+            for key, count in changes.tombstones.items()
+            if key[0] != tombstone_of(name) and not key[0].startswith(prefix)
+        }
+        self._changed_families.pop(name, None)
         self._work.set()
 
     def prune_tombstones(self, before: int) -> None:
@@ -324,6 +373,7 @@ class CommitPipeline:
                     counts[site_id] = coordinator.reported_by(site_id)
         self._add_budgets(changes)
         publications = self._add_windows(changes, [(each.window, answer) for each, answer in answers if each.window])
+        publications += self._add_families(changes)
         return Batch(changes, answers, publications, outgoing, flushed)
 
     def _add_windows(self, changes: Changes, answers: list[tuple[WindowKey, Answer]]) -> list[Callable[[], None]]:
@@ -353,6 +403,31 @@ class CommitPipeline:
                 changes.budget_sites[budget_id] = {site_id: period.saved_site(site_id) for site_id in sites}
         self._changed_budgets.clear()
         self._changed_periods.clear()
+
+    def _add_families(self, changes: Changes) -> list[Callable[[], None]]:
+        changed, self._changed_families = self._changed_families, {}
+        for name, sites in changed.items():
+            family = self._families[name]
+            changes.families[name] = _family_changes(family.rule, family.coordinator, sites)
+        return [self._families[name].publication() for name in changed]
+
+
+def _family_changes(
+    rule: FamilyRule, coordinator: FamilyCoordinator, sites: Mapping[SiteId, set[str]]
+) -> FamilyChanges:
+    """The counts of a site that has departed are not saved; those of its labels are, in the sums over all sites."""
+    known = coordinator.known
+    fields = FamilyFields(
+        rule, coordinator.round, coordinator.steps, coordinator.slots, coordinator.total().lower, coordinator.lost
+    )
+    family = FamilyChanges(fields)
+    for site_id, labels in sites.items():
+        member = coordinator.saved_member(site_id)
+        family.members[site_id] = None if member is None else MemberFields(member.steps, member.total)
+        if member is not None and labels:
+            family.counts[site_id] = {label: member.counts[label] for label in labels if label in member.counts}
+        family.labels.update({label: known[label] for label in (*labels, OVERFLOW) if label in known})
+    return family
 
 
 async def _send(outgoing: Outgoing) -> None:

@@ -1,20 +1,26 @@
 """A state store in dictionaries: the replica that a shard keeps of its log."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock
 from time import time
 
 from countless.core.budget.messages import BudgetId
 from countless.core.coordinator import PersistentState
+from countless.core.family.coordinator import SavedMember
 from countless.core.messages import SiteId
 from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    FamilyChanges,
     SavedBudget,
+    SavedFamily,
     SavedPeriod,
     WindowFields,
     WindowKey,
+    label_tombstone,
+    tombstone_of,
 )
 from countless.wire.incarnations import second_of
 
@@ -32,6 +38,7 @@ class MemoryStore:
         self._horizon = 0
         self._budgets: dict[str, SavedBudget] = {}
         self._windows: dict[str, dict[int, WindowFields]] = {}
+        self._families: dict[str, FamilyChanges] = {}  # all changes so far; no member is None
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]:
         with self._lock:
@@ -53,6 +60,10 @@ class MemoryStore:
                 for name, budget in sorted(self._budgets.items())
             }
 
+    def load_families(self) -> dict[str, SavedFamily]:
+        with self._lock:
+            return {name: _saved_family(family) for name, family in sorted(self._families.items())}
+
     def save(self, changes: Changes) -> None:
         self.save_at(changes, int(self._wall_clock()))
 
@@ -72,6 +83,7 @@ class MemoryStore:
                         stored.pop(site_id, None)
                     else:
                         stored[site_id] = count
+            self._save_families(changes)
             for (name, site_id), count in changes.tombstones.items():
                 self._tombstones.setdefault(site_id, {})[name] = (count, second)
             if changes.prune_before is not None:
@@ -106,6 +118,23 @@ class MemoryStore:
                 else:
                     stored[site_id] = saved
 
+    def _save_families(self, changes: Changes) -> None:
+        for name in changes.deleted_families:
+            self._families.pop(name, None)
+            self._drop_tombstones(partial(_is_of_family, name))
+        for name, family in changes.families.items():
+            stored = self._families.setdefault(name, FamilyChanges(family.fields))
+            stored.fields = family.fields
+            stored.labels.update(family.labels)
+            for site_id, member in family.members.items():
+                if member is None:
+                    stored.members.pop(site_id, None)
+                    stored.counts.pop(site_id, None)
+                else:
+                    stored.members[site_id] = member
+            for site_id, counts in family.counts.items():
+                stored.counts.setdefault(site_id, {}).update(counts)
+
     def _remove_rows(self, name: str) -> None:
         for table in (self._configs, self._fields, self._counts):
             table.pop(name, None)
@@ -113,8 +142,12 @@ class MemoryStore:
     def _delete(self, name: str) -> None:
         self._remove_rows(name)
         self._windows.pop(name, None)
+        self._drop_tombstones(lambda tombstone: tombstone == name)
+
+    def _drop_tombstones(self, matches: Callable[[str], bool]) -> None:
         for site_id, rows in list(self._tombstones.items()):
-            rows.pop(name, None)
+            for tombstone in filter(matches, list(rows)):
+                del rows[tombstone]
             if not rows:
                 del self._tombstones[site_id]
 
@@ -155,6 +188,7 @@ class MemoryStore:
                 for name, windows in self._windows.items()
                 for period, fields in windows.items()
             }
+            snapshot[0].families = {name: _copy_family(family) for name, family in self._families.items()}
             for site_id, rows in self._tombstones.items():
                 for name, (count, second) in rows.items():
                     snapshot.setdefault(second, Changes()).tombstones[name, site_id] = count
@@ -163,3 +197,21 @@ class MemoryStore:
 
 def _copy(period: SavedPeriod) -> SavedPeriod:
     return SavedPeriod(period.fields, dict(period.sites))
+
+
+def _is_of_family(family: str, tombstone: str) -> bool:
+    return tombstone == tombstone_of(family) or tombstone.startswith(label_tombstone(family, ""))
+
+
+def _copy_family(family: FamilyChanges) -> FamilyChanges:
+    counts = {site_id: dict(each) for site_id, each in family.counts.items()}
+    return FamilyChanges(family.fields, dict(family.labels), dict(family.members), counts)
+
+
+def _saved_family(family: FamilyChanges) -> SavedFamily:
+    members = {
+        site_id: SavedMember(*member, dict(family.counts.get(site_id, {})))
+        for site_id, member in family.members.items()
+        if member is not None
+    }
+    return SavedFamily(family.fields, dict(family.labels), members)

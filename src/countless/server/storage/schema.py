@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countless.server.storage.base import StoreError
 
-SCHEMA = 6
+SCHEMA = 7
 _APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
 
 _TABLES = """
@@ -73,6 +73,23 @@ CREATE TABLE windows (
     lost_until INTEGER NOT NULL, PRIMARY KEY (counter, period)
 ) WITHOUT ROWID;
 """
+_FAMILIES = """
+CREATE TABLE families (
+    name TEXT PRIMARY KEY, rule TEXT NOT NULL, round INTEGER NOT NULL, label_step TEXT NOT NULL,
+    total_step TEXT NOT NULL, slots INTEGER NOT NULL, total TEXT NOT NULL, lost TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE family_labels (
+    family TEXT NOT NULL, label TEXT NOT NULL, count TEXT NOT NULL, PRIMARY KEY (family, label)
+) WITHOUT ROWID;
+CREATE TABLE family_sites (
+    family TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, label_step TEXT NOT NULL,
+    total_step TEXT NOT NULL, total TEXT NOT NULL, PRIMARY KEY (family, site, incarnation)
+) WITHOUT ROWID;
+CREATE TABLE family_counts (
+    family TEXT NOT NULL, site TEXT NOT NULL, incarnation INTEGER NOT NULL, label TEXT NOT NULL, count TEXT NOT NULL,
+    PRIMARY KEY (family, site, incarnation, label)
+) WITHOUT ROWID;
+"""
 
 
 def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
@@ -98,7 +115,7 @@ def upgrade(database: sqlite3.Connection, version: int) -> None:
     """Bring a file up to date, in the caller's transaction. A new file goes through all upgrades, from version 0."""
     steps = (
         *(_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets, _add_budget_periods),
-        _add_windows,
+        *(_add_windows, _add_families),
     )
     for step in steps[version:]:
         step(database)
@@ -131,6 +148,11 @@ def _add_budget_periods(database: sqlite3.Connection) -> None:
 def _add_windows(database: sqlite3.Connection) -> None:
     """`counters.windows` is the rule as JSON, or empty; `windows.total` is empty while the window is open."""
     _execute_all(database, _WINDOWS)
+
+
+def _add_families(database: sqlite3.Connection) -> None:
+    """`families.rule` is JSON."""
+    _execute_all(database, _FAMILIES)
 
 
 def _execute_all(database: sqlite3.Connection, statements: str) -> None:

@@ -26,6 +26,7 @@ from countless.server.storage.base import (
     CounterFields,
     PeriodFields,
     SavedBudget,
+    SavedFamily,
     SavedPeriod,
     StoreError,
     Token,
@@ -33,6 +34,7 @@ from countless.server.storage.base import (
     WindowKey,
     parse_total,
 )
+from countless.server.storage.family_tables import delete_families, load_families, write_families
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.schema import SCHEMA, schema_version, upgrade
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
@@ -182,6 +184,10 @@ class SqliteStore:
             saved[name].periods[period].sites[SiteId(site, incarnation)] = saved_site
         return saved
 
+    def load_families(self) -> dict[str, SavedFamily]:
+        with self._lock:
+            return load_families(self._db)
+
     def save(self, changes: Changes) -> None:
         try:
             with self._transaction():
@@ -247,6 +253,8 @@ class SqliteStore:
             ],
         )
         self._write_budgets(changes)
+        delete_families(self._db, changes.deleted_families)
+        write_families(self._db, self._execute, changes.families)
         now = int(self._wall_clock())
         self._execute(
             _SET_TOMBSTONES,

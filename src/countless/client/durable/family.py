@@ -1,0 +1,89 @@
+"""Families in the file of counts: a record for each label, and one for the family, which has its rule in its name.
+
+    family    requests\\nlabels\\n0.01\\n0.0
+    label     requests\\n{tenant="acme"}
+
+The total of a family is the sum of its labels less the base of the family's record, which is 0 in the first
+incarnation. So an event is one store: a process that is killed leaves a label and the total as they were before it, or
+after it.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from countless.client.durable.count_file import CountFile, StateError
+from countless.client.durable.record import CounterRecord
+from countless.core.family.rule import FamilyRule
+from countless.errors import CountlessError
+
+
+class FamilyKey(NamedTuple):
+    name: str
+    rule: FamilyRule
+
+    @classmethod
+    def parse(cls, text: str) -> "FamilyKey":
+        name, kind, epsilon, accuracy = text.split("\n")
+        return cls(name, FamilyRule(kind, float(epsilon), float(accuracy)))
+
+    def __str__(self) -> str:
+        rule = self.rule
+        return f"{self.name}\n{rule.kind}\n{rule.epsilon!r}\n{rule.accuracy!r}"
+
+
+class FamilyRecords:
+    """The records of one family. Implements `Records`."""
+
+    def __init__(self, key: FamilyKey, file: CountFile) -> None:
+        self.key = key
+        self._file = file
+        self._labels: dict[str, CounterRecord] = {}
+        self._family: CounterRecord | None = None
+
+    def add(self, label: str, n: int) -> None:
+        record = self._labels.get(label)
+        if record is None:
+            if self._family is None:
+                self._family = self._file.allocate_family(str(self.key))
+            record = self._labels[label] = self._file.allocate_family(f"{self.key.name}\n{label}")
+        record.add(n)
+
+    def load(self, family: CounterRecord, labels: Mapping[str, CounterRecord]) -> None:
+        self._family, self._labels = family, dict(labels)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Of the present incarnation."""
+        return {label: record.count for label, record in self._labels.items() if record.count}
+
+    @property
+    def total(self) -> int:
+        base = 0 if self._family is None else self._family.base
+        return sum(record.lifetime_total for record in self._labels.values()) - base
+
+    def rebase(self, counts: Mapping[str, int], total: int) -> None:
+        for label, record in self._labels.items():
+            record.rebase(record.lifetime_total - counts.get(label, 0))
+        if self._family is not None:
+            self._family.rebase(sum(record.lifetime_total for record in self._labels.values()) - total)
+
+
+def orphaned_families(file: CountFile) -> list[FamilyRecords]:
+    """What a process that ended has left. Raises StateError if a label has no family, or a rule is not valid."""
+    families: dict[str, tuple[FamilyRecords, CounterRecord]] = {}
+    labels: dict[str, dict[str, CounterRecord]] = {}
+    try:
+        for text, record in file.families.items():
+            if text.count("\n") == 1:
+                name, label = text.split("\n")
+                labels.setdefault(name, {})[label] = record
+            else:
+                key = FamilyKey.parse(text)
+                families[key.name] = FamilyRecords(key, file), record
+    except (ValueError, CountlessError) as error:
+        raise StateError(f"{file.path} is damaged: a family is invalid: {error}") from None
+    if labels.keys() - families.keys():
+        raise StateError(f"{file.path} is damaged: a label has no family")
+    for name, (records, record) in families.items():
+        records.load(record, labels.get(name, {}))
+    return [records for records, _ in families.values()]

@@ -1,0 +1,214 @@
+"""A family, or a distribution, in one process: it counts labels, and queues the reports that are due."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
+from typing import Protocol
+
+from countless.core.family.messages import OVERFLOW, DownMessage, Sync, UpMessage
+from countless.core.family.rule import FamilyRule
+from countless.core.family.site import require_label
+from countless.core.site import require_increment
+from countless.errors import InvalidParameter
+from countless.wire.families import KnownFamily
+from countless.wire.names import overflow_name
+
+Deliver = Callable[[str, tuple[UpMessage, ...]], None]  # called under the lock with the messages that are due
+
+
+class Records(Protocol):
+    """Where a family is kept so that it survives its process."""
+
+    def add(self, label: str, n: int) -> None:
+        """Raises InvalidParameter if it cannot count that far; then nothing has changed."""
+
+    def rebase(self, counts: Mapping[str, int], total: int) -> None:
+        """Begin an incarnation that has counted so much."""
+
+
+class LocalFamily:
+    """Threads that count, and the owner, take the lock.
+
+    A signal handler or a finaliser may count while the thread that it interrupts is in here. Then the events wait until
+    that thread has finished what it does.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rule: FamilyRule,
+        cap: int,
+        lock: RLock,
+        deliver: Deliver,
+        records: Records | None = None,
+        counts: Mapping[str, int] | None = None,
+        total: int = 0,
+        inherited: bool = False,
+    ) -> None:
+        self.name = name
+        self.inherited = inherited  # another process has counted this, and may have sent it
+        self.rule = rule
+        self.cap = cap
+        self.open = True
+        self._lock = lock
+        self._deliver = deliver
+        self._records = records
+        self._site = rule.site(name, cap, counts, total)
+        self._busy = False
+        self._waiting: deque[tuple[str, int]] = deque()  # events that came while it was busy
+
+    def __repr__(self) -> str:
+        return f"<LocalFamily {self.name!r}: {self.count:,} counted, {self._site.labels} labels>"
+
+    # For the program
+
+    def add(self, label: str, n: int = 1) -> None:
+        require_label(label)
+        require_increment(n)
+        self._add(label, n)
+
+    def add_overflow(self, n: int = 1) -> None:
+        """Count events of labels beyond the cap of the program."""
+        require_increment(n)
+        self._add(OVERFLOW, n)
+
+    def _add(self, label: str, n: int) -> None:
+        with self._lock:
+            if not self.open:
+                raise InvalidParameter("counter", self.name, "a counter of a client that has not been closed")
+            if self._busy:
+                self._waiting.append((label, n))
+                return
+            self._busy = True  # as `_exclusive`, which takes longer
+            try:
+                self._count(label, n)
+                while self._waiting:
+                    self._count(*self._waiting.popleft())
+            finally:
+                self._busy = False
+
+    def _count(self, label: str, n: int) -> None:
+        label = self._site.home(label) if label else label
+        if self._records is not None:
+            self._records.add(label, n)
+        messages = self._site.add(label, n) if label else self._site.add_overflow(n)
+        if messages:
+            self._deliver(self.name, messages)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        busy, self._busy = self._busy, True
+        try:
+            yield
+            while self._waiting and not busy:
+                self._count(*self._waiting.popleft())
+        finally:
+            self._busy = busy
+
+    @property
+    def count(self) -> int:
+        """How many events this incarnation of the site has counted."""
+        with self._lock:
+            return self._site.total + sum(n for _, n in self._waiting)
+
+    def count_of(self, label: str) -> int:
+        with self._lock:
+            return self._site.count_of(label) + sum(n for each, n in self._waiting if each == label)
+
+    # For the owner, which holds the lock
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything to report, or was."""
+        return self._site.active
+
+    def resume(self) -> tuple[Sync, tuple[UpMessage, ...]]:
+        """What a new connection begins with."""
+        with self._exclusive():
+            first, *rest = self._site.resume()
+        if not isinstance(first, Sync):
+            raise TypeError(first)
+        return first, tuple(rest)
+
+    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
+        with self._exclusive():
+            return self._site.receive(message)
+
+    def leave(self) -> tuple[tuple[UpMessage, ...], Sync]:
+        """All that was not reported, and what goes into the `FamilyLeave`."""
+        with self._exclusive():
+            *reports, last = self._site.leave()
+        if not isinstance(last, Sync):
+            raise TypeError(last)
+        return tuple(reports), last
+
+    def renew(self, known: KnownFamily | None) -> None:
+        """Continue as a new incarnation with the events that are not known; None: nothing is."""
+        known = known or KnownFamily()
+        with self._exclusive():
+            counts = {label: n - known.counts.get(label, 0) for label, n in self._site.counts.items()}
+            rest = {} if known.complete else {label: n for label, n in counts.items() if n > 0}
+            self._restart(rest, 0 if known.complete else max(0, self._site.total - known.total))
+
+    def reset(self) -> None:
+        """Begin again from zero."""
+        with self._exclusive():
+            self._restart({}, 0)
+
+    def after_fork(self, records: Records | None) -> None:
+        """In a child, which has counted nothing. The thread that was in here belongs to the parent."""
+        self._busy, self._records = False, records
+        self._waiting.clear()
+        self._site = self.rule.site(self.name, self.cap)
+
+    def close(self) -> None:
+        """A later `add` raises."""
+        self.open = False
+
+    def _restart(self, counts: Mapping[str, int], total: int) -> None:
+        self._site = self.rule.site(self.name, self.cap, counts, total)
+        if self._records is not None:
+            self._records.rebase(counts, total)
+
+
+class LabelOfFamily:
+    """One combination of labels, as a `Countable`. The labels are those of a series name, without the counter's."""
+
+    __slots__ = ("_family", "_label")
+
+    def __init__(self, family: LocalFamily, series: str) -> None:
+        self._family = family
+        self._label = OVERFLOW if series == overflow_name(family.name) else series.removeprefix(family.name) or "{}"
+
+    def add(self, n: int = 1) -> None:
+        if self._label == OVERFLOW:
+            self._family.add_overflow(n)
+        else:
+            self._family.add(self._label, n)
+
+    @property
+    def count(self) -> int:
+        """Of this combination of labels, in this process."""
+        return self._family.count_of(self._label)
+
+
+class ClientDistribution:
+    """Values that this process observes, such as latencies. `observe` never blocks on the network."""
+
+    def __init__(self, family: LocalFamily) -> None:
+        self.name = family.name
+        self._family = family
+        self._buckets = family.rule.buckets
+
+    def __repr__(self) -> str:
+        return f"<Distribution {self.name!r}: {self.count:,} observed here>"
+
+    def observe(self, value: float, n: int = 1) -> None:
+        """Count `n` observations of a value: a finite number of at least 0."""
+        self._family.add(self._buckets.label(value), n)
+
+    @property
+    def count(self) -> int:
+        """How many values this process has observed."""
+        return self._family.count

@@ -1,0 +1,59 @@
+"""What a program chooses for a family, or a distribution, when it uses it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from countless.core.family.distribution import ZERO, Buckets, BucketSite
+from countless.core.family.site import LABEL_CAP, FamilySite
+from countless.core.family.steps import CertainSteps, require_epsilon
+from countless.errors import InvalidParameter
+
+LABELS, VALUES = "labels", "values"  # a family; a distribution, whose labels are buckets of values
+_MAX_BUCKET_CHARS = 8  # more than any finite value has, at the least accuracy
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRule:
+    """`accuracy` is that of the buckets of a distribution; 0 for a family.
+
+    >>> FamilyRule("labels", 0.01).steps.steps(known=1_000_000, sites=100)
+    Steps(label=76, total=201, exact=0)
+    """
+
+    kind: str
+    epsilon: float
+    accuracy: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in (LABELS, VALUES):
+            raise InvalidParameter("kind", self.kind, f"{LABELS} or {VALUES}")
+        require_epsilon(self.epsilon)
+        if self.kind == VALUES:
+            Buckets(self.accuracy)
+        elif self.accuracy != 0:
+            raise InvalidParameter("accuracy", self.accuracy, f"0 for {LABELS}")
+
+    @property
+    def steps(self) -> CertainSteps:
+        """A distribution has one step for all its buckets, with the whole of epsilon."""
+        share = Fraction(1)
+        return CertainSteps(self.epsilon, share, share) if self.kind == VALUES else CertainSteps(self.epsilon)
+
+    @property
+    def buckets(self) -> Buckets:
+        if self.kind != VALUES:
+            raise InvalidParameter("kind", self.kind, f"{VALUES}: a family has labels, and no quantiles")
+        return Buckets(self.accuracy)
+
+    def site(
+        self, family: str, cap: int = LABEL_CAP, counts: Mapping[str, int] | None = None, total: int = 0
+    ) -> FamilySite:
+        kind = BucketSite if self.kind == VALUES else FamilySite
+        return kind(family, cap=cap, counts=counts, total=total)
+
+    def allows(self, label: str) -> bool:
+        """Whether a site can have this label, which is not empty."""
+        number = label.removeprefix("-")
+        is_bucket = number.isascii() and number.isdecimal() and len(number) <= _MAX_BUCKET_CHARS
+        return self.kind == LABELS or label == ZERO or is_bucket

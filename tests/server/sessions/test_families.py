@@ -1,0 +1,175 @@
+"""Families at the site server: joins, restarts, retirement, deletion, and what is refused."""
+
+import pytest
+
+from countless.core.answer import State
+from countless.core.family.rule import LABELS, FamilyRule
+from countless.core.family.site import LABEL_CAP
+from countless.errors import InvalidParameter, ProtocolError
+from countless.server.cluster.records import from_saved, to_saved
+from countless.server.sessions.families import MAX_FAMILIES_PER_SITE
+from countless.server.sessions.family import FamilyAnswer
+from countless.server.storage.base import Config
+from countless.server.storage.memory_store import MemoryStore
+from countless.wire.families import (
+    FamilyJoin,
+    FamilyLabels,
+    FamilyLeave,
+    FamilyLeaveAck,
+    FamilyRejected,
+    FamilyReport,
+    FamilyResend,
+    FamilyReset,
+    FamilySteps,
+    FamilySync,
+    KnownLabels,
+)
+from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join
+from support.site_server import FakeConnection, SiteServerHarness, site_server
+
+JOIN = FamilyJoin("pages", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0)
+VALUES = FamilyJoin("ms", "values", 0.1, 0.01, 0, 1, 1, 0, 0)
+NAMED = FamilyLabels("pages", ('{p="a"}', '{p="b"}'))
+
+
+def known(harness: SiteServerHarness, name: str = "pages") -> dict[str, int]:
+    return dict(harness.server.families.by_name[name].coordinator.known)
+
+
+async def test_report_is_counted_once_and_survives_a_restart() -> None:
+    store = MemoryStore()
+    async with site_server(store) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 8, (1, 5, 0, 3)))
+        await harness.send(*web, FamilyReport("pages", 0, 8, (1, 5)))
+        assert known(harness) == {'{p="a"}': 5, "": 3}
+        saved = store.snapshot()[0]
+        assert from_saved(to_saved(saved, 7)).families == saved.families
+    async with site_server(store) as harness:
+        family = harness.server.families.by_name["pages"]
+        assert (known(harness), family.coordinator.state) == ({'{p="a"}': 5, "": 3}, State.LEARNING)
+        web = await harness.connect("web")
+        assert FamilyResend not in map(type, await harness.send(*web, JOIN._replace(total=8, reported=8)))
+        assert FamilyResend in map(type, await harness.send(*web, FamilySync("pages", 0, 1, 1, 9, 9)))
+        await harness.send(*web, FamilyLabels("pages", ('{p="b"}',)), FamilyReport("pages", 0, 9, (1, 1)))
+        assert (known(harness), family.published_answer.lower) == ({'{p="a"}': 5, "": 3, '{p="b"}': 1}, 9)
+
+
+async def test_site_that_left_is_acknowledged_again_and_one_whose_report_was_lost_stays() -> None:
+    async with site_server() as harness:
+        web = await harness.connect("web")
+        leave = FamilyLeave("pages", 0, 1, 1, 5, 5)
+        asked = await harness.send(*web, JOIN, NAMED, leave)
+        assert {FamilyResend, FamilyLeaveAck} & {*map(type, asked)} == {FamilyResend}  # all of them are equal tuples
+        left = await harness.send(*web, FamilyReport("pages", 0, 5, (1, 5)), leave)
+        assert isinstance(left[-1], FamilyLeaveAck)
+        assert [*map(type, await harness.send(*web, leave))] == [FamilyLeaveAck]
+        assert harness.server.families.by_name["pages"].published_answer == FamilyAnswer(5, 5, 5, State.EXACT)
+        harness.server.on_disconnect(*web)
+        again = FakeConnection()
+        assert await harness.server.on_hello(again, Hello(1, "web", 1)) is None
+        assert again.received == [KnownLabels("pages", 0, True, ()), IncarnationRetired(())]
+
+
+async def test_retired_incarnation_is_told_what_is_known_of_each_label() -> None:
+    async with site_server(silent_after=1.0) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 8, (1, 5, 0, 2)))
+        harness.server.on_disconnect(*web)
+        await harness.advance(2.0)
+        assert harness.server.families.by_name["pages"].coordinator.state is State.DEGRADED
+        await harness.connect("web", 2)
+        await harness.server.flush()
+        assert known(harness) == {'{p="a"}': 5, "": 2}
+        returning = FakeConnection()
+        assert await harness.server.on_hello(returning, Hello(1, "web", 1)) is None
+        assert returning.received == [KnownLabels("pages", 8, False, (("", 2), ('{p="a"}', 5))), IncarnationRetired(())]
+
+
+async def test_deleted_family_starts_again_from_zero() -> None:
+    store = MemoryStore()
+    async with site_server(store) as harness:
+        web, old = await harness.connect("web"), await harness.connect("old")
+        await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 5, (1, 5)))
+        await harness.send(*old, JOIN, FamilyLeave("pages", 0, 1, 1, 0, 0))
+        harness.server.delete("pages")
+        await harness.server.flush()
+        assert isinstance(web[1].received[-1], FamilyReset)
+        assert await harness.send(*web, FamilyReport("pages", 0, 6, (1, 6))) == []  # it was under way
+        assert (harness.server.families.by_name, store.load_families()) == ({}, {})
+        assert store.tombstones(old[0].site_id) == ()
+        await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 1, (2, 1)))
+        assert known(harness) == {'{p="b"}': 1}
+
+
+async def test_smallest_epsilon_of_all_sites_is_in_force() -> None:
+    async with site_server() as harness:
+        web, app = await harness.connect("web"), await harness.connect("app")
+        sent = await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 10_000, (1, 10_000)))
+        steps = [item for item in sent if isinstance(item, FamilySteps)][-1]
+        assert steps.label_step == 751
+        await harness.send(*web, FamilySync("pages", steps.round, 751, steps.total_step, 10_000, 10_000))
+        await harness.send(*app, JOIN._replace(epsilon=0.01))
+        assert harness.server.families.by_name["pages"].rule == FamilyRule(LABELS, 0.01)
+        lowered = web[1].received[-1]
+        assert isinstance(lowered, FamilySteps)
+        assert (lowered.confirm, lowered.label_step < 76) == (True, True)
+        await harness.send(*app, JOIN._replace(epsilon=0.3))
+        assert harness.server.families.by_name["pages"].rule.epsilon == 0.01
+
+
+async def test_names_and_kinds_that_do_not_fit_are_rejected_and_change_nothing() -> None:
+    async with site_server(max_counters=3) as harness:
+        session, connection = await harness.connect("web")
+        harness.server.create("hits", Config())
+        await harness.send(session, connection, JOIN, VALUES)
+        for join, reason in {
+            JOIN._replace(family="hits"): "there is a counter of this name",
+            JOIN._replace(family='hits{a="b"}'): "a name without labels and windows",
+            JOIN._replace(family="other", epsilon=float("nan")): "epsilon must be a number",
+            JOIN._replace(family="other", kind="ranks"): "kind must be labels or values",
+            JOIN._replace(family="ms"): "used as a distribution of accuracy 0.01",
+            VALUES._replace(family="pages"): "used as a counter with labels",
+            VALUES._replace(accuracy=0.02): "used as a distribution of accuracy 0.01",
+        }.items():
+            (rejected,) = await harness.send(session, connection, join)
+            assert isinstance(rejected, FamilyRejected)
+            assert reason in rejected.reason
+        assert isinstance((await harness.send(session, connection, Join('pages{a="b"}', 0, 1)))[0], CounterRejected)
+        with pytest.raises(InvalidParameter, match="'pages' is a family"):
+            harness.server.create("pages", Config())
+        assert set(harness.server.families.by_name) == {"pages", "ms"}
+        await harness.send(session, connection, JOIN._replace(family="more"))
+        (rejected,) = await harness.send(session, connection, JOIN._replace(family="too many"))
+        assert isinstance(rejected, FamilyRejected)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [FamilyReport("pages", 0, 1, (1, 1))],
+        [JOIN, FamilyReport("pages", 0, 1, (1, 1))],
+        [JOIN, NAMED, FamilyReport("pages", 0, 1, (1,))],
+        [JOIN, NAMED, FamilyReport("pages", 3, 1, (1, 1))],
+        [JOIN._replace(label_step=0)],
+        [JOIN, FamilySync("pages", 0, 1, 0, 1, 1)],
+        [VALUES, FamilyLabels("ms", ("fast",))],
+        [VALUES, FamilyLabels("ms", ("123456789",))],
+        [JOIN, *[FamilyLabels("pages", tuple(str(n) for n in range(1000)))] * (LABEL_CAP // 1000), NAMED],
+    ],
+)
+async def test_impossible_messages_end_the_connection_and_change_nothing(items: list[FamilyJoin]) -> None:
+    async with site_server() as harness:
+        session, connection = await harness.connect("web")
+        with pytest.raises(ProtocolError):
+            harness.server.on_frame(session, connection, [*items], 10)
+        assert not any(each.coordinator.known for each in harness.server.families.by_name.values())
+
+
+async def test_site_can_have_so_many_families_only() -> None:
+    async with site_server(max_counters=2 * MAX_FAMILIES_PER_SITE) as harness:
+        session, connection = await harness.connect("web")
+        joins = [JOIN._replace(family=f"f-{number}") for number in range(MAX_FAMILIES_PER_SITE + 1)]
+        *_, rejected = await harness.send(session, connection, *joins)
+        assert isinstance(rejected, FamilyRejected)
+        assert len(harness.server.families.by_name) == MAX_FAMILIES_PER_SITE
