@@ -2,8 +2,10 @@
 
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 from countless.client.asgi import CountRequests, LimitRequests, header_key
 from countless.client.budgets.budget import ClientBudget
@@ -156,7 +158,7 @@ EXAMPLES = Path(__file__).parent / "python_examples.md"
 
 def page() -> str:
     """One section for each name."""
-    return HEAD + "".join(_section(thing) for thing in PUBLIC)
+    return HEAD + "".join(section(thing, title(thing), thing in CONSTRUCTED) for thing in PUBLIC)
 
 
 def title(thing: object) -> str:
@@ -174,31 +176,29 @@ def calls(thing: object) -> list[str]:
     return slots + [name for name in members if f"{thing.__name__}.{name}" not in NOT_FOR_PROGRAMS]
 
 
-def example(name: str) -> str:
+def example(name: str, examples: Path = EXAMPLES) -> str:
     """The doctest of a section, empty if its docstring has all."""
-    text = EXAMPLES.read_text("utf-8")
+    text = examples.read_text("utf-8")
     found = re.search(rf"^## {re.escape(name)}\n\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     return found[1].strip() if found else ""
 
 
-def _section(thing: object) -> str:
-    name = title(thing)
+def section(thing: Any, name: str, constructed: bool, examples: Path = EXAMPLES) -> str:
+    """The signature if programs call it, its docstring, its fields and calls, and the example."""
     parts = [f"\n## {name}\n"]
-    if isinstance(thing, FunctionType):
-        parts.append(_code(getattr(thing, "__name__", ""), thing))
-    elif thing in CONSTRUCTED:
-        parts.append(_code(getattr(thing, "__name__", ""), vars(thing)["__init__"]))
+    if isinstance(thing, FunctionType) or constructed:
+        parts.append(_code(name.partition(" ")[0], thing))
     parts.append(_words(thing) + "\n")
     if isinstance(thing, type):
         fields, members = _fields(thing), calls(thing)
-        if fields:
+        if fields and examples == EXAMPLES:
             parts.append(
                 "| field | type | meaning |\n|---|---|---|\n" + "".join(_row(*each) for each in fields.items())
             )
         if members:
             parts.append("".join(_member(thing, member) for member in members))
-    if example(name):
-        parts.append(f"```pycon\n{example(name)}\n```\n")
+    if example(name, examples):
+        parts.append(f"```pycon\n{example(name, examples)}\n```\n")
     return "\n".join(part for part in parts if part.strip()).rstrip() + "\n"
 
 
@@ -225,13 +225,13 @@ def _member(thing: type, name: str) -> str:
     value = vars(thing)[name]
     if isinstance(value, FunctionType):
         parameters, result = _signature(value)
-        return f"- **`{name}({', '.join(parameters)}){result}`**: {_line(value) or MEANINGS[name]}\n"
+        return f"- **`{name}({', '.join(parameters)}){result}`**: {_line(value) or MEANINGS.get(name, name + '.')}\n"
     if isinstance(value, property):
-        return f"- **`{name}`**: {_line(value) or MEANINGS[name]}\n"
+        return f"- **`{name}`**: {_line(value) or MEANINGS.get(name, name + '.')}\n"
     return f"- **`{name}(n: int = 1) -> None`**: Count `n` events.\n"  # a slot that holds a bound method
 
 
-def _code(name: str, function: FunctionType) -> str:
+def _code(name: str, function: Callable[..., object]) -> str:
     """A signature in a block, one parameter to a line if it is long."""
     parameters, result = _signature(function)
     text = f"{name}({', '.join(parameters)})"
@@ -240,7 +240,7 @@ def _code(name: str, function: FunctionType) -> str:
     return f"```py\n{text}{'' if result == ' -> None' else result}\n```\n"
 
 
-def _signature(function: FunctionType) -> tuple[list[str], str]:
+def _signature(function: Callable[..., object]) -> tuple[list[str], str]:
     """The parameters, with * where keywords begin, and the result."""
     signature = inspect.signature(function)
     parameters = [each for each in signature.parameters.values() if each.name not in ("self", "_")]
@@ -249,12 +249,15 @@ def _signature(function: FunctionType) -> tuple[list[str], str]:
     if keywords and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
         texts.insert(keywords[0], "*")
     result = signature.return_annotation
+    if isinstance(function, type) or result in (None, signature.empty):
+        return texts, " -> None"
     text = result if isinstance(result, str) else inspect.formatannotation(result)
     return texts, f" -> {_short(text)}"
 
 
 def _short(text: str) -> str:
     text = re.sub(r"<class '(\w+)'>", r"\1", text)
+    text = re.sub(r"LeakMap\(name='always 0 fixed positions'.*?frozenset\(\)\)", "NOTHING_LEAKS", text)
     text = re.sub(r"<function \S*<lambda> at \w+>", "...", text).replace("<built-in function time>", "time.time")
     text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("MutableMapping[str, Any]", "Scope")
     text = text.replace(

@@ -7,11 +7,12 @@ python -m tools.reference --check    # exit 1 if one is out of date (a test runs
 import sys
 from pathlib import Path
 
-from tools import commands, errors, http_api, metrics, python_api, settings, states
+from tools import commands, errors, http_api, metrics, privacy_api, python_api, settings, states
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     "reference/python.md": python_api.page,
+    "reference/privacy-names.md": privacy_api.page,
     "reference/http.md": http_api.page,
     "reference/cli.md": commands.page,
     "reference/configuration.md": settings.page,

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import countless
+import countless.privacy
 from countless.client.client import Client
 from support.commands import run_command
 from support.service import Server
+from tools.privacy_api import EXAMPLES as PRIVACY_EXAMPLES
 from tools.python_api import EXAMPLES, HEAD, PUBLIC, calls, example, title
 
 
@@ -44,3 +46,18 @@ def test_every_public_call_has_an_example(thing: object) -> None:
 
 def test_every_name_of_the_package_has_a_section() -> None:
     assert set(countless.__all__) - {"__version__"} <= {title(thing) for thing in PUBLIC}
+
+
+def test_examples_of_the_privacy_library_print_what_they_show() -> None:
+    found = doctest.DocTestParser().get_doctest(PRIVACY_EXAMPLES.read_text("utf-8"), {}, "privacy", None, 0)
+    output: list[str] = []
+    assert not doctest.DocTestRunner().run(found, out=output.append).failed, "".join(output)
+
+
+@pytest.mark.parametrize("name", countless.privacy.__all__)
+def test_every_name_of_the_privacy_library_has_an_example(name: str) -> None:
+    thing = getattr(countless.privacy, name)
+    shown = (inspect.getdoc(thing) or "") + example(name, PRIVACY_EXAMPLES)
+    assert ">>>" in shown
+    for call in calls(thing) if isinstance(thing, type) else ():
+        assert re.search(rf"\b{call}\b", shown), f"{name}.{call}"
