@@ -19,7 +19,7 @@ LETTERS |= {name: name for name in ("ln", "log", "exp", "sinh", "cosh", "tanh", 
 UPRIGHT = _words(
     "step early late low high offset noise gap base count few many pop mean least lim gone used forgiven left possible "
     "available lower upper answer sign Poisson Laplace Lap Pr mod error term inaccurate fails released true reported "
-    "CURRENT limit estimate held spent want past lost share watermark end lowbit threshold tree overflow"
+    "CURRENT limit estimate held spent want past lost share watermark end lowbit threshold tree overflow floor"
 )
 PROSE = _words(
     "for all some at most in where over of volume with is prefix and these each ever sets slots other the points "
@@ -81,7 +81,8 @@ class _Reader:
 
     def _part(self, item: str) -> str:
         if item.isspace():
-            return r"\quad " if len(item) > 1 else " "
+            words = self._at > 1 and self._tokens[self._at - 2] in UPRIGHT and self._peek() in UPRIGHT
+            return r"\quad " if len(item) > 1 else r"\ " if words else " "
         if item in "^_":
             return f"{item}{{{self._atom()}}}"
         if "e-" in item:  # 1e-4

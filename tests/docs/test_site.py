@@ -65,6 +65,7 @@ def test_index_has_the_first_screen_of_the_readme_and_search_finds_the_reference
         ("(n-1, n]", r"(n-1,\; n]"),
         ("|X_t| <= M₂(s)^pop(j)", r"\vert X_{t}\vert \le M_2(s)^{\mathrm{pop}(j)}"),
         ("step", r"\mathrm{step}"),
+        ("h = 1/least step", r"h = 1/\mathrm{least}\ \mathrm{step}"),
     ],
 )
 def test_formula_in_plain_text_is_read(text: str, expected: str) -> None:
