@@ -82,8 +82,8 @@ export const certain = (state) => state === "exact" || state === "holding";
 export function stateWord({ state, estimate, lower, upper }) {
   const error = Math.max((upper - estimate) / upper, (estimate - lower) / lower);
   if (state !== "holding" || !(error > 0 && error <= 0.5)) return STATES[state].word;
-  const digit = 10 ** Math.floor(Math.log10(error * 0.999999));
-  return `Within ±${share(Math.ceil(error * 0.999999 / digit) * digit)}`;
+  const least = Math.max(error * 0.999999, 0.0001), digit = 10 ** Math.floor(Math.log10(least));
+  return `Within ±${share(Math.ceil(least / digit) * digit)}`;
 }
 
 // "1,500,000", "1.5M" or "20k" as a number; null if it is none.

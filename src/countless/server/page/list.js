@@ -74,7 +74,7 @@ export function listView(app, query) {
 }
 
 function column(text, kind = "") {
-  return element("th", { scope: "col", title: WORDS[text.toLowerCase().replace(" ", "-")], class: `${kind} ${text.toLowerCase().replace(" ", "-")}` }, text);
+  return element("th", { scope: "col", title: text === "Counter" ? null : WORDS[text.toLowerCase()] ?? WORDS.figure, class: `${kind} ${text.toLowerCase().replace(" ", "-")}` }, text);
 }
 
 function tableRow({ counter }) {
