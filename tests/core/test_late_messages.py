@@ -1,4 +1,4 @@
-"""Messages that arrive late: cases found by the faulty world (tests/lab/simulation/failing_seeds.txt)."""
+"""Messages that arrive late: cases that random runs on a faulty network have found."""
 
 from countless.core.answer import State
 from countless.core.messages import SetTrigger, SiteId, StartRound

@@ -15,7 +15,7 @@ because every message is cumulative.
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
+from countless.client.clock import Clock, steady_clock
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.environment import token_or_default, url_or_default
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
@@ -105,7 +106,8 @@ class Client:
         state_dir: Path | None = None,
         *,
         disabled: bool = False,
-        wall_clock: Callable[[], float] = time,
+        wall_clock: Clock = time,
+        clock: Clock = steady_clock,
     ) -> None:
         self._endpoint = endpoint
         self._site = site
@@ -113,6 +115,7 @@ class Client:
         self._token = token
         self._disabled = disabled
         self._wall_clock = wall_clock  # decides to which window an event belongs, and a request to which period
+        self._clock = clock
         self._lock = RLock()
         self._local_counters: dict[str, LocalCounter] = {}
         self._windows: dict[str, LocalWindows] = {}  # by series; their windows are among the local counters
@@ -125,7 +128,7 @@ class Client:
             forks.register(self)
 
     def _new_incarnation(self) -> None:
-        self._site_id = SiteId(self._site, new_incarnation())
+        self._site_id = SiteId(self._site, new_incarnation(self._wall_clock()))
         self._thread: Thread | None = None
         self._changed = Condition(self._lock)  # something was acknowledged, or the thread has ended
         self._loop = ClientLoop(
@@ -138,6 +141,8 @@ class Client:
             self._budgets,
             self._windows,
             self._families,
+            self._clock,
+            self._wall_clock,
         )
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
@@ -284,6 +289,7 @@ class Client:
                     new_local=in_memory if self._durable is None else self._durable.budget,
                     disabled=self._disabled,
                     clock=self._wall_clock,
+                    steady_clock=self._clock,
                     contact=partial(self._contact_of, name),
                 )
                 budget = self._budgets[name] = ClientBudget(name, self._loop.site_id_for(name), self._lock, link)
@@ -395,18 +401,8 @@ class Client:
             watch.close()
         deadline = monotonic() + timeout
         with self._lock:
-            thread, self._closing = self._thread, True
-            for windows in self._windows.values():
-                windows.close()
-            for counter in self._local_counters.values():
-                if counter.open:
-                    counter.close()
-            for budget in self._budgets.values():
-                budget.end()
-            for family in self._families.values():
-                family.close()
-            if thread is not None:
-                self._loop.leave()
+            thread = self._thread
+            self._leave()
         if thread is not None:
             thread.join(timeout)
         with self._lock:
@@ -425,6 +421,21 @@ class Client:
             return {name: counter.count for name, counter in self._local_counters.items()}
 
     # With the lock held
+
+    def _leave(self) -> None:
+        """Nothing more is counted; the final counts are due."""
+        self._closing = True
+        for windows in self._windows.values():
+            windows.close()
+        for counter in self._local_counters.values():
+            if counter.open:
+                counter.close()
+        for budget in self._budgets.values():
+            budget.end()
+        for family in self._families.values():
+            family.close()
+        if self._thread is not None:
+            self._loop.leave()
 
     def _local_counter(self, name: str) -> LocalCounter:
         with self._lock:

@@ -185,17 +185,18 @@ _KIND = {item: kind for kind, item in enumerate(ITEMS)}
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> Iterator[bytes]:
+def encode_frames(items: Iterable[Item], max_bytes: int | None = None) -> Iterator[bytes]:
     """The items in as few frames as the limit allows, in order.
 
     >>> [frame.hex(" ") for frame in encode_frames([Join("hits", 0, 3), Sync(1)])]
     ['92 94 05 a4 68 69 74 73 00 03 92 07 01']
     """
+    limit = max_bytes or MAX_FRAME_BYTES
     encoded: list[bytes] = []
     size = _MAX_HEADER_BYTES
     for item in items:
         data = _pack([_KIND[type(item)], *map(_encode_field, item)])
-        if size + len(data) > max_bytes:
+        if size + len(data) > limit:
             if encoded:
                 yield _frame(encoded)
             encoded, size = [], _MAX_HEADER_BYTES

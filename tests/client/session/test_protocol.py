@@ -15,6 +15,7 @@ from countless.core.site import Site
 from countless.errors import ProtocolError
 from countless.randomness import SeededRandom
 from countless.wire.frames import (
+    VERSION,
     DownItem,
     Hello,
     HelloAck,
@@ -115,7 +116,7 @@ def test_coordinator_that_sends_nothing_for_three_heartbeats_has_timed_out(strea
 
 def test_hello_without_an_answer_times_out() -> None:
     stream = Stream()
-    assert stream.sent == [Hello(1, "here", 1)]
+    assert stream.sent == [Hello(VERSION, "here", 1)]
     with pytest.raises(ConnectionLost, match="connection timed out: no answer to the hello"):
         stream.wait(HELLO_TIMEOUT_S)
 

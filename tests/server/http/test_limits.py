@@ -10,6 +10,8 @@ import countless
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.answer import State
+from countless.core.budget.messages import Ask, BudgetId, Grant
+from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report, SiteId
 from countless.errors import ProtocolError
 from countless.server.sessions.site_server import CLOCK_READINGS
@@ -101,6 +103,27 @@ async def test_incarnation_whose_tombstone_may_be_dropped_is_told_a_least_number
         assert await answer() == [IncarnationExpired(least)]
         now -= 100 * day  # the clocks of new processes are wrong, too
         assert (await harness.connect("a", least))[0].site_id == SiteId("a", least)
+
+
+async def test_incarnation_that_spent_of_a_budget_expires_too() -> None:
+    """It is not told that it was retired without counts: it would send all of them again."""
+    now = 1_000 * 86_400.0
+    store = SqliteStore(None, lambda: now)
+    async with site_server(store, wall_clock=lambda: now, silent_after=10.0, remember_for=86_400.0) as harness:
+        harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
+        session, connection = await harness.connect("a", first_of(5))
+        ask = Ask(BudgetId("tokens"), 0, 1, 0, 0, 0, 5)
+        assert Grant in {type(item) for item in await harness.send(session, connection, Join("hits", 0, 30), ask)}
+        harness.server.on_disconnect(session, connection)
+        assert harness.server.drop_site("a") == 1
+        await harness.server.flush()
+        now += 3 * 86_400
+        for _ in range(CLOCK_READINGS):
+            await harness.advance(61)
+        assert harness.server.budgets.losses.retired(session.site_id)
+        connection = FakeConnection()
+        assert await harness.server.on_hello(connection, Hello(1, "a", first_of(5))) is None
+        assert connection.received == [IncarnationExpired(first_of(6))]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same run for the same seed, without pauses between saves."""
     numbers = count(1 << 40)
-    monkeypatch.setattr(protocol, "new_incarnation", lambda: next(numbers))
+    monkeypatch.setattr(protocol, "new_incarnation", lambda *_: next(numbers))
     monkeypatch.setattr(commit, "COMMIT_INTERVAL_S", 0.0)
 
 

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, RLock, Thread
+from time import time
 
-from countless.client.durable.budget import OrphanedBudget, orphaned_budgets
+from countless.client.clock import Clock, steady_clock
+from countless.client.durable.budget import orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile, StateError
 from countless.client.durable.family import orphaned_families
 from countless.client.durable.record import CounterRecord
@@ -54,6 +56,42 @@ class OrphanedCounter:
         self.count = 0 if delivered is None else max(0, self.count - delivered)
         self.announced = False
         self._record.rebase(self._record.lifetime_total - self.count)
+
+
+class OrphanDelivery:
+    """One attempt to deliver one file: its loop ends at the first error."""
+
+    def __init__(
+        self, file: CountFile, transport: Transport, clock: Clock = steady_clock, wall_clock: Clock = time
+    ) -> None:
+        counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
+        budgets, families = orphaned_budgets(file.budgets), _families_in(file)
+        counted = any(counter.count or counter.announced for counter in counters.values())
+        self.needed = bool(budgets or families) or counted
+        self._file = file
+        self._error: str | None = None
+        self.loop = ClientLoop(
+            *(file.site_id, counters, RLock(), transport, self._on_status, self._new_incarnation, budgets),
+            families=families,
+            clock=clock,
+            wall_clock=wall_clock,
+        )
+
+    def _on_status(self, error: str | None) -> None:
+        if error is not None and self._error is None:
+            self._error = error
+            self.loop.stop()
+
+    def _new_incarnation(self, site_id: SiteId) -> AbstractContextManager[None]:
+        return self._file.new_incarnation(site_id.incarnation)
+
+    def finish(self) -> None:
+        """Delete the file, unless something of it was not delivered."""
+        if self._error is not None:
+            raise ConnectionLost(self._error)
+        if self.needed and not self.loop.delivered:
+            raise StateError(f"the coordinator has rejected a counter of {self._file.path}")
+        self._file.delete()
 
 
 class OrphanRecovery:
@@ -132,48 +170,22 @@ class OrphanRecovery:
         return True
 
     def _deliver(self, file: CountFile) -> None:
-        counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
-        budgets, families = orphaned_budgets(file.budgets), _families_in(file)
-        if budgets or families or any(counter.count or counter.announced for counter in counters.values()):
-            self._send_all(file, counters, budgets, families)
-        file.delete()
-
-    def _send_all(
-        self,
-        file: CountFile,
-        counters: dict[str, OrphanedCounter],
-        budgets: dict[str, OrphanedBudget],
-        families: dict[str, LocalFamily],
-    ) -> None:
-        errors: list[str] = []
-
-        def on_status(error: str | None) -> None:
-            if error is not None:
-                errors.append(error)
-                loop.stop()
-
-        def new_incarnation(site_id: SiteId) -> AbstractContextManager[None]:
-            return file.new_incarnation(site_id.incarnation)
-
-        transport = self._open_transport()
-        loop = ClientLoop(
-            *(file.site_id, counters, RLock(), transport, on_status, new_incarnation, budgets), families=families
-        )
-        with self._lock:
-            loop.open()
-            self._loop = loop
-        try:
-            loop.leave()
-            if self._stopped.is_set():
-                loop.stop()
-            loop.run()
-        finally:
+        delivery = OrphanDelivery(file, self._open_transport())
+        if delivery.needed:
             with self._lock:
-                self._loop = None
-        if errors or self._stopped.is_set():
-            raise ConnectionLost(errors[0] if errors else "the client was closed")
-        if not loop.delivered:
-            raise StateError(f"the coordinator has rejected a counter of {file.path}")
+                delivery.loop.open()
+                self._loop = delivery.loop
+            try:
+                delivery.loop.leave()
+                if self._stopped.is_set():
+                    delivery.loop.stop()
+                delivery.loop.run()
+            finally:
+                with self._lock:
+                    self._loop = None
+            if self._stopped.is_set():
+                raise ConnectionLost("the client was closed")
+        delivery.finish()
 
 
 def _families_in(file: CountFile) -> dict[str, LocalFamily]:

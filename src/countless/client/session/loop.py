@@ -4,8 +4,9 @@ import select
 from collections.abc import Mapping, Sequence
 from math import inf
 from threading import RLock
-from time import monotonic
+from time import time
 
+from countless.client.clock import Clock, steady_clock
 from countless.client.session.backoff import Backoff
 from countless.client.session.budgets import BudgetState
 from countless.client.session.counters import CounterState
@@ -14,7 +15,7 @@ from countless.client.session.protocol import NewIncarnation, SiteSession
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
 from countless.client.session.windows import WindowsState
-from countless.client.transport.base import EMPTY, ConnectionLost, Transport
+from countless.client.transport.base import EMPTY, ConnectionLost, Received, Transport
 from countless.core.budget.messages import Ask
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.messages import SiteId, UpMessage
@@ -36,6 +37,8 @@ class ClientLoop:
         budgets: Mapping[str, BudgetState] | None = None,
         windows: Mapping[str, WindowsState] | None = None,
         families: Mapping[str, FamilyState] | None = None,
+        clock: Clock = steady_clock,
+        wall_clock: Clock = time,
     ) -> None:
         self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
         self._windows: Mapping[str, WindowsState] = {} if windows is None else windows
@@ -47,14 +50,17 @@ class ClientLoop:
         self._transport = transport
         self._on_status = on_status
         self._new_incarnation = new_incarnation
+        self._clock = clock
+        self._wall_clock = wall_clock
         self._sessions: list[SiteSession] = []  # one for each shard, once their number is known
+        self._reconnecting: list[ReconnectingSession] = []  # these, for the thread
         self._wakeup: Wakeup | None = None
         self._ack_requested = 0
         self._urgent = self._leaving = self._stopped = False
 
-    def open(self) -> None:
-        """Call it before the thread starts."""
-        self._wakeup = Wakeup()
+    def open(self, wakeup: Wakeup | None = None) -> None:
+        """Call it before the thread starts, or before the first `step`."""
+        self._wakeup = wakeup or Wakeup()
 
     # For the program's threads, which hold the lock
 
@@ -171,25 +177,31 @@ class ClientLoop:
         wakeup = self._wakeup
         if wakeup is None:
             return
-        sessions: list[ReconnectingSession] = []
         try:
             while not self.done:
-                received = self._transport.receive() if self._wait(wakeup, sessions) else {}
-                sessions = sessions or self._open_sessions(wakeup)
-                with self._lock:
-                    urgent, self._urgent = self._urgent, False
-                for shard, session in enumerate(sessions):
-                    session.step(received.get(shard, EMPTY), urgent, self._waited_for)
+                self.step(self._transport.receive() if self._wait(wakeup) else {}, wakeup)
         finally:
             self._transport.close()
             wakeup.close()
 
-    def _wait(self, wakeup: Wakeup, sessions: list[ReconnectingSession]) -> bool:
+    def step(self, received: Mapping[int, Received], wakeup: Wakeup) -> None:
+        """Handle what has arrived, by shard, and send what is due. Call it again at `next_wakeup`, or when `wakeup` is
+        notified.
+        """
+        self._reconnecting = self._reconnecting or self._open_sessions(wakeup)
+        with self._lock:
+            urgent, self._urgent = self._urgent, False
+        for shard, session in enumerate(self._reconnecting):
+            session.step(received.get(shard, EMPTY), urgent, self._waited_for)
+
+    @property
+    def next_wakeup(self) -> float:
+        return min((session.next_wakeup for session in self._reconnecting), default=0.0)
+
+    def _wait(self, wakeup: Wakeup) -> bool:
         """Wait for data (True), a notification, or the time of the next step."""
-        now = monotonic()
-        next_wakeup = min((session.next_wakeup for session in sessions), default=now)
         sockets = self._transport.sockets()
-        timeout = None if next_wakeup == float("inf") else max(0.0, next_wakeup - now)
+        timeout = None if self.next_wakeup == inf else max(0.0, self.next_wakeup - self._clock())
         ready, _, _ = select.select([wakeup.reader, *sockets], [], [], timeout)
         wakeup.drain()
         return any(socket in ready for socket in sockets)
@@ -207,7 +219,10 @@ class ClientLoop:
         else:
             return []
         with self._lock:
-            self._sessions = [SiteSession(self._site_id, self._lock, self._notify) for _ in range(shard_count)]
+            self._sessions = [
+                SiteSession(self._site_id, self._lock, self._notify, self._clock, self._wall_clock)
+                for _ in range(shard_count)
+            ]
             for name, counter in self._counters.items():
                 session = self._session_of(name)
                 session.add_counter(name, counter)
@@ -223,7 +238,7 @@ class ClientLoop:
                 if self._leaving:
                     session.leave()
         return [
-            ReconnectingSession(session, shard, self._transport, self._on_status, self._new_incarnation)
+            ReconnectingSession(session, shard, self._transport, self._on_status, self._new_incarnation, self._clock)
             for shard, session in enumerate(self._sessions)
         ]
 
@@ -233,8 +248,8 @@ class ClientLoop:
 
     def _sleep(self, wakeup: Wakeup, seconds: float) -> None:
         """Until the time is over or the program is in a hurry."""
-        deadline = monotonic() + seconds
-        while not (self._urgent or self._stopped) and monotonic() < deadline:
-            select.select([wakeup.reader], [], [], max(0.0, deadline - monotonic()))
+        deadline = self._clock() + seconds
+        while not (self._urgent or self._stopped) and self._clock() < deadline:
+            select.select([wakeup.reader], [], [], max(0.0, deadline - self._clock()))
             wakeup.drain()
         self._urgent = False

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from time import time
 
-from countless.client.clock import steady_clock
+from countless.client.clock import Clock, steady_clock
 from countless.client.session.budgets import BudgetState, SessionBudgets
 from countless.client.session.contact import Contact
 from countless.client.session.counters import CounterState, SessionCounters
@@ -63,7 +63,6 @@ HELLO_TIMEOUT_S = 10.0
 LINGER_S = 0.005  # between frames: messages that become due meanwhile share the next one
 _TIMEOUT_HEARTBEATS = 3
 
-Clock = Callable[[], float]
 SessionSteps = Generator[float, list[bytes], None]  # yields seconds to wait, is sent the frames that have arrived
 # Called with the new site id. While the context lasts, all counters are reset; when it ends, they belong to the new id.
 NewIncarnation = Callable[[SiteId], AbstractContextManager[None]]
@@ -81,9 +80,10 @@ class SessionRetired(Exception):
         self.least = least
 
 
-def new_incarnation(least: int = 0) -> int:
+def new_incarnation(now: float, least: int = 0) -> int:
     """Grows with time, and cannot be guessed."""
-    return first_of(max(int(time()), second_of(least + MAX_RANDOM - 1))) | SystemRandom().randbelow(MAX_RANDOM)
+    second = max(0, int(now), second_of(least + MAX_RANDOM - 1))
+    return first_of(second) | SystemRandom().randbelow(MAX_RANDOM)
 
 
 class SiteSession:
@@ -95,6 +95,7 @@ class SiteSession:
         lock: RLock,
         notify: Callable[[], None],
         clock: Clock = steady_clock,
+        wall_clock: Clock = time,
     ) -> None:
         self.site_id = site_id
         self.acked = 0  # the last `request_ack` that was acknowledged
@@ -109,6 +110,7 @@ class SiteSession:
         self._lock = lock
         self._notify = notify
         self._clock = clock
+        self._wall_clock = wall_clock
         self._ack_requested = self._ack_sent = 0
         self._leaving = False
         self._wakeup_pending = False
@@ -169,7 +171,7 @@ class SiteSession:
 
     def renew(self, retired: SessionRetired, new_incarnation_of_all: NewIncarnation) -> None:
         """Continue as a new incarnation, with the events that are not among the known ones."""
-        site_id = SiteId(self.site_id.site, new_incarnation(retired.least))
+        site_id = SiteId(self.site_id.site, new_incarnation(self._wall_clock(), retired.least))
         with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
             self._counters.renew(site_id, retired.known_counts)

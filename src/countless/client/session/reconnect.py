@@ -1,8 +1,8 @@
 """A session with one shard that survives broken streams: it opens a new one after a pause."""
 
 from collections.abc import Callable
-from time import monotonic
 
+from countless.client.clock import Clock, steady_clock
 from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import NewIncarnation, SessionRetired, SessionSteps, SiteSession
 from countless.client.transport.base import ConnectionLost, Received, Transport
@@ -23,6 +23,7 @@ class ReconnectingSession:
         transport: Transport,
         on_status: OnStatus,
         new_incarnation: NewIncarnation,
+        clock: Clock = steady_clock,
     ) -> None:
         self.next_wakeup = 0.0  # when to call `step`, if nothing arrives before
         self._session = session
@@ -30,6 +31,7 @@ class ReconnectingSession:
         self._transport = transport
         self._on_status = on_status
         self._new_incarnation = new_incarnation
+        self._clock = clock
         self._backoff = Backoff()
         self._steps: SessionSteps | None = None  # of the present stream
 
@@ -43,7 +45,7 @@ class ReconnectingSession:
                 self._continue(self._steps, received)
             elif not self._session.has_work or self._session.done:
                 self.next_wakeup = _NEVER
-            elif urgent or received or self.next_wakeup == _NEVER or monotonic() >= self.next_wakeup:
+            elif urgent or received or self.next_wakeup == _NEVER or self._clock() >= self.next_wakeup:
                 self._open()  # something received without a stream: another coordinator has taken the shard over
         except StopIteration:
             self._end(_NEVER)
@@ -54,17 +56,17 @@ class ReconnectingSession:
             self._on_status(str(error))
             if self._session.connected:
                 self._backoff.reset()
-            self._end(monotonic() + self._backoff.next(waited_for))
+            self._end(self._clock() + self._backoff.next(waited_for))
 
     def _open(self) -> None:
         send = self._transport.open_stream(self._shard)
         self._steps = self._session.run(send, lambda: self._on_status(None))
-        self.next_wakeup = monotonic() + next(self._steps)
+        self.next_wakeup = self._clock() + next(self._steps)
 
     def _continue(self, steps: SessionSteps, received: Received) -> None:
         if isinstance(received, ConnectionLost):
             raise received
-        self.next_wakeup = monotonic() + steps.send(received)
+        self.next_wakeup = self._clock() + steps.send(received)
 
     def _end(self, next_wakeup: float) -> None:
         self._steps, self.next_wakeup, self._session.connected = None, next_wakeup, False

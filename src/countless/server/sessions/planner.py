@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 from countless.core.estimator import RoundContext, Scheme
 from countless.errors import PlanError
@@ -14,11 +14,12 @@ log = logging.getLogger("countless.planner")
 class Planner:
     """One plan at a time, for a key that two calls in a row want: while a fleet connects, the key keeps changing."""
 
-    def __init__(self) -> None:
+    def __init__(self, executor: Executor | None = None) -> None:
         self._planned: set[PlanKey] = set()
         self._wanted: dict[str, PlanKey] = {}  # by counter, as of the last call
-        self._thread = ThreadPoolExecutor(1, "countless-planner")
-        self.busy: Future[None] = self._thread.submit(lambda: None)
+        self._thread = executor or ThreadPoolExecutor(1, "countless-planner")
+        self.busy: Future[None] = Future()
+        self.busy.set_result(None)
 
     def maybe_plan(self, counters: Iterable[Counter]) -> None:
         """`Counter.next_plan` takes time for every site, so it is called only when `plan_version` has changed."""

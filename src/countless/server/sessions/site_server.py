@@ -221,15 +221,12 @@ class SiteServer:
             await self.flush()  # a tombstone that is not saved yet cannot be read
             final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
             # A site that has left some windows, and is a member of none, may count in the next one.
-            retired = self.budgets.losses.retired(site_id) or not all(
-                self._is_watermark(name) for name, _ in final_counts
-            )
-            if retired and site_id not in self.sessions:
+            retired = not all(self._is_watermark(name) for name, _ in final_counts)
+            expired = not retired and second_of(site_id.incarnation) < horizon
+            if site_id not in self.sessions and (retired or expired or self.budgets.losses.retired(site_id)):
                 counters = [each for each in final_counts if not is_family_tombstone(each[0])]
-                connection.send([*known_items_of(final_counts), *retired_items(counters)])
-                return None
-            if second_of(site_id.incarnation) < horizon and site_id not in self.sessions:
-                connection.send([IncarnationExpired(first_of(horizon))])
+                known: list[DownItem] = [*known_items_of(final_counts), *retired_items(counters)]
+                connection.send([IncarnationExpired(first_of(horizon))] if expired else known)
                 return None
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")

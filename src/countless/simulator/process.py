@@ -1,0 +1,224 @@
+"""Processes that count and spend: the production client, driven by virtual time instead of a thread."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+from countless.client import forks
+from countless.client.budgets.budget import ClientBudget
+from countless.client.client import Client
+from countless.client.durable.count_file import SUFFIX, CountFile, StateError
+from countless.client.durable.recovery import OrphanDelivery
+from countless.client.durable.state import DurableState
+from countless.client.session.loop import ClientLoop
+from countless.client.session.wakeup import Wakeup
+from countless.client.transport.base import ConnectionLost, Transport
+from countless.client.transport.endpoint import Endpoint
+from countless.simulator.network import Connect, LinkTransport
+
+_LATE_S = 1e-5
+RETRY_S = 10.0  # between two attempts to deliver what other processes have left
+
+
+class Notification(Wakeup):
+    """Calls a function, where a thread would be notified."""
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+
+    def notify(self) -> None:
+        self._notify()
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class LoopDriver:
+    """Runs a `ClientLoop` as its thread would."""
+
+    def __init__(self, connect: Connect, on_done: Callable[[], None]) -> None:
+        self.transport = LinkTransport(connect, self.notify)
+        self.stopped = False
+        self._events = asyncio.get_running_loop()
+        self._on_done = on_done
+        self._wakeup = Notification(self.notify)
+        self._loop: ClientLoop | None = None
+        self._soon = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, loop: ClientLoop) -> None:
+        self._loop = loop
+        loop.open(self._wakeup)
+        self.notify()
+
+    def notify(self) -> None:
+        if not self._soon and self._loop is not None:
+            self._soon = True
+            self._events.call_soon(self._step)
+
+    def stop(self) -> None:
+        """The process was killed, or the loop is done."""
+        self.stopped = True
+        self.transport.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _step(self) -> None:
+        self._soon = False
+        if self.stopped or self._loop is None:
+            return
+        self._loop.step(self.transport.receive(), self._wakeup)
+        if self._loop.done:
+            self.stop()
+            self._on_done()
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._loop.next_wakeup != float("inf"):
+            # A little later, as a thread is: sums of times are rounded.
+            at = max(self._loop.next_wakeup, self._events.time()) + _LATE_S
+            self._timer = self._events.call_at(at, self.notify)
+
+
+class SimulatedState(DurableState):
+    """What other processes have left is delivered by `Process`."""
+
+    def start_recovery(self) -> None: ...
+
+    def kill(self) -> None:
+        self._file.release()
+
+
+class SimulatedClient(Client):
+    def __init__(self, driver: LoopDriver, site: str, state_dir: Path | None, wall_clock: Callable[[], float]) -> None:
+        self._driver = driver
+        events = asyncio.get_running_loop()
+        super().__init__(
+            Endpoint("simulated", 1, False), None, site, state_dir, wall_clock=wall_clock, clock=events.time
+        )
+
+    def _open_transport(self) -> Transport:
+        return self._driver.transport
+
+    def _open_state_dir(self, directory: Path) -> DurableState:
+        return SimulatedState(directory, self._site_id, self._open_transport, self._lock)
+
+    def _start(self) -> None:
+        self._thread = Thread()  # is never started
+        self._driver.start(self._loop)
+
+    def leave(self) -> None:
+        """As `close` begins."""
+        with self._lock:
+            self._leave()
+
+    def end(self) -> bool:
+        """As `close` ends; whether everything was delivered."""
+        forks.unregister(self)
+        delivered = self._thread is None or self._loop.delivered
+        if self._durable is not None:
+            self._durable.close(delivered, 0.0)
+        return delivered
+
+    def kill(self) -> None:
+        forks.unregister(self)
+        if isinstance(self._durable, SimulatedState):
+            self._durable.kill()
+
+    @property
+    def done(self) -> bool:
+        return self._thread is None or self._loop.done
+
+    @property
+    def open(self) -> bool:
+        return not self._closing
+
+    @property
+    def error(self) -> str | None:
+        return self._last_error
+
+    @property
+    def client_loop(self) -> ClientLoop:
+        return self._loop
+
+
+class Process:
+    """One run of a program, with its client."""
+
+    def __init__(
+        self,
+        site: str,
+        state_dir: Path | None,
+        connect: Callable[["Process"], Connect],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.site = site
+        self.state_dir = state_dir
+        self.offset = 0.0  # of its wall clock
+        self.cut_until = 0.0  # no connection before
+        self.accepted = False  # the coordinator has opened a session for it
+        self._true_clock = wall_clock
+        self._connect = connect(self)
+        self._events = asyncio.get_running_loop()
+        self.driver = LoopDriver(self._connect, lambda: None)
+        self.client = SimulatedClient(self.driver, site, state_dir, self.wall_clock)
+        self.budgets: dict[str, ClientBudget] = {}  # a client forgets those that its program has forgotten
+        self.recoveries: dict[Path, LoopDriver] = {}
+        self.refused: set[Path] = set()  # files that cannot be delivered
+        self.open_files: list[CountFile] = []
+        self.killed = False
+        self._try_all()
+
+    def wall_clock(self) -> float:
+        return self._true_clock() + self.offset
+
+    def budget(self, name: str) -> ClientBudget:
+        return self.budgets.setdefault(name, self.client.budget(name))
+
+    @property
+    def drivers(self) -> list[LoopDriver]:
+        return [self.driver, *self.recoveries.values()]
+
+    def kill(self) -> None:
+        self.killed = True
+        for driver in self.drivers:
+            driver.stop()
+        for file in self.open_files:
+            file.release()
+        self.client.kill()
+
+    # What other processes have left
+
+    def _try_all(self) -> None:
+        """As `OrphanRecovery` does it, with all files at once."""
+        if self.killed or self.state_dir is None:
+            return
+        for path in sorted(self.state_dir.glob(f"*{SUFFIX}")):
+            if path not in self.recoveries and path not in self.refused:
+                self._try(path)
+
+    def _try(self, path: Path) -> None:
+        file = CountFile.open_orphan(path)
+        if file is None:
+            return
+        self.open_files.append(file)
+        driver = self.recoveries[path] = LoopDriver(self._connect, lambda: self._ended(path, file, delivery))
+        delivery = OrphanDelivery(file, driver.transport, self._events.time, self.wall_clock)
+        if delivery.needed:
+            driver.start(delivery.loop)
+            delivery.loop.leave()
+        else:
+            self._ended(path, file, delivery)
+
+    def _ended(self, path: Path, file: CountFile, delivery: OrphanDelivery) -> None:
+        del self.recoveries[path]
+        try:
+            delivery.finish()
+        except ConnectionLost:
+            self._events.call_later(RETRY_S, self._try_all)
+        except StateError:
+            self.refused.add(path)
+        file.release()
+        self.open_files.remove(file)

@@ -1,0 +1,102 @@
+"""What really happened, and what must hold of what the coordinator and the budgets say.
+
+| checked                                              | when                                                         |
+|------------------------------------------------------|--------------------------------------------------------------|
+| no counter and no window knows more than has happened| after every action                                           |
+| no published total falls                             | after every action, across restarts                          |
+| no budget admits more than its limit                 | after every action: for good, in a period, in a window       |
+| answers are `exact` or `holding` and inside their    | when the world has healed and is quiet                       |
+| bounds; every process is connected                   |                                                              |
+| every event is known                                 | when all processes have closed their clients                 |
+
+Events of a process that kept them in memory and was killed may be lost, and so may what an expired incarnation has
+sent: `may_be_lost` has their number, and only these may be missing.
+"""
+
+from collections import Counter, deque
+
+from countless.core.answer import State
+from countless.errors import InvariantBroken
+from countless.server.sessions.site_server import SiteServer
+from countless.server.sessions.windows import WindowedCounter
+from countless.wire.windows import parse_window
+
+LIMIT = 16
+ROLLING_S = 60.0
+
+
+class Truth:
+    def __init__(self) -> None:
+        self.events: Counter[str] = Counter()  # by counter, or by wire name of a window
+        self.may_be_lost: Counter[str] = Counter()  # likewise
+        self.admitted: Counter[tuple[str, int]] = Counter()  # by budget and period: spent and held
+        self._rolling: deque[tuple[float, int]] = deque()  # when, how many
+        self._published: dict[str, float] = {}
+
+    def add_lost(self, counts: dict[str, int]) -> None:
+        self.may_be_lost.update(counts)
+
+    def take_rolling(self, now: float, units: int) -> None:
+        self._rolling.append((now, units))
+
+    # Always
+
+    def check(self, server: SiteServer | None, now: float) -> None:
+        self._check_budgets(now)
+        if server is not None:
+            for name, counter in server.counters.items():
+                estimate = counter.published_answer.estimate
+                _require(estimate >= self._published.get(name, 0.0), f"the total of {name} has fallen to {estimate}")
+                self._published[name] = estimate
+            for name, known in known_counts(server).items():
+                _require(known <= self.events[name], f"{known} events of {name} are known of {self.events[name]}")
+
+    def _check_budgets(self, now: float) -> None:
+        for (name, period), units in self.admitted.items():
+            _require(units <= LIMIT, f"{units} units of {name} admitted in period {period}")
+        while self._rolling and self._rolling[0][0] < now - ROLLING_S:
+            self._rolling.popleft()
+        units = sum(units for _, units in self._rolling)
+        _require(units <= LIMIT, f"{units} units admitted in a rolling window")
+
+    # When the world is quiet
+
+    def check_answers(self, server: SiteServer) -> None:
+        for name, counter in server.counters.items():
+            if isinstance(counter, WindowedCounter):
+                continue
+            answer = counter.published_answer
+            _require(answer.state in (State.EXACT, State.HOLDING), f"{name} is not quiet: {answer}")
+            if not self.may_be_lost[name]:
+                total = self.events[name]
+                _require(answer.lower <= total <= answer.upper, f"{name} is {answer}, in truth {total}")
+
+    def check_all_known(self, server: SiteServer, kept: Counter[str]) -> None:
+        """`kept`: what processes could not deliver, because it is in windows of a clock that was wrong."""
+        known = known_counts(server)
+        for name, events in self.events.items():
+            undelivered = kept[name] if parse_window(name) else 0
+            missing = events - known.get(name, 0)
+            _require(
+                missing <= undelivered + self.may_be_lost[name],
+                f"{missing} events of {name} are missing of {events}, of which {self.may_be_lost[name]} may be lost",
+            )
+
+
+def known_counts(server: SiteServer) -> dict[str, int]:
+    """By counter, or by wire name of a window."""
+    known: dict[str, int] = {}
+    for name, counter in server.counters.items():
+        if not isinstance(counter, WindowedCounter):
+            known[name] = counter.known_total
+            continue
+        for period, tracker in counter.open.items():
+            known[counter.window_name(period)] = tracker.known_total
+        for period in counter.closed:
+            known[counter.window_name(period)] = counter.closed.get(period) or 0
+    return known
+
+
+def _require(true: bool, otherwise: str) -> None:
+    if not true:
+        raise InvariantBroken(otherwise)

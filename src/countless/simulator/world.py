@@ -1,0 +1,357 @@
+"""A coordinator, processes and everything between them, and the actions that a seed can choose from."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from countless.client.budgets.budget import BudgetRequest
+from countless.client.transport.base import ConnectionLost
+from countless.core.budget.rule import BudgetRule
+from countless.core.calendar import Calendar
+from countless.core.random_source import RandomSource
+from countless.errors import CountlessError, InvariantBroken, UnknownBudget
+from countless.server.sessions.site_server import SiteServer
+from countless.server.settings import Settings
+from countless.simulator.coordinator import CoordinatorProcess
+from countless.simulator.network import Connect, Link, Listener
+from countless.simulator.process import Process
+from countless.simulator.stores import media
+from countless.simulator.truth import LIMIT, ROLLING_S, Truth
+from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
+from countless.wire.windows import parse_window
+
+START_S = 30_000_000 * 60.0
+DAY_S = 86_400.0
+MINUTES = Calendar("minute")
+BUDGETS = {
+    "for good": BudgetRule(LIMIT, slack=0),
+    "per minute": BudgetRule(LIMIT, "minute", slack=0),
+    "rolling": BudgetRule(LIMIT, slack=0, rolling=ROLLING_S),
+}
+SILENT_AFTER_S = 20.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What there is, and how often it goes wrong: weights of the actions."""
+
+    counters: tuple[str, ...] = ("hits",)
+    windows: tuple[str, ...] = ()
+    budgets: tuple[str, ...] = ()
+    jumps: tuple[float, ...] = (0.0,)  # of wall clocks, in seconds
+    pauses: tuple[float, ...] = (0.005, 0.05, 0.5, 2.0, 10.0)  # between two actions
+    latency: float = 0.02  # of the thread that saves, at most
+    frame_bytes: int = 1 << 18
+    start: float = 2.0
+    kill: float = 2.0
+    close: float = 1.0
+    cut: float = 4.0
+    break_link: float = 6.0
+    kill_coordinator: float = 2.0
+    fill_disk: float = 1.0
+    clock: float = 4.0
+    count: float = 40.0
+    spend: float = 30.0
+
+
+class Hold(NamedTuple):
+    budget: str
+    period: int
+    units: int
+    request: BudgetRequest
+
+
+class World:
+    """Must be made in the running loop."""
+
+    def __init__(
+        self, rng: RandomSource, profile: Profile, store: str, scheme: str, sites: int, directory: Path | None
+    ) -> None:
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self.profile = profile
+        self.truth = Truth()
+        self.offset = 0.0  # of the coordinator's wall clock
+        self.disk_is_full = False
+        self.healed = False
+        self.seen: Counter[str] = Counter()  # items that the coordinator has sent, by kind
+        self.processes: list[Process] = []
+        self._sites = [f"site-{number}" for number in range(sites)]
+        self._directory = directory
+        self._holds: dict[Process, list[Hold]] = {}
+        settings = Settings(
+            silent_after=SILENT_AFTER_S, remember_for=DAY_S, scheme=scheme, alpha=0.2, delta=1e-9, restore_wait=1.0
+        )
+        disk = media(store, rng, lambda: self.disk_is_full, self.coordinator_clock)
+        self.coordinator = CoordinatorProcess(disk, settings, lambda: self.disk_is_full, self.coordinator_clock)
+        self._disk = disk
+        self._starts_with_a_save = store == "log"
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+        self._disk.close()
+
+    def true_clock(self) -> float:
+        return START_S + self._loop.time()
+
+    def coordinator_clock(self) -> float:
+        return self.true_clock() + self.offset
+
+    @property
+    def server(self) -> SiteServer | None:
+        return self.coordinator.server if self.coordinator.up else None
+
+    # The network
+
+    def _delay(self) -> float:
+        return 0.001 if self.healed else self._rng.random() * (0.01, 0.1, 1.0)[self._rng.randbelow(3)]
+
+    def _connect_of(self, process: Process) -> Connect:
+        def connect(listener: Listener) -> Link:
+            if self._loop.time() < process.cut_until:
+                raise ConnectionLost("the network is cut")
+            link = Link(listener, self._delay, lambda items: self._watch(process, listener, items))
+            self.coordinator.accept(link)
+            return link
+
+        return connect
+
+    def _watch(self, process: Process, listener: Listener, items: list[DownItem]) -> None:
+        for item in items:
+            self.seen[type(item).__name__] += 1
+            if isinstance(item, HelloAck) and listener is process.driver.transport:
+                process.accepted = True
+            if isinstance(item, IncarnationExpired):
+                self._expire(process, listener)
+
+    def _expire(self, process: Process, listener: Listener) -> None:
+        """Its incarnation may have been retired, and forgotten: what was sent is not sent again."""
+        if listener is not process.driver.transport:
+            for file in process.open_files:
+                self.truth.add_lost({name: record.count for name, record in file.records.items()})
+        elif process.accepted:
+            self.truth.add_lost(process.client.debug_state())
+
+    # Actions
+
+    async def act(self) -> None:
+        profile = self.profile
+        actions: list[tuple[float, Callable[[], None]]] = [
+            (profile.count, self._count),
+            (profile.spend if profile.budgets else 0.0, self._spend),
+            (profile.start, self.start),
+            (profile.kill, self._kill),
+            (profile.close, self._close),
+            (profile.cut, self._cut),
+            (profile.break_link, self._break_link),
+            (profile.clock, self._turn_clock),
+            (profile.fill_disk, self._fill_disk),
+        ]
+        point = self._rng.random() * (sum(weight for weight, _ in actions) + profile.kill_coordinator)
+        for weight, action in actions:
+            if point < weight:
+                action()
+                break
+            point -= weight
+        else:
+            await self._kill_coordinator()
+        await asyncio.sleep(self._choose(profile.pauses))
+        self.check()
+
+    def check(self) -> None:
+        self.truth.check(self.server, self._loop.time())
+
+    def _choose(self, values: tuple[float, ...]) -> float:
+        return values[self._rng.randbelow(len(values))]
+
+    def _any(self) -> Process:
+        return self.processes[self._rng.randbelow(len(self.processes))]
+
+    def start(self, site: str | None = None) -> None:
+        """A process that counts something at once, or later."""
+        if len(self.processes) >= 2 * len(self._sites) and site is None:
+            return
+        site = site or self._sites[self._rng.randbelow(len(self._sites))]
+        state_dir = None if self._directory is None else self._directory / site
+        process = Process(site, state_dir, self._connect_of, self.true_clock)
+        process.offset = self._choose(self.profile.jumps) if not self._rng.randbelow(4) else 0.0
+        self.processes.append(process)
+        self._holds[process] = []
+        if self._rng.randbelow(4):
+            self.count(process)
+
+    def _count(self) -> None:
+        process = self._any()
+        if process.client.open:
+            self.count(process)
+
+    def count(self, process: Process) -> None:
+        names = self.profile.counters
+        if self.profile.windows and self._rng.randbelow(2):
+            self._count_in_window(process)
+        elif len(names) > 5 and not self._rng.randbelow(3):
+            for name in names:
+                self.add(process, name, 1)
+        else:
+            self.add(process, names[self._rng.randbelow(len(names))], (1, 2, 30)[self._rng.randbelow(3)])
+
+    def add(self, process: Process, name: str, n: int) -> None:
+        process.client.counter(name).add(n)
+        self.truth.events[name] += n
+
+    def _count_in_window(self, process: Process) -> None:
+        name, n = self.profile.windows[self._rng.randbelow(len(self.profile.windows))], 1 + self._rng.randbelow(9)
+        before = Counter(process.client.debug_state())
+        process.client.counter(name, per="minute").add(n)
+        added = Counter(process.client.debug_state()) - before
+        [(window, number)] = added.items()
+        if number != n or parse_window(window) is None:
+            raise InvariantBroken(f"{n} events of {name} are {added}")
+        self.truth.events[window] += n
+
+    def _spend(self) -> None:
+        process = self._any()
+        if not process.client.open:
+            return
+        holds = self._holds[process]
+        if holds and not self._rng.randbelow(3):
+            hold = holds.pop(0)
+            used = self._rng.randbelow(hold.units + 1)
+            hold.request.settle(hold.units, used)
+            self.truth.admitted[hold.budget, hold.period] -= hold.units - used
+            return
+        for _ in range((1, 4, 12)[self._rng.randbelow(3)]):
+            self._request(process, self.profile.budgets[self._rng.randbelow(len(self.profile.budgets))])
+
+    def _request(self, process: Process, name: str) -> bool:
+        budget, units = process.budget(name), (1, 1, 2, 7)[self._rng.randbelow(4)]
+        if name == "rolling":
+            if not budget.take(units, wait=0):
+                return False
+            self.truth.take_rolling(self._loop.time(), units)
+            return True
+        hold = not self._rng.randbelow(3)
+        request = budget.request(units, hold=hold)
+        try:
+            allowed = bool(request.attempt())
+        except UnknownBudget:  # a clock is wrong
+            return False
+        if allowed:
+            resets_at = budget.resets_at
+            period = 0 if resets_at is None else MINUTES.period_at(resets_at - 1)
+            self.truth.admitted[name, period] += units
+            if hold:
+                self._holds[process].append(Hold(name, period, units, request))
+        return allowed
+
+    def _kill(self) -> None:
+        if len(self.processes) > 1:
+            self._end(self._any())
+
+    def _end(self, process: Process) -> None:
+        """Kill it. Units that it holds stay admitted."""
+        self.processes.remove(process)
+        del self._holds[process]
+        if process.state_dir is None:
+            self.truth.add_lost(process.client.debug_state())
+        process.kill()
+
+    def _close(self) -> None:
+        """It closes its client, and ends before that is done: what is not delivered stays in its state_dir."""
+        if len(self.processes) > 1:
+            process = self._any()
+            process.client.leave()
+            self._loop.call_later(self._choose(self.profile.pauses), self._end_if_there, process)
+
+    def _end_if_there(self, process: Process) -> None:
+        if process in self.processes:
+            self._end(process)
+            if not self.processes:
+                self.start(process.site)
+
+    def _cut(self) -> None:
+        process = self._any()
+        process.cut_until = self._loop.time() + self._choose((5.0, 30.0, 150.0))
+        self._break_all(process)
+
+    def _break_link(self) -> None:
+        self._break_all(self._any())
+
+    def _break_all(self, process: Process) -> None:
+        for driver in process.drivers:
+            if driver.transport.link is not None:
+                driver.transport.link.break_down(self._rng)
+
+    def _turn_clock(self) -> None:
+        jump = self._choose(self.profile.jumps)
+        if self._rng.randbelow(3):
+            self._any().offset = jump
+        else:
+            self.offset = jump
+
+    def _fill_disk(self) -> None:
+        self.disk_is_full = not self.disk_is_full
+
+    async def _kill_coordinator(self) -> None:
+        await self.coordinator.kill()
+        await asyncio.sleep(self._choose(self.profile.pauses))
+        self.disk_is_full = self.disk_is_full and not self._starts_with_a_save
+        await self.coordinator.start()
+
+    # The end
+
+    async def heal(self) -> None:
+        """Everything works from now on; at every site one more process starts, which finds what others have left."""
+        self.healed, self.disk_is_full, self.offset = True, False, 0.0
+        for process in [each for each in self.processes if not each.client.open]:
+            self._end(process)
+        for site in self._sites:
+            self.start(site)
+        for process in self.processes:
+            process.offset = process.cut_until = 0.0
+            self.count(process)
+
+    async def settle(self) -> None:
+        """Wait until the world is quiet; an error if it is not after a long time."""
+        for _ in range(60):
+            await asyncio.sleep(10.0)
+            self.check()
+            trouble = self._trouble()
+            if trouble is None:
+                return
+        raise InvariantBroken(f"not quiet {60 * 10} s after everything was healed: {trouble}")
+
+    def _trouble(self) -> str | None:
+        server = self.coordinator.server
+        for process in self.processes:
+            if not process.client.done and not process.client.connected:
+                return f"a process of {process.site} is not connected: {process.client.error}"
+            if process.recoveries:
+                return f"a process of {process.site} delivers what others have left: {[*process.recoveries]}"
+        silent = [session.site_id for session in server.sessions if session.unreachable]
+        if silent:
+            return f"{silent} cannot be reached"
+        try:
+            self.truth.check_answers(server)
+        except CountlessError as error:
+            return str(error)
+        return None
+
+    async def close_all(self) -> Counter[str]:
+        """All programs close their clients. What could not be delivered."""
+        for process in self.processes:
+            process.client.leave()
+        for _ in range(60):
+            await asyncio.sleep(10.0)
+            if all(process.client.done for process in self.processes):
+                break
+        else:
+            raise InvariantBroken("a client cannot be closed")
+        kept: Counter[str] = Counter()
+        for process in self.processes:
+            kept.update(process.client.debug_state())
+        return kept

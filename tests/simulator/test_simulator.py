@@ -1,0 +1,201 @@
+"""Production clients and a coordinator in a world that fails: seeds that must pass, and mistakes that they must find.
+
+A failure prints the command that repeats it. `COUNTLESS_SEEDS=100000 make soak` runs so many.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from countless.client.session import counters
+from countless.client.session.counters import CounterState, SessionCounters
+from countless.client.session.protocol import SiteSession
+from countless.client.session.windows import SessionWindows
+from countless.core.messages import SiteId
+from countless.core.windows.site import SiteWindows
+from countless.errors import InvariantBroken, ProtocolError
+from countless.server.sessions import site_server
+from countless.server.sessions.lifecycle import SessionLifecycle
+from countless.server.sessions.site_server import SiteServer
+from countless.server.storage.commit import Batch, CommitPipeline
+from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.sqlite_store import SqliteStore
+from countless.simulator.trial import PROFILES, Trial
+from countless.wire.frames import IncarnationExpired, IncarnationRetired
+
+SEEDS = 200
+SOAK_SEEDS = int(os.environ.get("COUNTLESS_SEEDS", "3000"))
+PARTS = 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_seeds_pass(part: int) -> None:
+    for seed in range(part, SEEDS, PARTS):
+        Trial.drawn(seed).run()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(8))
+def test_many_seeds_pass(part: int) -> None:
+    for seed in range(SEEDS + part, SEEDS + SOAK_SEEDS, 8):
+        Trial.drawn(seed)._replace(actions=150).run()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_same_seed_repeats_every_message(profile: str) -> None:
+    assert Trial.drawn(3, profile).run() == Trial.drawn(3, profile).run()
+
+
+@pytest.mark.slow
+def test_every_kind_of_fault_happens() -> None:
+    seen: Counter[str] = Counter()
+    for profile in ("everything", "wrong clocks", "small frames"):
+        for seed in range(6):
+            seen += Trial.drawn(seed, profile).run().seen
+    expected = {"IncarnationRetired", "IncarnationExpired", "KnownCounts", "LeaveAck", "StartRound", "Grant", "Recall"}
+    assert expected <= seen.keys()
+
+
+# Mistakes
+
+
+def forgets_to_split_known_counts(patch: pytest.MonkeyPatch) -> None:
+    """What a process with many counters is told is one item, larger than a frame."""
+
+    def one_item(known: Iterable[tuple[str, int]]) -> list[IncarnationRetired]:
+        return [IncarnationRetired(tuple(known))]
+
+    patch.setattr(site_server, "retired_items", one_item)
+
+
+def refuses_incarnations_before_a_clock(patch: pytest.MonkeyPatch) -> None:
+    """The horizon is what the coordinator's clock has shown, and a process that is before it is refused."""
+
+    def prune(self: MemoryStore, before: int) -> None:
+        self._tombstones = {
+            site_id: rows
+            for site_id, rows in self._tombstones.items()
+            if any(second >= before for _, second in rows.values())
+        }
+        self._horizon = before
+
+    def prune_file(self: SqliteStore, before: int) -> None:
+        self._db.execute("DELETE FROM gone WHERE ended < ?", (before,))
+        self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (before,))
+
+    def expired(self: SiteSession, item: IncarnationExpired) -> Exception:
+        return ProtocolError("this incarnation is older than the tombstones that are kept: start a new one")
+
+    patch.setattr(MemoryStore, "_prune", prune)
+    patch.setattr(SqliteStore, "_prune", prune_file)
+    patch.setattr(SiteSession, "_expired", expired)
+
+
+def sends_before_it_saves(patch: pytest.MonkeyPatch) -> None:
+    original = CommitPipeline._take_batch
+
+    def take_batch(self: CommitPipeline) -> Batch:
+        batch = original(self)
+        for connection, items in batch.outgoing.items():
+            connection.send(items)
+        batch.outgoing.clear()
+        return batch
+
+    patch.setattr(CommitPipeline, "_take_batch", take_batch)
+
+
+def retires_without_a_tombstone(patch: pytest.MonkeyPatch) -> None:
+    def tombstones(self: SiteServer, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
+        return (), 0
+
+    patch.setattr(SiteServer, "_read_tombstones", tombstones)
+
+
+def forgets_what_is_known_of_a_retired_incarnation(patch: pytest.MonkeyPatch) -> None:
+    original = SessionCounters.renew
+    patch.setattr(SessionCounters, "renew", lambda self, site_id, known: original(self, site_id, {}))
+
+
+def does_not_send_again_after_a_lost_connection(patch: pytest.MonkeyPatch) -> None:
+    original = SessionCounters._join_items
+
+    def join_items(self: SessionCounters, name: str) -> list[object]:
+        return [] if name in self._sent else list(original(self, name))
+
+    patch.setattr(SessionCounters, "_join_items", join_items)
+
+
+def retires_with_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A session that is given up leaves its counters, but no tombstone is saved."""
+    patch.setattr(SessionLifecycle, "_give_up", lambda self, session, names: None)
+
+
+# Of windows
+
+
+def counts_in_finished_windows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SiteWindows, "present_at", lambda self, now: self.calendar.period_at(now))
+
+
+def forgets_finished_windows(patch: pytest.MonkeyPatch) -> None:
+    """They are not delivered."""
+    patch.setattr(SessionWindows, "finish", lambda self, names: None)
+
+
+def forgets_what_was_finished_on_the_last_stream(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SessionWindows, "new_stream", lambda self: None)
+
+
+def sends_a_window_again_that_the_retired_incarnation_has_left(patch: pytest.MonkeyPatch) -> None:
+    def delivered(name: str, counter: CounterState, known_counts: dict[str, int]) -> int:
+        return known_counts.get(name, 0)
+
+    patch.setattr(counters, "_delivered", delivered)
+
+
+def leaves_before_earlier_windows(patch: pytest.MonkeyPatch) -> None:
+    original = SessionWindows.finish
+
+    def finish(self: SessionWindows, names: object) -> None:
+        original(self, names)  # type: ignore[arg-type]
+        for finished in self._finished.values():
+            finished.reverse()
+
+    patch.setattr(SessionWindows, "finish", finish)
+
+
+MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
+    (forgets_to_split_known_counts, "small frames"),
+    (refuses_incarnations_before_a_clock, "wrong clocks"),
+    (sends_before_it_saves, "dying coordinator"),
+    (retires_without_a_tombstone, "counters"),
+    (forgets_what_is_known_of_a_retired_incarnation, "counters"),
+    (does_not_send_again_after_a_lost_connection, "counters"),
+    (retires_with_nothing, "counters"),
+    (counts_in_finished_windows, "windows"),
+    (forgets_finished_windows, "windows"),
+    (forgets_what_was_finished_on_the_last_stream, "windows"),
+    (sends_a_window_again_that_the_retired_incarnation_has_left, "windows"),
+    (leaves_before_earlier_windows, "windows"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutate", "profile"), MUTANTS, ids=[mutate.__name__ for mutate, _ in MUTANTS])
+def test_seeds_find_the_mistake(
+    mutate: Callable[[pytest.MonkeyPatch], None], profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutate(monkeypatch)
+    found = next(filter(None, (failure(seed, profile) for seed in range(60))), "no seed has found it")
+    assert f"--profile '{profile}'" in found
+
+
+def failure(seed: int, profile: str) -> str | None:
+    try:
+        Trial.drawn(seed, profile)._replace(actions=120).run()
+    except InvariantBroken as broken:
+        return str(broken)
+    return None
