@@ -125,9 +125,12 @@ def test_commands_of_windows_and_labels(server: Server, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
 
         monkeypatch.setattr("countless.cli.top.sleep", interrupt)
-        top, live = here("how-to/who-is-it.md")
+        top, live, quantile = here("how-to/who-is-it.md")
         assert "acme" in run(top)
         assert "acme" in run_command(*shlex.split(live)[1:]).stdout
+        client.distribution("latency_ms").observe(17)
+        assert client.flush()
+        assert "1 observations" in run(quantile)
     run(delete)
 
 

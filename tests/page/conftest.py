@@ -1,4 +1,7 @@
-"""One browser and one coordinator for all tests of the page that run in a process."""
+"""One coordinator for all tests of the page that run in a process, and one browser for each module.
+
+The browser keeps an event loop running, so tests with loops of their own could not run while it is open.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +13,7 @@ from support.page_state import populate
 from support.service import Server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with browser() as launched:
         yield launched

@@ -35,7 +35,7 @@ SIZES = {
     "sampled": Size(16, 0.25, 5_000, 40),
     "dithered": Size(24, 0.2, 5_000, 20),
     "partial_dp": Size(192, 0.3, 5_000, 7),
-    "auto": Size(400, 0.02, 20_000, 22),
+    "auto": Size(400, 0.02, 27_500, 30),
 }
 # Almost all events at one site: `deterministic` is cheaper then, and `auto` goes back to it.
 BACK_TO_DETERMINISTIC = {("auto", "single-site"), ("auto", "averager")}
