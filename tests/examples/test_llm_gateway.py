@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llm_gateway"
 TENANTS = ("shapes", "apart", "overload", "killed", "failing")
-LIMIT, SLACK = 20_000, 0.01
+LIMIT, SLACK = 10_000, 0.01
 MAX_TOKENS = 100
 THREADS = 3  # for each replica
 QUESTION = {"model": "stub", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": MAX_TOKENS}

@@ -94,6 +94,7 @@ def test_counters_incremented_together_share_messages() -> None:
     assert ours.worst_error <= ALPHA
 
 
+@pytest.mark.soak
 def test_quota_on_a_stale_answer_admits_too_much() -> None:
     feedback = WORKLOADS["feedback"](SITES, 900, SECONDS, 3)
     exact, ours, stale = (raced(key, feedback).over_quota for key in ("redis-incr", "countless", "otel"))

@@ -22,7 +22,7 @@ BATCH_BLIND = [name for name in ("exact", "lattice") if name in SCHEMES]  # `dit
 
 every_scheme = pytest.mark.parametrize("name", NAMES)
 # (sites, alpha, events): enough events for several rounds of the schemes that have them.
-SIZES = [(1, 0.1, 3_000), (2, 0.2, 3_000), (10, 0.1, 6_000), (100, 0.3, 10_000)]
+SIZES = [(1, 0.1, 3_000), (2, 0.2, 3_000), (10, 0.1, 4_000), (100, 0.3, 8_000)]
 
 
 def tracker_for(name: str, sites: int, alpha: float, seed: int = 1, count_bytes: bool = False) -> Tracker:
@@ -64,7 +64,7 @@ def test_answer_is_exact_at_start(name: str) -> None:
 @every_scheme
 @pytest.mark.parametrize("stream", STREAMS)
 def test_answer_is_within_alpha_after_every_event(name: str, stream: str) -> None:
-    sites, alpha, events = 20, 0.15, 6_000
+    sites, alpha, events = 20, 0.15, 4_000
     check_after_every_event(tracker_for(name, sites, alpha), stream_named(stream, sites, events, seed=1))
 
 

@@ -57,7 +57,7 @@ def check(schedule: Schedule, witness: Path, server: Server) -> None:
 
 @pytest.mark.slow
 def test_gateways_killed_at_random_never_spend_more_than_the_limit(coordinator: Server, tmp_path: Path) -> None:
-    run(coordinator, tmp_path, range(10))
+    run(coordinator, tmp_path, range(6))
 
 
 @pytest.mark.soak

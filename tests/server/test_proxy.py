@@ -27,7 +27,7 @@ client = countless.connect()
 hits, done, counted = client.counter("hits"), threading.Event(), [0]
 
 def work():
-    while not done.wait(0.001):
+    while not done.wait(0.003):
         hits.add()
         hits.add(3)
         counted[0] += 4

@@ -38,7 +38,7 @@ def minute():
     return 2 * (minutes.period_at(time.time()) - first)
 
 def work():
-    while not stopped.is_set():
+    while not stopped.wait(0.0005):
         before = minute()
         truth[before + 1] += 1
         truth[before + 3] += 1  # the clock may show the next minute when the event is counted

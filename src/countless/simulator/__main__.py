@@ -1,4 +1,11 @@
-"""python -m countless.simulator --seed 7 [--profile windows] [--seeds 100]"""
+"""The fault simulator: clients and a coordinator of production, in a world that fails, from one seed.
+
+    python -m countless.simulator --seed 7 [--profile windows] [--seeds 100]
+
+Real are the client with its session, budgets, windows and files, the site server with its registry, the commit
+pipeline and the stores. Simulated are the network, the disk's failures, the threads, the clocks and the random numbers.
+docs/simulation.md lists the faults and the checks.
+"""
 
 import argparse
 import sys
