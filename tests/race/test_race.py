@@ -82,6 +82,7 @@ def test_messages_of_deterministic() -> None:
     assert result.worst_error == pytest.approx(ALPHA)  # its whole allowance, by design
 
 
+@pytest.mark.soak
 def test_counters_incremented_together_share_messages() -> None:
     events = [Event(float(second), second % 2, (0, 1, 2)) for second in range(20)]
     workload = Workload("together", 2, 61.0, events)

@@ -167,6 +167,7 @@ def leaves_before_earlier_windows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionWindows, "finish", finish)
 
 
+FIRST = (2, 5, 36)  # seeds that find most of them today: tried first, because others take longer
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (forgets_to_split_known_counts, "small frames"),
     (refuses_incarnations_before_a_clock, "wrong clocks"),
@@ -189,7 +190,7 @@ def test_seeds_find_the_mistake(
     mutate: Callable[[pytest.MonkeyPatch], None], profile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutate(monkeypatch)
-    found = next(filter(None, (failure(seed, profile) for seed in range(60))), "no seed has found it")
+    found = next(filter(None, (failure(seed, profile) for seed in (*FIRST, *range(60)))), "no seed has found it")
     assert f"--profile '{profile}'" in found
 
 

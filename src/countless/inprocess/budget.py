@@ -27,11 +27,11 @@ _ALLOWED = Decision(Reason.ALLOWED)
 class Budget:
     """A limit over in-process sites that is never exceeded, and decided without a message for most requests.
 
-    >>> budget = Budget(limit=1_000_000, sites=100, slack=0.01)
+    >>> budget = Budget(limit=100_000, sites=100, slack=0.01)
     >>> allowed = 0
     >>> while budget.site(allowed % 100).take():
     ...     allowed += 1
-    >>> 990_000 <= allowed <= 1_000_000
+    >>> 99_000 <= allowed <= 100_000
     True
     >>> budget.messages.total < 4_000
     True

@@ -32,6 +32,7 @@ def command() -> typer.Typer:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_audit_command_passes_the_correct_mechanism() -> None:
     result = CliRunner().invoke(command(), QUICK)
     assert result.exit_code == 0, result.output
