@@ -116,7 +116,7 @@ def exists(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak),  # so does the next test
         pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak),
         pytest.param(signal.SIGHUP, 129, marks=pytest.mark.soak),
     ],

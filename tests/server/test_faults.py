@@ -213,6 +213,7 @@ def test_forks_while_threads_count_lose_nothing(server: Server, tmp_path: Path, 
     assert list(tmp_path.glob("*/*")) == []
 
 
+@pytest.mark.soak
 def test_repeated_kills_of_the_coordinator_under_load_lose_nothing(server: Server) -> None:
     """A seed chooses when: after a number of answers to a reader that polls without pause."""
     rng, done, counted = SeededRandom(6), Event(), [0, 0, 0]

@@ -127,6 +127,7 @@ def deployment(server: Server) -> Iterator[Deployment]:
             site.process.communicate()
 
 
+@pytest.mark.soak
 def test_delayed_duplicated_cut_and_dropped_frames_lose_nothing(deployment: Deployment) -> None:
     for times in (1, 2):
         deployment.proxy.set_profile(FAULTY)

@@ -25,7 +25,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
 
-SEEDS = 200
+SEEDS = 120
 SOAK_SEEDS = int(os.environ.get("COUNTLESS_SEEDS", "3000"))
 PARTS = 4
 

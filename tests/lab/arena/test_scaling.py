@@ -29,7 +29,7 @@ def curves_of(request: Request) -> dict[tuple[str, str], Curve]:
     return {(curve.scheme, curve.axis): curve for curve in measure(request)}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_messages_of_the_paper_grow_as_it_says() -> None:
     """C grows with the logarithm of k, so the exponent is 1/2 after division by C."""
     few = {"by_sites": (64, 256), "by_alpha": (0.05, 0.1), "above": (64, 256)}
