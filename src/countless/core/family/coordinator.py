@@ -359,10 +359,15 @@ class FamilyCoordinator:
             self._start_round(max(sites, min(self._slots, sites * 5 // 4)))
         if not self._untold:
             return []
-        lowered = [each for each in self._untold if self._members[each].steps.at_least(self.steps) != self.steps]
-        self._awaiting.update(dict.fromkeys(lowered))
+        # A site that owes the Sync of an earlier round is asked for that of this one, which is all that counts now.
+        asked = [
+            each
+            for each in self._untold
+            if each in self._awaiting or self._members[each].steps.at_least(self.steps) != self.steps
+        ]
+        self._awaiting.update(dict.fromkeys(asked))
         if self._awaiting:
-            return [self._tell(site_id, confirm=True) for site_id in lowered]
+            return [self._tell(site_id, confirm=True) for site_id in asked]
         return [self._tell(site_id) for site_id in list(self._untold) if self._may_tell()]
 
     def _may_tell(self) -> bool:
