@@ -114,7 +114,9 @@ class SessionFamilies:
         unsent, self._unsent = self._unsent, {}
         items: list[FamilyUpItem] = []
         for name, each in unsent.items():
-            items += self._items(name, each) if name in self._numbers else self._join_items(name)
+            items += [] if name in self._numbers else self._join_items(name)
+            if name in self._numbers:  # not rejected: with its reports, so that `flush` waits for them
+                items += self._items(name, each)
         return items
 
     def _join_items(self, name: str) -> list[FamilyUpItem]:
