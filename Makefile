@@ -25,9 +25,10 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-HEAVY := cli examples lab page race packaging  # programs, games, a browser, servers: slow, or slow to import
+# Programs, games, planning, a browser, servers: slow, or slow to import. Two workers, because every worker imports all.
+HEAVY := cli examples lab page planning race packaging
 fast: setup
-	$(PYTEST) -m "not slow and not soak" --hypothesis-profile=quick tests $(HEAVY:%=--ignore=tests/%)
+	$(PYTEST) -n 2 -m "not slow and not soak" --hypothesis-profile=quick tests $(HEAVY:%=--ignore=tests/%)
 
 check: lint fast
 
@@ -41,7 +42,7 @@ PROPERTIES := client core server/sessions server/storage wire
 soak: setup
 	requirements/system.sh
 	$(PYTEST) -m soak
-	$(PYTEST) -m "not slow and not soak" --hypothesis-profile=soak $(PROPERTIES:%=tests/%)
+	$(PYTEST) -m "hypothesis and not soak" --hypothesis-profile=soak $(PROPERTIES:%=tests/%)
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python

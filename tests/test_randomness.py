@@ -106,6 +106,7 @@ def test_randbelow_is_uniform_where_the_range_is_no_power_of_two() -> None:
     assert chi_square(seen, [10_000.0] * 6) < 55
 
 
+@pytest.mark.slow
 def test_randbelow_is_uniform_for_ranges_of_many_words() -> None:
     """60,000 draws below 3 * 2^150, by thirds and by the parity of the last bit: 5 degrees, P(> 55) < 2e-10."""
     rng, third = SeededRandom(3), 2**150

@@ -36,6 +36,7 @@ rates = st.sampled_from(["1", "0.5", "0.3", "0.24", "0.7", "0.999", "0.0007", "1
 lines = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50), rates), max_size=60)
 
 
+@pytest.mark.slow
 @given(lines, st.integers(1, 60))
 def test_sampled_lines_add_up_to_the_nearest_whole_event(lines: list[tuple[str, int, str]], size: int) -> None:
     client, intake = new_intake()

@@ -90,6 +90,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters=",|\n"), max_siz
 rates = st.decimals(min_value="0.0001", max_value="1", places=4)
 
 
+@pytest.mark.slow
 @given(names, st.lists(st.integers(0, 10**6), min_size=1, max_size=4), st.none() | rates, st.dictionaries(names, texts))
 def test_generated_line_is_parsed(name: str, values: list[int], rate: object, tags: dict[str, str]) -> None:
     line = f"{name}:{':'.join(map(str, values))}|c"

@@ -22,6 +22,7 @@ def law(n: int, step: int) -> list[Fraction]:
     return [Fraction(comb(n, heads) * (step - 1) ** (n - heads), step**n) for heads in range(n + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "step"), [(1, 2), (2, 7), (9, 3), (40, 2), (60, 50), (300, 4), (700, 2)])
 def test_weights_are_the_binomial_law_and_below_the_envelope(n: int, step: int) -> None:
     """Each number is proposed from one place of one block, so these two facts give the law exactly."""
@@ -60,6 +61,7 @@ def test_floats_decide_as_decimals_do(n: int, step: int, data: st.DataObject) ->
                 assert binomial_module._is_below(uniform, found, mode, n, step, 0) is (uniform < limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "step"), [(6, 2), (20, 7), (900, 300)])
 def test_binomial_has_its_distribution(n: int, step: int) -> None:
     """3,000 draws, 8 cells, 7 degrees: P(chi-square > 70) < 2e-12 for each (pinned seed)."""
@@ -70,6 +72,7 @@ def test_binomial_has_its_distribution(n: int, step: int) -> None:
     assert sum((seen[cell] - size * p) ** 2 / (size * p) for cell, p in enumerate(due)) < 70
 
 
+@pytest.mark.slow
 def test_binomial_of_huge_n_is_near_its_mean_in_the_right_proportions() -> None:
     """200 draws, standardised, in four quarters of the normal law: 3 degrees, P(chi-square > 60) < 1e-12."""
     rng, size, n, step = SeededRandom(6), 200, 10**18, 1_000
@@ -108,6 +111,7 @@ def test_batch_of_many_points_has_the_exact_law_of_its_coins(monkeypatch: pytest
     assert found == due
 
 
+@pytest.mark.slow
 def test_batches_of_many_points_have_the_law_of_gaps_one_by_one() -> None:
     """Crossings, last and next point of 10,000 events at step 4, 400 runs each way; 8 cells by the sign of three
     differences from their medians, 7 degrees: P(chi-square of two samples > 70) < 2e-12 (pinned seed).

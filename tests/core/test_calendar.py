@@ -67,6 +67,7 @@ def calendars(draw: st.DrawFn) -> Calendar:
 moments = st.integers(moment("UTC", "1970-04-01"), moment("UTC", "2037-12-31"))  # beyond 2038 Python is slow
 
 
+@pytest.mark.slow
 @given(calendars(), moments)
 @example(Calendar("day", "Pacific/Apia"), moment("Pacific/Apia", "2011-12-31"))
 @example(Calendar("day", "America/St_Johns"), moment("UTC", "2010-11-07T02:31:30"))  # went back to 23:01
@@ -82,6 +83,7 @@ def test_period_is_the_latest_that_the_local_clock_has_shown(calendar: Calendar,
     assert clock.period_at(end) == calendar.next(period) == calendar.period_at(end) > period
 
 
+@pytest.mark.slow
 @given(calendars(), st.sampled_from(range(1974, 2037)), st.data())
 def test_period_around_a_change_of_the_clocks(calendar: Calendar, year: int, data: st.DataObject) -> None:
     """The same around every moment of a year at which the zone's offset changes."""
@@ -91,7 +93,7 @@ def test_period_around_a_change_of_the_clocks(calendar: Calendar, year: int, dat
     if changes:
         hour = data.draw(st.sampled_from(changes))
         second = start + hour * HOUR_S + data.draw(st.integers(-HOUR_S, 2 * HOUR_S))
-        test_period_is_the_latest_that_the_local_clock_has_shown.hypothesis.inner_test(calendar, second)  # type: ignore[attr-defined]
+        test_period_is_the_latest_that_the_local_clock_has_shown.hypothesis.inner_test(calendar, second)
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,7 @@ def walk(case: Case, seed: int) -> None:
     world.check_when_quiet()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTY)
 def test_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> None:
     for seed in range(30):

@@ -88,6 +88,7 @@ def test_rounds_do_not_depend_on_offsets() -> None:
     assert len({family.coordinator.total().estimate for family in families}) == 3
 
 
+@pytest.mark.slow
 def test_intervals_hold_at_a_fixed_moment() -> None:
     """400 runs of a stream that leaves the label of every site near the middle between two points.
 

@@ -27,6 +27,7 @@ def world(
     return coordinator, network, list(members.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["deterministic", "auto", "sampled", "dithered"])
 @pytest.mark.parametrize(("sites", "alpha", "floor"), [(7, 0.1, 3000), (40, 0.05, 20_000), (3, 0.01, 200), (5, 0.2, 1)])
 def test_answer_is_within_alpha_of_total_or_floor(scheme: str, sites: int, alpha: float, floor: int) -> None:

@@ -91,6 +91,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: f"{case.alpha}, floor {case.floor}, {case.joins} sites")
 def test_every_small_case_is_within_alpha_of_total_or_floor(case: Case) -> None:
     assert explore(case) == pytest.approx(case.alpha)  # the allowance is used up, and never exceeded
@@ -177,6 +178,7 @@ step = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.sampled_from(["deterministic", "sampled", "dithered", "auto"]),
@@ -216,6 +218,7 @@ def test_joins_departures_time_outs_and_restarts_keep_the_bound(
             assert within(answer.estimate, alpha, world.total, floor), answer
 
 
+@pytest.mark.slow
 @given(st.integers(1, 6), st.sampled_from([0.05, 0.1, 0.3]), st.integers(1, 500), st.data())
 def test_reports_below_the_floor_are_few_for_any_traffic(
     sites: int, alpha: float, floor: int, data: st.DataObject

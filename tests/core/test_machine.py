@@ -208,6 +208,7 @@ def machine_for(recipe: str) -> type[FaultyWorld]:
     return type(f"FaultyWorld_{recipe}", (FaultyWorld,), members)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_faults_then_healing(recipe: str) -> None:
     examples = min(60, settings().max_examples)  # fewer where the profile has fewer

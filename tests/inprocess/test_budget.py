@@ -248,8 +248,10 @@ def test_limit_is_changed_in_every_period_and_reset_in_this_one() -> None:
     assert budget.site(0).take(5)
     assert not budget.site(1).take()
     budget.reset()
+    assert budget.spent == 0
     assert budget.site(1).take(5)
     assert not budget.site(0).take()
+    assert budget.spent == 5
     clock.seconds += HOUR_S
     assert budget.site(0).take(5)
     assert not budget.site(0).take()

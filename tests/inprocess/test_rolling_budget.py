@@ -79,6 +79,7 @@ def short_runs(length: int) -> Iterator[tuple[str, ...]]:
         yield sum(others, first)
 
 
+@pytest.mark.slow
 def test_no_short_run_takes_more_than_the_limit_in_any_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "PANES", SHORT_PANES)
     assert not any(short_run_violation(run) for run in short_runs(5))
@@ -171,6 +172,7 @@ def play(seeds: range) -> None:
         random_run(seed)
 
 
+@pytest.mark.slow
 def test_random_runs_keep_the_limit_in_every_interval_and_use_it() -> None:
     play(range(20))
 
@@ -198,6 +200,7 @@ def test_many_random_runs_keep_the_limit_in_every_interval_and_use_it() -> None:
     play(range(20, 1000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [1.2, 5.0])
 def test_overloaded_sites_use_nearly_all_with_few_messages(load: float) -> None:
     clock, taken, rng = Clock(), Taken(), Random(3)  # noqa: S311

@@ -275,6 +275,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.sampled_from(["deterministic", "auto"]), st.sampled_from([None, 0, 500]), steps)
 def test_clock_that_jumps(scheme: str, floor: int | None, steps: list[tuple[str, float, int, int]]) -> None:
@@ -310,6 +311,7 @@ def traffic(events: int, sites: int) -> Iterator[tuple[float, int]]:
         yield float(int(now)), site
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["deterministic", "auto"])
 def test_replayed_trace_is_within_its_bounds_at_every_reading(scheme: str) -> None:
     """`delta` is 1e-9, so a failure is a bug. The bounds of a rolling count may leave out its first second."""
@@ -341,6 +343,7 @@ def test_replayed_trace_is_within_its_bounds_at_every_reading(scheme: str) -> No
     assert tracker.messages.total < 0.8 * len(times)
 
 
+@pytest.mark.slow
 def test_rolling_count_is_narrow_where_answers_are_recorded() -> None:
     """The last 15 minutes, of hours: to within a minute of traffic and the error of the open window."""
     tracker, clock = tracker_at(sites=10, alpha=0.02, scheme="deterministic")

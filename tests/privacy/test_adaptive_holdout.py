@@ -58,6 +58,7 @@ def test_holdout_script_runs(example: ModuleType, tmp_path: Path, capsys: pytest
     assert '"measured_error"' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_holdout_claims_are_audited(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     """Pinned seed. A true claim is rejected with probability at most 1e-3."""
     found = example.audits(400, seed=1)

@@ -41,6 +41,7 @@ def test_blocks_mean_over_all_positions_is_the_total(step: int, events: int) -> 
 streams = st.lists(st.lists(st.integers(1, 80), max_size=20), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 30), streams, st.integers(0, 99))
 def test_blocks_error_is_below_one_step_per_site(step: int, streams: list[list[int]], seed: int) -> None:
     estimator, entries = opened(step, *[10 * slot for slot in range(len(streams))])

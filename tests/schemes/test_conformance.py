@@ -8,7 +8,8 @@ import pytest
 
 from countless import Tracker
 from countless.core.answer import State
-from countless.core.messages import DownMessage, Message, SiteId, StartRound
+from countless.core.coordinator import Coordinator
+from countless.core.messages import DownMessage, Message, SiteId, Snapshot, StartRound
 from countless.randomness import SeededRandom
 from countless.schemes.registry import SCHEMES, scheme_named
 from countless.wire.codec import encode
@@ -145,6 +146,19 @@ def test_last_site_may_leave_and_another_join(name: str) -> None:
     assert tracker.answer.contains(10_000)
 
 
+@every_scheme
+def test_all_sites_may_leave_with_far_more_than_they_reported(name: str) -> None:
+    """As at the end of a window: every departure ends a round, the last one when no site is left."""
+    scheme = scheme_named(name, "adaptive" if name == "auto" else SCHEMES[name].safe_against)
+    coordinator = Coordinator("c", scheme, SeededRandom(1), alpha=0.01, delta=DELTA, expected_sites=100)
+    for site in range(3):
+        coordinator.join(SiteId(site), Snapshot("c", 0, 0))
+    counts = [10**9, 10**11, 10**13]
+    for site, count in enumerate(counts):
+        coordinator.leave(SiteId(site), Snapshot("c", 0, count))
+    assert coordinator.answer.contains(sum(counts))
+
+
 @pytest.mark.slow
 @every_scheme
 def test_restart_with_all_sites_unreachable_for_a_while(name: str) -> None:
@@ -229,6 +243,7 @@ def test_synchronisation_finds_the_exact_total(name: str) -> None:
         assert rounds >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BATCH_BLIND)
 def test_batch_equals_its_events(name: str) -> None:
     """Where random draws do not depend on the sizes of batches, answers agree exactly after every batch.

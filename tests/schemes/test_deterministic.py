@@ -138,6 +138,7 @@ def test_bounds_are_what_the_reports_allow() -> None:
     assert (tracker.answer.lower, tracker.answer.estimate, tracker.answer.upper) == (1100, 1100, 1100)
 
 
+@pytest.mark.slow
 def test_skewed_traffic_costs_less_than_a_tolerance_by_count() -> None:
     """Zipf traffic at 100 sites, whole stream from the first event, against the triggers that all sites start with."""
     tracker = Tracker(sites=100, alpha=0.05, scheme="deterministic")
@@ -153,6 +154,7 @@ def test_skewed_traffic_costs_less_than_a_tolerance_by_count() -> None:
     assert tracker.messages.total <= 0.9 * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sites", "alpha"), [(20, 0.01), (20, 0.05), (100, 0.05)])
 def test_round_robin_traffic_does_not_make_sites_report_together(sites: int, alpha: float) -> None:
     """The root mean square error, in units of alpha: 0.52 to 0.56 if all sites have the same phase."""

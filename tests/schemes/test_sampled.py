@@ -67,6 +67,7 @@ def answers(scheme: Scheme, sites: list[int], tape: list[bool]) -> list[float]:
 assignments = st.lists(st.integers(0, 5), min_size=150, max_size=150)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), assignments, assignments)
 def test_assignment_of_events_to_sites_does_not_change_the_answers(

@@ -44,6 +44,7 @@ def test_many_seeds_pass(part: int) -> None:
         Trial.drawn(seed)._replace(actions=150).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_same_seed_repeats_every_message(profile: str) -> None:
     assert Trial.drawn(3, profile).run() == Trial.drawn(3, profile).run()

@@ -146,6 +146,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(plain, min_size=1, max_size=6), st.integers(0, 3))
 def test_random_fields_are_a_message_or_a_protocol_error(fields: list[object], kind: int) -> None:
     decodes_or_refuses(pack([kind, *fields]))

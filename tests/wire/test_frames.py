@@ -177,6 +177,7 @@ MALFORMED: dict[str, bytes] = {
 }
 
 
+@pytest.mark.slow
 @given(st.lists(ups))
 def test_items_of_a_site_are_decoded_as_encoded(items: list[UpItem]) -> None:
     assert [item for frame in encode_frames(items) for item in decode_up(frame)] == items
@@ -316,6 +317,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 24), plain, plain, plain).map(list), max_size=3))
 def test_random_items_are_a_frame_or_a_protocol_error(items: list[list[object]]) -> None:
     decodes_or_refuses(pack(items))

@@ -88,7 +88,7 @@ class Budget:
 
     @property
     def spent(self) -> int:
-        """The exact spending of this period, which a distributed coordinator does not have: for tests."""
+        """The exact spending since the last reset, which a distributed coordinator does not have: for tests."""
         with self._lock:
             return self._accounts.present.spent
 

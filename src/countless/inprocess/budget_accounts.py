@@ -34,7 +34,8 @@ class Period:
 
     @property
     def spent(self) -> int:
-        return self.handed_in + sum(site.spent for site in self.sites.values())
+        """Since the last reset."""
+        return self.handed_in + sum(site.spent for site in self.sites.values()) - self.coordinator.forgiven
 
     def site(self, site_id: SiteId) -> BudgetSite:
         site = self.sites.get(site_id)

@@ -80,7 +80,8 @@ class Auto(Scheme):
             for scheme in self._worth_planning(context)
             for quote in scheme.quotes(context, self._may_block)
         ]
-        usable_quotes = [quoted for quoted in quotes if _is_usable(context, quoted[1])]
+        # Without a site there is nothing to price: all have left, or none has joined again after a restart.
+        usable_quotes = [quoted for quoted in quotes if context.counts and _is_usable(context, quoted[1])]
         groups = _groups(context.counts) if usable_quotes else []
         rounds = [_priced(context, groups, *quoted) for quoted in usable_quotes]
         best = min(rounds, key=lambda priced: priced.messages / log(1 + priced.events / context.total), default=None)

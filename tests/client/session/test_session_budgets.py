@@ -62,6 +62,7 @@ def session() -> Session:
     return Session()
 
 
+@pytest.mark.slow
 def test_budget_that_the_program_dropped_is_forgotten_when_its_spending_is_handed_in(session: Session) -> None:
     budget = session.budget("keys/a")
     session.use(budget, MINUTE)

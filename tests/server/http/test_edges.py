@@ -1,5 +1,7 @@
 """Totals at the beginnings of minutes, hours and days: their bounds are true, and few of them are kept."""
 
+import pytest
+
 from countless.core.windows.rolling import Record
 from countless.server.http.edges import BARS, LENGTHS_S, Edges
 
@@ -24,6 +26,7 @@ def test_coordinator_that_stood_still_over_an_hour_has_the_edge_of_the_hour() ->
     assert [(edge.time, edge.lower, edge.upper) for edge in edges] == [(3600, 5, 9), (3720, 5, 9)]
 
 
+@pytest.mark.slow
 def test_every_bar_begins_at_an_edge_that_is_kept() -> None:
     """Forty days, in steps of a minute."""
     edges, now = Edges(), 30.0

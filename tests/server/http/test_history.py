@@ -17,6 +17,7 @@ from support.published import ALPHA, Published
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 
+@pytest.mark.slow
 def test_time_series_keeps_first_and_last_row_within_its_limit() -> None:
     series = TimeSeries(2)
     for second in range(100_000):

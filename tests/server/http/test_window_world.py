@@ -108,6 +108,7 @@ async def run(harness: SiteServerHarness, clock: Clock, sites: list[CountingSite
     return checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floor", [0, 200])
 async def test_readers_see_the_truth_between_the_bounds(floor: int) -> None:
     events, store, clock = list[float](), MemoryStore(), Clock()

@@ -226,6 +226,7 @@ async def test_incarnation_that_is_connected_is_not_handed_in_by_another() -> No
             await second.send(BudgetLeave(TOKENS, 1, 0))
 
 
+@pytest.mark.slow
 async def test_incarnations_that_were_given_up_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget_losses, "MAX_GIVEN_UP", 3)
     store = MemoryStore()

@@ -1,5 +1,7 @@
 """Sessions that time out, come back and are retired."""
 
+import pytest
+
 from countless.core.answer import State
 from countless.server.storage.base import Config
 from countless.wire.frames import Hello, IncarnationRetired, Join, KnownCounts, Sync, decode_down, encode_frames
@@ -54,6 +56,7 @@ async def test_unreachable_session_is_retired_when_a_new_incarnation_connects() 
         assert connection.received == [IncarnationRetired((("hits", 30),))]
 
 
+@pytest.mark.slow
 async def test_process_with_thousands_of_counters_is_told_all_its_counts_in_frames_that_it_accepts() -> None:
     names = [f"requests of the customer with the number {number}" for number in range(9_000)]
     async with site_server(silent_after=10.0) as harness:

@@ -24,6 +24,7 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "COMMIT_INTERVAL_S", 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [False, True])
 async def test_closed_windows_are_exact_and_no_event_is_lost_or_in_two_windows(labels: bool) -> None:
     for seed in range(25):
@@ -94,6 +95,7 @@ def does_not_save_what_was_published(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WindowedCounter, "fields", lambda self: CounterFields(self.first, 0, self.before))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant",
     [

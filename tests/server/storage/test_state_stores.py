@@ -178,6 +178,7 @@ def changes(draw: st.DrawFn) -> Changes:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(changes(), max_size=10))
 def test_memory_and_sqlite_stores_agree(saves: list[Changes]) -> None:
     clock = Clock()
@@ -196,6 +197,7 @@ def test_memory_and_sqlite_stores_agree(saves: list[Changes]) -> None:
     assert state(stores[0]) == state(stores[1])
 
 
+@pytest.mark.slow
 @given(st.lists(changes(), max_size=5))
 def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:
     clock, copy = Clock(), MemoryStore()
@@ -209,6 +211,7 @@ def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:
     assert list(copy.load_windows()) == list(store.load_windows())
 
 
+@pytest.mark.slow
 @given(changes())
 def test_changes_are_read_from_the_log_as_written(each: Changes) -> None:
     each.counts = {name: counts for name, counts in each.counts.items() if counts}
