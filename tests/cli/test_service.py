@@ -13,6 +13,7 @@ from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.storage.schema import SCHEMA
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Hello, Join, UpItem, encode_frames
 from support.commands import run_command
 from support.service import TIMEOUT_S, Server, environment
@@ -116,13 +117,30 @@ def test_tokens_are_created_listed_and_revoked(tmp_path: Path) -> None:
     assert "scope = 'everything'" in run("token", "everything", *state).stderr
 
 
+def test_token_in_a_directory_without_a_coordinator_is_refused_or_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["site"], [], ["--revoke", "x"], ["--state-dir", "elsewhere"]):
+        refused = run("token", *arguments)
+        assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+        assert f"{tmp_path}/{'elsewhere' if 'elsewhere' in arguments else 'countless-state'}" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    made = run("token", "site", "--state-dir", "elsewhere")
+    assert made.stdout.startswith("countless-site-")
+    assert f"no coordinator has used {tmp_path}/elsewhere yet" in made.stderr
+    assert "nothing can be read any more" in made.stderr
+    again = run("token", "operator", "--state-dir", "elsewhere")
+    assert (again.returncode, again.stderr) == (0, "")
+
+
 def test_serve_rejects_bad_settings_before_it_listens(tmp_path: Path) -> None:
     state = ("--state-dir", str(tmp_path), "--port", "0")
     beyond = run("serve", "--host", "192.0.2.1", *state)
     assert (beyond.returncode, "--allow-plaintext" in beyond.stderr) == (2, True)
     import sqlite3
 
-    run("token", *state[:2])
+    SqliteStore(tmp_path / "countless.sqlite").close()
     database = sqlite3.connect(tmp_path / "countless.sqlite")
     database.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     database.close()

@@ -66,6 +66,11 @@ def main() -> None:
     except CountlessError as error:
         print(f"countless: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:  # a full disk, a file that this user may not write
+        if error.filename is None:
+            raise
+        print(f"countless: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from countless.errors import InvalidParameter
+
 if TYPE_CHECKING:
     from countless.server.storage.base import Token
 
@@ -19,8 +21,11 @@ def token(
     site: Annotated[str | None, typer.Option(help="With scope site: valid for this site only.")] = None,
     revoke: Annotated[str | None, typer.Option(help="Revoke the tokens with this label.")] = None,
     state_dir: Annotated[
-        Path, typer.Option(envvar="COUNTLESS_STATE_DIR", help="The coordinator's state directory.")
-    ] = Path("countless-state"),
+        Path | None,
+        typer.Option(
+            envvar="COUNTLESS_STATE_DIR", help="The coordinator's state directory. [default: countless-state]"
+        ),
+    ] = None,
     nats: Annotated[
         str | None,
         typer.Option(envvar="COUNTLESS_NATS", help="URL of the NATS broker that several coordinators share."),
@@ -28,7 +33,7 @@ def token(
 ) -> None:
     """Create, list or revoke bearer tokens. A new token is printed once; only its hash is stored."""
     from countless.server.app import require_nats
-    from countless.server.http.auth import new_token
+    from countless.server.http.auth import SCOPES, new_token
     from countless.server.settings import STATE_FILE
     from countless.server.storage.base import TokenStore
     from countless.server.storage.sqlite_store import SqliteStore
@@ -49,7 +54,10 @@ def token(
 
         lines, code = change_tokens(nats, work)
     else:
-        store = SqliteStore(state_dir / STATE_FILE)
+        file = (state_dir or Path("countless-state")) / STATE_FILE
+        if not file.exists():
+            _require_meant(file, state_dir is not None and scope in SCOPES and revoke is None)
+        store = SqliteStore(file)
         try:
             lines, code = work(store)
         finally:
@@ -58,6 +66,18 @@ def token(
         print(line)
     if code:
         raise typer.Exit(code)
+
+
+def _require_meant(file: Path, create: bool) -> None:
+    """No coordinator has used the directory yet, so a token there may be one that no coordinator ever sees."""
+    directory = file.parent.absolute()
+    if not create:
+        allowed = f"the directory of a coordinator: there is no {file.name} in it. Give it with --state-dir"
+        raise InvalidParameter("state_dir", str(directory), allowed)
+    typer.echo(
+        f"countless: no coordinator has used {directory} yet: the token is for one that is started with this state_dir",
+        err=True,
+    )
 
 
 def _warn(before: "list[Token]", scope: str) -> None:
@@ -72,5 +92,11 @@ def _warn(before: "list[Token]", scope: str) -> None:
         typer.echo(
             "countless: there is no token of scope site, so sites that connect from now on are refused. Make one:\n"
             "  countless token site --label fleet    and give it to the sites as COUNTLESS_TOKEN",
+            err=True,
+        )
+    if not {"read", "operator"} & {scope, *(each.scope for each in before)}:
+        typer.echo(
+            "countless: there is no token of scope read or operator, so nothing can be read any more, also on this "
+            "machine. Make one:\n  countless token operator --label me    and use it as COUNTLESS_TOKEN",
             err=True,
         )

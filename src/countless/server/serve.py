@@ -12,8 +12,9 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
-from countless.errors import InvalidParameter
+from countless.errors import CountlessError, InvalidParameter
 from countless.server.app import build_app, require_nats
 from countless.server.http.fastpath import websocket_protocol
 from countless.server.settings import STATE_FILE, Settings
@@ -29,6 +30,19 @@ LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 # every few seconds.
 GC_THRESHOLDS = (50_000, 5, 20)
 SWITCH_INTERVAL_S = 0.001  # the event loop waits at most so long for the commit and planner threads
+
+
+class Startup(LifespanOn):
+    """As in uvicorn, but a problem that the operator can solve is not logged with a traceback: `serve` raises it."""
+
+    problem: CountlessError | None = None
+
+    async def send(self, message: LifespanSendMessage) -> None:
+        error = sys.exc_info()[1]  # Starlette sends from its `except` clause
+        if message["type"] == "lifespan.startup.failed" and isinstance(error, CountlessError):
+            self.problem = error
+            message["message"] = ""
+        await super().send(message)
 
 
 class Server(uvicorn.Server):
@@ -73,7 +87,11 @@ def _usable_state(settings: Settings) -> Iterator[None]:
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
     """Two coordinators on one state directory would overwrite each other's counts."""
-    with (directory / "countless.lock").open("w") as file:
+    try:
+        file = (directory / "countless.lock").open("w")
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be used: {error}") from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -98,7 +116,12 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
     # uvicorn raises the signal that stopped it again when it ends. Ignore it: a requested stop is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.server.failing else 0))
     server = Server(config)
-    server.run([listener])
+    try:
+        server.run([listener])
+    except SystemExit:
+        if isinstance(server.lifespan, Startup) and server.lifespan.problem is not None:
+            raise server.lifespan.problem from None
+        raise
     if not server.started:
         sys.exit(1)
 
@@ -127,4 +150,5 @@ def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicor
     except (OSError, ssl.SSLError) as error:
         names = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
         raise InvalidParameter("tls_cert", names, f"PEM files that fit together ({error})") from None
+    config.lifespan_class = Startup
     return config

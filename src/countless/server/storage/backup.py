@@ -13,6 +13,7 @@ from pathlib import Path
 from time import time
 
 from countless.server.storage.base import StoreError
+from countless.server.storage.problems import explained
 from countless.server.storage.schema import schema_version
 
 _COPIED = "copied at"
@@ -47,7 +48,7 @@ def check(path: Path) -> None:
             raise StoreError(f"{path} is not a database of Countless")
         (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise StoreError(f"{path} is damaged: {found}")
+        raise StoreError(f"{path} is damaged: {found}: use another copy, or restore one with: countless restore FILE")
 
 
 def is_copy(path: Path) -> bool:
@@ -85,9 +86,12 @@ def _set_aside(state: Path) -> Path | None:
     if not files:
         return None
     folder = state.with_name(f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
-    folder.mkdir(mode=0o700)
-    for path in files:
-        path.rename(folder / path.name)
+    try:
+        folder.mkdir(mode=0o700)
+        for path in files:
+            path.rename(folder / path.name)
+    except OSError as error:
+        raise StoreError(f"{state} cannot be set aside in {folder}: {error}") from None
     return folder
 
 
@@ -99,7 +103,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, timeout=10)) as database:
             yield database
     except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be used: {error}") from None
+        raise StoreError(explained(path, error)) from None
 
 
 def _sync(path: Path) -> None:

@@ -36,6 +36,7 @@ from countless.server.storage.base import (
 )
 from countless.server.storage.family_tables import delete_families, load_families, write_families
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
+from countless.server.storage.problems import damaged, explained
 from countless.server.storage.schema import SCHEMA, schema_version, upgrade
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 
@@ -93,12 +94,15 @@ class SqliteStore:
         self._lock = Lock()
         self._journal: Journal | None = None  # as in the file; None: not read yet, or a transaction failed
         self._wall_clock = wall_clock
+        self._path = path
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise StoreError(f"{path} cannot be used: {error}") from None
+        except sqlite3.Error as error:
+            raise StoreError(explained(path, error)) from None
         try:
             outdated = schema_version(self._db, path) < SCHEMA
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -109,14 +113,30 @@ class SqliteStore:
                     upgrade(self._db, schema_version(self._db, path))
         except sqlite3.Error as error:
             self._db.close()
-            raise StoreError(f"{path} cannot be used: {error}") from None
+            raise StoreError(explained(path, error)) from None
         except BaseException:
             self._db.close()
             raise
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise StoreError(explained(self._path, error)) from error
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        """SQLite does not see a page that is well formed and has wrong values."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, msgspec.MsgspecError) as error:
+            raise StoreError(damaged(self._path, error)) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._locked():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -146,6 +166,10 @@ class SqliteStore:
     # State
 
     def load(self) -> dict[str, tuple[Config, PersistentState]]:
+        with self._loading():
+            return self._load()
+
+    def _load(self) -> dict[str, tuple[Config, PersistentState]]:
         with self._transaction():
             journal, self._journal = self._read_journal(), None
             self._begin_fold(journal)
@@ -166,12 +190,16 @@ class SqliteStore:
         }
 
     def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
-        with self._lock:
+        with self._locked(), self._loading():
             for counter, period, floor, total, *lost in self._db.execute("SELECT * FROM windows"):  # in the key's order
                 yield WindowKey(counter, period), WindowFields(int(floor), int(total) if total else None, *lost)
 
     def load_budgets(self) -> dict[str, SavedBudget]:
-        with self._lock:
+        with self._loading():
+            return self._load_budgets()
+
+    def _load_budgets(self) -> dict[str, SavedBudget]:
+        with self._locked():
             budgets = self._db.execute("SELECT * FROM budgets ORDER BY name").fetchall()
             periods = self._db.execute("SELECT * FROM budget_periods").fetchall()
             sites = self._db.execute("SELECT * FROM budget_sites").fetchall()
@@ -185,7 +213,7 @@ class SqliteStore:
         return saved
 
     def load_families(self) -> dict[str, SavedFamily]:
-        with self._lock:
+        with self._locked(), self._loading():
             return load_families(self._db)
 
     def save(self, changes: Changes) -> None:
@@ -198,7 +226,7 @@ class SqliteStore:
                 if journal.fold_is_due:
                     self._begin_fold(journal)
             self._journal = journal
-        except sqlite3.Error as error:
+        except StoreError as error:
             raise StoreError(f"save failed: {error}") from error
 
     def _read_journal(self) -> Journal:
@@ -335,16 +363,16 @@ class SqliteStore:
             self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?)", values)
 
     def token(self, digest: bytes) -> Token | None:
-        with self._lock:
+        with self._locked():
             row = self._db.execute("SELECT * FROM tokens WHERE digest = ?", (digest,)).fetchone()
         return Token(*row) if row else None
 
     def has_tokens(self) -> bool:
-        with self._lock:
+        with self._locked():
             return self._db.execute("SELECT 1 FROM tokens LIMIT 1").fetchone() is not None
 
     def tokens(self) -> list[Token]:
-        with self._lock:
+        with self._locked():
             return [Token(*row) for row in self._db.execute("SELECT * FROM tokens ORDER BY created, label")]
 
     def revoke(self, label: str) -> int:

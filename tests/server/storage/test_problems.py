@@ -1,0 +1,97 @@
+"""Damaged files and full disks: one line with the file and the remedy, exit code 2, no traceback."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countless.core.messages import SiteId
+from countless.server.settings import STATE_FILE
+from countless.server.storage.base import Changes, Config, CounterFields, StoreError
+from countless.server.storage.sqlite_store import SqliteStore
+from support.commands import run_command
+from support.service import environment
+
+PAGE_BYTES = 4096
+
+
+def saved(directory: Path) -> Path:
+    path = directory / STATE_FILE
+    store = SqliteStore(path)
+    store.save(Changes({"hits": CounterFields(1, 5, 0)}, {"hits": {SiteId("web", 1): 5}}, {"hits": Config()}))
+    store.checkpoint()
+    store.close()
+    return path
+
+
+def damage(path: Path) -> None:
+    """Every page but the first, which SQLite reads when it opens the file."""
+    content = path.read_bytes()
+    path.write_bytes(content[:PAGE_BYTES] + b"\xff" * (len(content) - PAGE_BYTES))
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def limited(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*arguments, **options)
+        database.execute("PRAGMA max_page_count = 1")  # no more than it has now
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+
+
+def test_damaged_pages_name_the_file_and_the_restore(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    damage(path)
+    store = SqliteStore(path)
+    for read in (store.load, lambda: list(store.load_windows()), store.load_budgets, store.load_families, store.tokens):
+        with pytest.raises(StoreError, match=rf"{STATE_FILE} is damaged: .* countless restore FILE"):
+            read()
+    store.close()
+    listed = run_command("token", "--state-dir", str(tmp_path))
+    assert (listed.returncode, listed.stderr.count("\n")) == (2, 1)
+
+
+def test_wrong_values_in_sound_pages_are_damage(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    store = SqliteStore(path)
+    store.load()  # writes what is in the journal to the tables
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE counters SET departed = 'many'")
+    database.close()
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match=r"is damaged: .*ValueError"):
+        store.load()
+    store.close()
+
+
+def test_full_disk_is_one_line(tmp_path: Path, full_disk: None) -> None:
+    made = run_command("token", "operator", "--state-dir", str(tmp_path))
+    assert (made.returncode, made.stdout) == (2, "")
+    assert f"{tmp_path / STATE_FILE} cannot be written, because the disk is full" in made.stderr
+
+
+def test_unwritable_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path / "there"))
+
+    copy = saved(tmp_path)
+    monkeypatch.setattr(Path, "mkdir", denied)
+    refused = run_command("restore", str(copy), "--state-dir", str(tmp_path / "there"))
+    assert (refused.returncode, refused.stderr) == (2, f"countless: {tmp_path / 'there'}: Permission denied\n")
+
+
+@pytest.mark.slow
+def test_coordinator_with_a_damaged_file_ends_without_a_traceback(tmp_path: Path) -> None:
+    damage(saved(tmp_path))
+    command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0", "--state-dir", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert f"countless: {tmp_path / STATE_FILE} is damaged" in ended.stderr.splitlines()[-1]
