@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from math import exp, isclose, log, log2, pi
 
 import pytest
@@ -25,11 +26,11 @@ def short_plan(sites: int, alpha: float = 0.1, eta: float = 0.01) -> DitheredPla
     return plan
 
 
-PLANS = {
-    "few sites, certain": plan_dithered(3, 0.01, 1e-4),
-    "40 sites": plan_dithered(40, 0.05, 1e-3),
-    "128 sites": plan_dithered(128, 0.05, 1e-6),
-    "3,000 sites, short": short_plan(3_000),
+PLANS: dict[str, Callable[[], DitheredPlan]] = {
+    "few sites, certain": lambda: plan_dithered(3, 0.01, 1e-4),
+    "40 sites": lambda: plan_dithered(40, 0.05, 1e-3),
+    "128 sites": lambda: plan_dithered(128, 0.05, 1e-6),
+    "3,000 sites, short": lambda: short_plan(3_000),
 }
 TRAFFIC: dict[str, Callable[[int, random.Random], float]] = {
     "balanced": lambda site, rng: 1.0,
@@ -39,6 +40,11 @@ TRAFFIC: dict[str, Callable[[int, random.Random], float]] = {
     "a few busy": lambda site, rng: 1.0 if site < 3 else 0.0,
     "random": lambda site, rng: exp(rng.gauss(0, 2)),
 }
+
+
+@cache
+def plan_named(name: str) -> DitheredPlan:
+    return PLANS[name]()
 
 
 def refused(plan: DitheredPlan, step: int, steps: list[int]) -> bool:
@@ -59,7 +65,7 @@ def expected_events(plan: DitheredPlan, traffic: str, step: int) -> list[float]:
 @pytest.mark.parametrize("step", [2, 7, 100, 10**9])
 @pytest.mark.parametrize("name", PLANS)
 def test_chosen_steps_pass_the_check(name: str, step: int, traffic: str) -> None:
-    plan = PLANS[name]
+    plan = plan_named(name)
     expected = expected_events(plan, traffic, step)
     steps = steps_for(plan, step, expected)
     check_dithered(plan, step, steps)
@@ -71,7 +77,7 @@ def test_chosen_steps_pass_the_check(name: str, step: int, traffic: str) -> None
 
 @pytest.mark.parametrize("name", ["40 sites", "128 sites", "3,000 sites, short"])
 def test_chosen_steps_of_zipf_traffic_are_near_the_optimum(name: str) -> None:
-    plan, step = PLANS[name], 10**6
+    plan, step = plan_named(name), 10**6
     expected = expected_events(plan, "zipf", step)
     steps = steps_for(plan, step, expected)
     reports = sum(events / own for events, own in zip(expected, steps, strict=True))
@@ -87,7 +93,7 @@ def scaled(sizes: list[float], step: int, mean: float) -> list[int]:
 @pytest.mark.parametrize("traffic", ["zipf", "steep", "one in ten", "random"])
 @pytest.mark.parametrize("name", ["40 sites", "128 sites", "3,000 sites, short"])
 def test_steps_with_the_right_arithmetic_mean_are_refused(name: str, traffic: str) -> None:
-    plan, step = PLANS[name], 10**6
+    plan, step = plan_named(name), 10**6
     sizes = [events ** (1 / 3) for events in expected_events(plan, traffic, step)]
     steps = scaled(sizes, step, sum(sizes) / plan.sites)
     assert refused(plan, step, steps)
@@ -96,7 +102,7 @@ def test_steps_with_the_right_arithmetic_mean_are_refused(name: str, traffic: st
 
 def test_root_mean_square_alone_is_not_enough() -> None:
     """The density of the sum is smaller with unequal steps: with many sites this is more than the exponent gains."""
-    plan, step = PLANS["3,000 sites, short"], 10**6
+    plan, step = plan_named("3,000 sites, short"), 10**6
     rng = random.Random(3)  # noqa: S311
     sizes = [exp(rng.gauss(0, 0.3)) for _ in range(plan.sites)]
     steps = scaled(sizes, step, (sum(size**2 for size in sizes) / plan.sites) ** 0.5 * (1 + 1e-7))
@@ -108,7 +114,7 @@ def test_root_mean_square_alone_is_not_enough() -> None:
 @pytest.mark.parametrize("name", ["40 sites", "128 sites", "3,000 sites, short"])
 def test_covered_steps_pass_the_check(name: str) -> None:
     """At random: a few sizes, scaled to about the limit. The check refuses no steps that `covers` accepts."""
-    plan, step, rng = PLANS[name], 10**6, random.Random(11)  # noqa: S311
+    plan, step, rng = plan_named(name), 10**6, random.Random(11)  # noqa: S311
     covered = 0
     for _ in range(12):
         kinds = [exp(rng.gauss(0, 0.7)) for _ in range(rng.randint(2, 5))]
@@ -123,7 +129,7 @@ def test_covered_steps_pass_the_check(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["40 sites", "128 sites", "3,000 sites, short"])
 def test_tails_are_compared_at_every_tilt_between_those_of_the_grid(name: str) -> None:
-    plan, step = PLANS[name], 10**6
+    plan, step = plan_named(name), 10**6
     steps = Counter(steps_for(plan, step, expected_events(plan, "zipf", step)))
     widths = sorted(((size / step, slots) for size, slots in steps.items()), reverse=True)
     tilts = _tilts(plan)
@@ -137,14 +143,14 @@ def test_density_gain_of_equal_steps_is_that_of_the_planner() -> None:
 
 
 def test_too_few_steps_are_refused() -> None:
-    plan = PLANS["40 sites"]
+    plan = plan_named("40 sites")
     with pytest.raises(PlanError, match="a step of at least 1 for each slot"):
         check_dithered(plan, 100, [100] * 39)
     assert not covers(plan, 100, Counter({100: 20, 99: 19}))
 
 
 def test_sites_with_the_same_class_of_traffic_have_the_same_step() -> None:
-    plan = PLANS["128 sites"]
+    plan = plan_named("128 sites")
     expected = [2.0 ** (site % 8) * (1 + 0.05 * (site % 3)) for site in range(plan.sites)]
     steps = steps_for(plan, 1000, expected)
     assert len(set(steps)) <= len({round(4 * log2(events)) for events in expected})
