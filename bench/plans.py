@@ -5,13 +5,13 @@ from functools import partial
 from time import perf_counter
 
 from countless.cli.plan import TYPICAL_ROUND
-from countless.planning.blocks import plan_blocks
 from countless.planning.deterministic import plan_deterministic
-from countless.planning.dithered import plan_dithered
+from countless.planning.dithered.planner import plan_dithered
 from countless.planning.failure_budget import round_eta
-from countless.planning.hyz import plan_hyz
-from countless.planning.lattice import plan_lattice
-from countless.planning.partial_dp import plan_partial_dp
+from countless.planning.oblivious.blocks import plan_blocks
+from countless.planning.oblivious.hyz import plan_hyz
+from countless.planning.oblivious.lattice import plan_lattice
+from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.planning.plan import MAX_SITES
 from countless.planning.sampled import plan_sampled
 from countless.schemes import compare

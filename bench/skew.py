@@ -18,7 +18,7 @@ from countless.lab.simulation.fast import FastWorld
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.traces import read_trace
 from countless.planning.deterministic import plan_deterministic
-from countless.planning.dithered_plan import DitheredPlan
+from countless.planning.dithered.plan import DitheredPlan
 from countless.schemes.dithered import Dithered, DitheredEstimator
 from tools.tables import Table
 

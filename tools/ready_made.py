@@ -10,9 +10,9 @@ from concurrent.futures import ProcessPoolExecutor
 from math import ceil, floor, log10, sqrt
 
 from countless.errors import PlanError
-from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import with_risks
-from countless.planning.ready_made import FIRST, MIN_SITES, TABLE, Row, places, plan_of
+from countless.planning.dithered.check import with_risks
+from countless.planning.dithered.planner import plan_dithered
+from countless.planning.dithered.ready_made import FIRST, MIN_SITES, TABLE, Row, places, plan_of
 
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.1, 0.07, 0.005, 0.007, 0.014, 0.04, 0.2)
 ETAS = (2.0**-8, 2.0**-12, 2.0**-16, 2.0**-24)

@@ -10,10 +10,10 @@ import pytest
 
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.deterministic import plan_deterministic
-from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import check_dithered
-from countless.planning.dithered_plan import DitheredPlan, messages_per_efold, threshold_windows
-from countless.planning.dithered_schedule import LaterThresholds, Shape, solve, solve_certain
+from countless.planning.dithered.check import check_dithered
+from countless.planning.dithered.plan import DitheredPlan, messages_per_efold, threshold_windows
+from countless.planning.dithered.planner import plan_dithered
+from countless.planning.dithered.schedule import LaterThresholds, Shape, solve, solve_certain
 
 # Messages per e-fold over those of `deterministic`, at eta = 1e-4, as in docs/theory/paper-constants.md.
 TABLE = [

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from countless.errors import PlanError
-from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import Tail, check_dithered, equal_widths, risks, with_risks
-from countless.planning.dithered_plan import DitheredPlan, Phase
-from countless.planning.dithered_schedule import Round, candidate_rounds
+from countless.planning.dithered.check import Tail, check_dithered, equal_widths, risks, with_risks
+from countless.planning.dithered.plan import DitheredPlan, Phase
+from countless.planning.dithered.planner import plan_dithered
+from countless.planning.dithered.schedule import Round, candidate_rounds
 
 GOOD = plan_dithered(128, 0.01, 1e-4)
 CERTAIN = plan_dithered(3, 0.01, 1e-4)
@@ -59,7 +59,7 @@ def test_planner_raises_when_its_round_fails_the_check(monkeypatch: pytest.Monke
     def wrong(*request: Any) -> list[Round]:
         return [Round(allowance * 0.99, phases) for allowance, phases in candidate_rounds(*request)]
 
-    monkeypatch.setattr("countless.planning.dithered.candidate_rounds", wrong)
+    monkeypatch.setattr("countless.planning.dithered.planner.candidate_rounds", wrong)
     with pytest.raises(PlanError, match="refused in phase"):
         plan_dithered(129, 0.01, 1e-4)
 

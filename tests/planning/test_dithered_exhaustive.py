@@ -16,7 +16,7 @@ from math import ceil, exp, factorial, floor, isclose, prod
 
 import pytest
 
-from countless.planning.ordered_volume import OrderedVolume
+from countless.planning.dithered.ordered_volume import OrderedVolume
 
 Counts = tuple[int, ...]
 # Offsets, and the cells of the thresholds, each named by its upper end: a value that the estimate can take.

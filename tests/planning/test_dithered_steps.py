@@ -9,12 +9,12 @@ from math import exp, isclose, log, log2, pi
 import pytest
 
 from countless.errors import PlanError
-from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import check_dithered
-from countless.planning.dithered_plan import DitheredPlan
-from countless.planning.dithered_schedule import Shape, solve
-from countless.planning.dithered_steps import _tilts, covers, density_gain, steps_for
-from countless.planning.tails import cumulant, variance
+from countless.planning.dithered.check import check_dithered
+from countless.planning.dithered.plan import DitheredPlan
+from countless.planning.dithered.planner import plan_dithered
+from countless.planning.dithered.schedule import Shape, solve
+from countless.planning.dithered.steps import _tilts, covers, density_gain, steps_for
+from countless.planning.dithered.tails import cumulant, variance
 
 
 def short_plan(sites: int, alpha: float = 0.1, eta: float = 0.01) -> DitheredPlan:

@@ -15,8 +15,8 @@ from math import ceil, exp, floor, inf
 
 import pytest
 
-from countless.planning.dithered_check import log_volumes, risks
-from countless.planning.dithered_plan import DitheredPlan, Phase
+from countless.planning.dithered.check import log_volumes, risks
+from countless.planning.dithered.plan import DitheredPlan, Phase
 
 Counts = tuple[int, ...]
 

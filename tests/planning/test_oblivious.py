@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from countless.errors import InvalidParameter
-from countless.planning.blocks import BLOCKS, plan_blocks
-from countless.planning.hyz import HYZ, plan_hyz
-from countless.planning.lattice import LATTICE, plan_lattice
-from countless.planning.oblivious import Horizon, ObliviousPlan, SiteError, allowance
+from countless.planning.oblivious.blocks import BLOCKS, plan_blocks
+from countless.planning.oblivious.hyz import HYZ, plan_hyz
+from countless.planning.oblivious.lattice import LATTICE, plan_lattice
+from countless.planning.oblivious.planner import Horizon, ObliviousPlan, SiteError, allowance
 from countless.planning.plan import Plan, exact_fraction
 
 Planner = Callable[[int, float, float], ObliviousPlan]

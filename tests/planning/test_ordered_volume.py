@@ -10,9 +10,9 @@ from math import comb, cosh, exp, factorial, isclose, log, pi, prod, sin, sinh, 
 import pytest
 
 from countless.errors import PlanError
-from countless.planning.dithered_check import Tail, log_volumes
-from countless.planning.ordered_volume import OrderedVolume
-from countless.planning.tails import cumulant, exponent, quick_slack, slack, variance
+from countless.planning.dithered.check import Tail, log_volumes
+from countless.planning.dithered.ordered_volume import OrderedVolume
+from countless.planning.dithered.tails import cumulant, exponent, quick_slack, slack, variance
 
 Windows = list[tuple[float, float]]
 

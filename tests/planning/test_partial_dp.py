@@ -8,9 +8,9 @@ import pytest
 
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.audit.inputs import INPUTS
-from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp, trivial_reports
-from countless.planning.partial_dp_paper import paper_constant
-from countless.planning.partial_dp_proven import Noisy, bound, reports_quantile
+from countless.planning.partial_dp.paper import paper_constant
+from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp, trivial_reports
+from countless.planning.partial_dp.proven import Noisy, bound, reports_quantile
 from countless.privacy.noise import RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom

@@ -8,8 +8,8 @@ import pytest
 
 from countless import Tracker
 from countless.errors import InvalidParameter
-from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
-from countless.planning.partial_dp_paper import paper_constant, theorem_1
+from countless.planning.partial_dp.paper import paper_constant, theorem_1
+from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp
 from countless.privacy.binary_mechanism import tree_levels
 from countless.schemes.partial_dp import PartialDPPaper
 from support.streams import stream_named

@@ -6,8 +6,8 @@ import pytest
 
 from countless.core.parameters import MIN_ALPHA, MIN_PROBABILITY
 from countless.errors import InvalidParameter
-from countless.planning.dithered_check import check_dithered
-from countless.planning.dithered_plan import DitheredPlan
+from countless.planning.dithered.check import check_dithered
+from countless.planning.dithered.plan import DitheredPlan
 from countless.planning.plan import MAX_SITES, check_request
 from countless.schemes.compare import CALIBRATIONS
 

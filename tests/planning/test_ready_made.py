@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from countless.planning import ready_made
 from countless.planning.cache import round_up_sites
-from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import check_dithered
-from countless.planning.ready_made import MIN_SITES, TABLE, quick_plan_dithered, quote_dithered
+from countless.planning.dithered import ready_made
+from countless.planning.dithered.check import check_dithered
+from countless.planning.dithered.planner import plan_dithered
+from countless.planning.dithered.ready_made import MIN_SITES, TABLE, quick_plan_dithered, quote_dithered
 
 ROWS = [tuple(row[:3]) for row in json.loads(TABLE.read_text(encoding="utf-8"))]
 REQUESTS = sorted({(alpha, eta) for alpha, eta, _ in ROWS})

@@ -5,8 +5,8 @@ import pytest
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.run import fast_run
 from countless.planning.deterministic import plan_deterministic
-from countless.planning.lattice import plan_lattice
-from countless.planning.ready_made import quick_plan_dithered
+from countless.planning.dithered.ready_made import quick_plan_dithered
+from countless.planning.oblivious.lattice import plan_lattice
 from countless.planning.traffic import (
     Group,
     active_sites,

@@ -12,7 +12,7 @@ from countless.core.messages import SiteId
 from countless.lab.audit.exact_audit import audit_exactly
 from countless.lab.audit.mechanisms import Mechanism, correct
 from countless.lab.audit.run import TINY
-from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
+from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom

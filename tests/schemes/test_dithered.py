@@ -19,8 +19,8 @@ from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
 from countless.lab.simulation.fast import FastWorld
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.world import World
-from countless.planning.dithered_check import check_dithered
-from countless.planning.dithered_plan import DitheredPlan
+from countless.planning.dithered.check import check_dithered
+from countless.planning.dithered.plan import DitheredPlan
 from countless.randomness import SeededRandom
 from countless.schemes.deterministic import DeterministicEstimator
 from countless.schemes.dithered import MAX_EXACT, DitheredEstimator, _fraction

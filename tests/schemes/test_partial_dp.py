@@ -17,8 +17,8 @@ from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import OncePerBlock
 from countless.planning.failure_budget import round_eta
-from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
-from countless.planning.partial_dp_paper import paper_constant
+from countless.planning.partial_dp.paper import paper_constant
+from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp
 from countless.privacy import theorems
 from countless.privacy.guarantee import PartialDPGuarantee
 from countless.privacy.tails import laplace_sum_quantile

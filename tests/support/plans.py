@@ -1,6 +1,6 @@
 """Plans written by hand: no proof behind them, but rounds so short that a test meets every corner."""
 
-from countless.planning.dithered_plan import DitheredPlan, Phase
+from countless.planning.dithered.plan import DitheredPlan, Phase
 
 
 def dithered_plan(

@@ -17,7 +17,7 @@ from countless.errors import InvalidParameter
 from countless.lab.audit.finding import AuditFinding
 from countless.lab.audit.mechanisms import MECHANISMS
 from countless.lab.audit.run import AuditConfig, audit_mechanism, to_json
-from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
+from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp
 from countless.randomness import SeededRandom
 
 PIPE_COLUMNS = 140  # width of the output in a pipe

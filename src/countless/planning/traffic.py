@@ -9,8 +9,8 @@ from math import expm1, log, pow, sqrt
 from typing import NamedTuple
 
 from countless.planning.deterministic import DeterministicPlan
-from countless.planning.dithered_plan import DitheredPlan
-from countless.planning.dithered_steps import MOVED_SHARE
+from countless.planning.dithered.plan import DitheredPlan
+from countless.planning.dithered.steps import MOVED_SHARE
 from countless.planning.plan import Plan, RoundPlan, least_total
 
 

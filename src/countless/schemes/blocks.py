@@ -3,9 +3,9 @@
 from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
 from countless.core.triggers import OncePerBlock
-from countless.planning.blocks import plan_blocks
 from countless.planning.cache import PlanCache
-from countless.planning.oblivious import ObliviousPlan
+from countless.planning.oblivious.blocks import plan_blocks
+from countless.planning.oblivious.planner import ObliviousPlan
 from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.planned import PlannedScheme
 

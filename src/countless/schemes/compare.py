@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from math import exp, log
 
-from countless.planning.blocks import plan_blocks
 from countless.planning.deterministic import plan_deterministic
-from countless.planning.dithered import plan_dithered
-from countless.planning.hyz import plan_hyz
-from countless.planning.lattice import plan_lattice
-from countless.planning.partial_dp import plan_partial_dp
+from countless.planning.dithered.planner import plan_dithered
+from countless.planning.oblivious.blocks import plan_blocks
+from countless.planning.oblivious.hyz import plan_hyz
+from countless.planning.oblivious.lattice import plan_lattice
+from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.planning.plan import Plan, check_request
 from countless.planning.sampled import plan_sampled
 from countless.planning.traffic import Group, messages_per_efold

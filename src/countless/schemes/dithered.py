@@ -9,11 +9,11 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import EveryNth, Trigger
 from countless.planning.cache import PlanCache, round_up_sites
-from countless.planning.dithered_plan import DitheredPlan
-from countless.planning.dithered_steps import MOVED_SHARE, steps_for
+from countless.planning.dithered.plan import DitheredPlan
+from countless.planning.dithered.ready_made import quick_plan_dithered, quote_dithered
+from countless.planning.dithered.steps import MOVED_SHARE, steps_for
 from countless.planning.failure_budget import round_down_pow16
 from countless.planning.plan import RoundPlan
-from countless.planning.ready_made import quick_plan_dithered, quote_dithered
 from countless.schemes.offsets import OffsetTable
 from countless.schemes.planned import PlannedScheme
 

@@ -8,7 +8,7 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import OncePerBlock, Trigger
 from countless.planning.cache import PlanCache
-from countless.planning.partial_dp import PartialDPPlan, plan_partial_dp
+from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import Noise, noise_from
 from countless.privacy.thresholds import PhasedCounter
 from countless.schemes.planned import PlannedScheme

@@ -16,7 +16,7 @@ import pytest
 from countless.lab.arena.adversaries.leave_before_jump import LeaveBeforeJump
 from countless.lab.arena.match import Setting, play
 from countless.lab.arena.registry import adversary_named
-from countless.planning.hyz import plan_hyz
+from countless.planning.oblivious.hyz import plan_hyz
 
 pytestmark = pytest.mark.slow
 

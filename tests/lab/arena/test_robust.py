@@ -19,7 +19,7 @@ from countless.lab.arena.adversaries.step_chaser import ALTERNATE, LARGEST, SMAL
 from countless.lab.arena.game import Game
 from countless.lab.arena.match import Setting, Tracked, game_of, run
 from countless.lab.arena.registry import ADVERSARIES, adversary_named
-from countless.planning.partial_dp import PartialDPPlan
+from countless.planning.partial_dp.planner import PartialDPPlan
 
 DELTA = 1e-7
 

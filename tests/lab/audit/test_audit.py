@@ -19,7 +19,7 @@ from countless.lab.audit.mechanisms import CORRECT, MECHANISMS, Mechanism, corre
 from countless.lab.audit.run import LONGER, SMALL, TINY, WIDE, WINDOWS, AuditConfig, audit_mechanism, to_json
 from countless.lab.audit.scenarios import scenarios
 from countless.lab.audit.transcripts import NoiseLaw
-from countless.planning.partial_dp import plan_partial_dp
+from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom

@@ -10,8 +10,8 @@ from countless.core.estimator import Scheme
 from countless.lab.simulation.registry import stream_named
 from countless.lab.simulation.run import fast_run
 from countless.lab.simulation.world import World
-from countless.planning.dithered import plan_dithered
-from countless.planning.lattice import plan_lattice
+from countless.planning.dithered.planner import plan_dithered
+from countless.planning.oblivious.lattice import plan_lattice
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
 from support import streams as conformance

@@ -11,7 +11,7 @@ from countless.lab.arena.adversaries.controls import RoundRobin
 from countless.lab.arena.match import Setting, game_of
 from countless.lab.arena.parallel import Progress, in_parallel
 from countless.planning.failure_budget import round_eta
-from countless.planning.partial_dp_paper import paper_constant
+from countless.planning.partial_dp.paper import paper_constant
 from countless.schemes.registry import SCHEMES
 
 PAPER = "partial_dp_paper"  # its cost is also shown divided by the paper's C

@@ -4,8 +4,8 @@ Steps come from the calibration of `hyz`. A synchronisation costs two messages f
 """
 
 from countless.planning.cache import PlanCache
-from countless.planning.hyz import plan_hyz
-from countless.planning.oblivious import ObliviousPlan
+from countless.planning.oblivious.hyz import plan_hyz
+from countless.planning.oblivious.planner import ObliviousPlan
 from countless.randomness import SeededRandom
 
 PLANS: PlanCache[ObliviousPlan] = PlanCache(plan_hyz)

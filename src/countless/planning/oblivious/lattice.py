@@ -5,7 +5,7 @@ The error of a site, in steps, is uniform on ±1/2: psi(s) = ln( sinh(s/2) / (s/
 
 from math import exp, log, log1p
 
-from countless.planning.oblivious import ObliviousPlan, SiteError, plan_step_per_report
+from countless.planning.oblivious.planner import ObliviousPlan, SiteError, plan_step_per_report
 
 
 def log_moment(tilt: float) -> float:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import log, log2, pi
 
-from countless.planning.dithered_plan import DitheredPlan
-from countless.planning.tails import cumulant, variance
+from countless.planning.dithered.plan import DitheredPlan
+from countless.planning.dithered.tails import cumulant, variance
 
 MOVED_SHARE = 0.2  # of the events are expected at sites at random, the others where they were so far (by trial)
 _MIN_PART = 5  # no step is below this part of the plan's: traffic that moves costs at most so many times its reports
@@ -24,7 +24,7 @@ _HALVINGS = 8  # in the search for the largest multiple of the wanted steps
 def steps_for(plan: DitheredPlan, step: int, expected: Sequence[float]) -> list[int]:
     """The step of each slot, from the events that it is expected to count; `step` is what the plan allows to all.
 
-    >>> from countless.planning.dithered import plan_dithered
+    >>> from countless.planning.dithered.planner import plan_dithered
     >>> plan = plan_dithered(100, 0.01, 1e-4)
     >>> steps = steps_for(plan, 1000, [8000.0] * 10 + [1000.0] * 90)
     >>> steps[0], steps[-1], steps_for(plan, 1000, [1000.0] * 100)[0]

@@ -21,7 +21,7 @@ from operator import mul
 from typing import NamedTuple
 
 from countless.errors import PlanError
-from countless.planning.dithered_plan import DitheredPlan, Phase
+from countless.planning.dithered.plan import DitheredPlan, Phase
 
 # What our own rounding may have lost, as a part of every recomputed probability, and what that of drawn thresholds may
 # add; see "Rounding" in the docs, and the end of its section 4.

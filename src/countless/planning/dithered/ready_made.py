@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from countless.errors import PlanError
-from countless.planning.dithered import plan_dithered
-from countless.planning.dithered_check import with_risks
-from countless.planning.dithered_plan import (
+from countless.planning.dithered.check import with_risks
+from countless.planning.dithered.plan import (
     MIN_STEP,
     DitheredPlan,
     Phase,
     messages_per_efold,
     messages_per_round,
 )
+from countless.planning.dithered.planner import plan_dithered
 from countless.planning.plan import Reason, step_within
 
 TABLE = Path(__file__).with_name("ready_made.json")

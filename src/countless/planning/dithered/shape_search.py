@@ -9,10 +9,10 @@ volumes (largest error 0.006 nats for g, 0.15 for the rest, 1 <= x <= 32).
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
-from countless.planning.dithered_plan import messages_per_efold
-from countless.planning.dithered_schedule import MAX_PHASES, Shape
+from countless.planning.dithered.plan import messages_per_efold
+from countless.planning.dithered.schedule import MAX_PHASES, Shape
+from countless.planning.dithered.tails import quick_slack
 from countless.planning.search import nelder_mead
-from countless.planning.tails import quick_slack
 
 _BLOCKS = 40
 

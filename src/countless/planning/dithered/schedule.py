@@ -11,15 +11,15 @@ from math import exp, inf, log
 from operator import itemgetter
 from typing import NamedTuple
 
-from countless.planning.dithered_plan import (
+from countless.planning.dithered.ordered_volume import OrderedVolume
+from countless.planning.dithered.plan import (
     MIN_STEP,
     THRESHOLD_RESOLUTION,
     Phase,
     messages_per_efold,
     threshold_windows,
 )
-from countless.planning.ordered_volume import OrderedVolume
-from countless.planning.tails import slack
+from countless.planning.dithered.tails import slack
 
 # An update happens at a whole event, so a window of update times is wider by one event, at most this many steps, on
 # both sides than the window of the proof.

@@ -15,8 +15,8 @@ from fractions import Fraction
 from math import ceil, inf, sqrt
 
 from countless.errors import UnknownName
-from countless.planning.partial_dp_paper import paper_constant
-from countless.planning.partial_dp_proven import Bound, Noisy, best_noisy, reports_per_round, reports_quantile
+from countless.planning.partial_dp.paper import paper_constant
+from countless.planning.partial_dp.proven import Bound, Noisy, best_noisy, reports_per_round, reports_quantile
 from countless.planning.plan import Reason, check_request
 from countless.planning.round_length import EndedByReports, messages_per_efold
 from countless.privacy.binary_mechanism import tree_levels

@@ -12,10 +12,10 @@
 
 from functools import lru_cache
 
-from countless.planning.dithered_check import check_dithered
-from countless.planning.dithered_plan import DitheredPlan
-from countless.planning.dithered_schedule import Round, candidate_rounds, solve_certain
-from countless.planning.dithered_search import find_shape
+from countless.planning.dithered.check import check_dithered
+from countless.planning.dithered.plan import DitheredPlan
+from countless.planning.dithered.schedule import Round, candidate_rounds, solve_certain
+from countless.planning.dithered.shape_search import find_shape
 from countless.planning.plan import Reason, check_request
 
 

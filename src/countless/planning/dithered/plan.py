@@ -13,7 +13,7 @@ from math import inf, log1p
 
 from countless.core.answer import midpoint
 from countless.errors import InvalidParameter, PlanError
-from countless.planning.ordered_volume import OrderedVolume
+from countless.planning.dithered.ordered_volume import OrderedVolume
 from countless.planning.plan import Reason, exact_fraction, step_within
 
 MIN_STEP = 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil, log, log1p, log2, sqrt
 
 from countless.core.parameters import require_integer, require_probability
-from countless.planning.partial_dp_proven import reports_quantile
+from countless.planning.partial_dp.proven import reports_quantile
 from countless.planning.plan import check_request
 
 
