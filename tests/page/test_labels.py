@@ -63,6 +63,6 @@ def test_bars_of_series_fit_on_every_screen(tab: Window, server: Server) -> None
     for name, (width, height) in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
         expect(page.locator("table.by-label tbody tr")).to_have_count(20)
-        expect(page.locator(".by-label-section .note")).to_have_text("1,214 more series are smaller.")
+        expect(page.locator(".top-section .note")).to_have_text("1,214 more series are smaller.")
         assert tab.overflow() <= 0, name
         tab.screenshot(f"labels-{name}")

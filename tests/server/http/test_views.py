@@ -10,6 +10,7 @@ from countless.server.http import views
 from countless.server.http.history import Recorder
 from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView
 from countless.server.sessions import counter
+from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport
 from countless.wire.frames import Join
 from support.site_server import SiteServerHarness, site_server
 
@@ -110,3 +111,35 @@ async def test_rows_of_the_list_are_computed_by_turns(monkeypatch: pytest.Monkey
             assert all(rows[name]["bars"][0][3] == 5 for name in new)
             counted |= dict.fromkeys(new, second)
         assert sorted(counted) == names
+
+
+async def test_families_are_listed_and_their_page_has_labels_or_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site_server() as harness:
+        clock = Clock(harness, monkeypatch)
+        web = await harness.connect("web")
+        pages, values = FamilyJoin("pages", "labels", 0.1, 0.0, 0, 1, 1, 0, 0), ("values", 0.1, 0.01, 0, 1, 1, 0, 0)
+        labels = FamilyLabels("pages", tuple(f'{{p="{n}"}}' for n in range(30)))
+        counts = tuple(number for n in range(30) for number in (n + 1, n + 1))
+        await harness.send(*web, pages, labels, FamilyReport("pages", 0, 465, counts))
+        await harness.send(*web, FamilyJoin("ms", *values), FamilyLabels("ms", ("142",)))
+        await harness.send(*web, FamilyReport("ms", 0, 9, (1, 9)), Join("hits", 0, 7))
+        clock.advance(2)
+        ((_, data),) = OperatorListView(harness.server, clock.recorder, "", "-total", 0).changes()
+        assert [(row["counter"], row["estimate"], row["sites"]) for row in data["rows"]] == [
+            *(("pages", pytest.approx(465, rel=0.2), 1), ("ms", 9, 1), ("hits", 7, 1))
+        ]
+        view = OperatorCounterView(harness.server, clock.recorder, "pages", "", "", "", 0)
+        shown = by_name(view)
+        assert list(shown) == ["history", "spans", "bars", "top", "answer"]
+        assert (shown["top"]["all"], shown["top"]["epsilon"], len(shown["top"]["rows"])) == (30, 0.1, 20)
+        assert shown["top"]["rows"][0][0] == 'pages{p="29"}'
+        assert shown["top"]["rows"][0][2] == 30
+        clock.advance(1)
+        assert "top" not in by_name(view)  # nothing has changed
+        quantiles = by_name(CounterView(harness.server, clock.recorder, "ms"))["quantiles"]
+        assert quantiles["rows"][0][:2] == [0.5, pytest.approx(17, rel=0.01)]
+        label = by_name(CounterView(harness.server, clock.recorder, 'pages{p="29"}'))
+        assert (list(label), label["answer"]["lower"]) == (["history", "spans", "bars", "answer"], 30)
+        clock.advance(2)  # its history goes on: a page has shown it
+        assert 'pages{p="29"}' in clock.recorder.debug_state()
+        assert list(by_name(CounterView(harness.server, clock.recorder, 'pages{p="99"}'))) == ["missing"]

@@ -8,13 +8,11 @@ Steps are lowered when sites join beyond the slots of a round. Higher steps are 
 """
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
-from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from countless.core.answer import STATE_TABLE, State
-from countless.core.family.answer import LabelCount, Top
+from countless.core.family.answer import LabelCount, Top, interval, top_of
 from countless.core.family.messages import (
     OVERFLOW,
     DownMessage,
@@ -27,7 +25,7 @@ from countless.core.family.messages import (
     UpMessage,
 )
 from countless.core.messages import SiteId, SiteName
-from countless.errors import InvalidParameter, InvariantBroken, ProtocolError
+from countless.errors import InvariantBroken, ProtocolError
 
 MAX_LABELS = 1_000_000
 
@@ -89,6 +87,7 @@ class FamilyCoordinator:
     a restart, with `saved_state`, the state is `learning` until every site has joined again or is unreachable.
     """
 
+    phase: None = None  # rounds have no phases
     _least_total: float = 0
 
     def __init__(
@@ -167,17 +166,11 @@ class FamilyCoordinator:
 
     def top(self, share: float) -> Top:
         """Every label that has this share of the total, and others that may have it."""
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise InvalidParameter("share", share, "a number from 0 to 1, 0 excluded")
-        total = self.total()
-        least = max(1, ceil(Fraction(repr(share)) * total.lower))
         unseen = self._interval(None, 0, self._held_back.label, self._counts.get(OVERFLOW, 0)).upper
-        listed = [self.answer(label) for label, known in self._counts.items() if label and known + unseen >= least]
-        labels = sorted(listed, key=lambda each: (-each.estimate, each.label))
-        return Top(share, tuple(labels), self.answer(OVERFLOW), total, self.state)
+        return top_of(share, self._counts, unseen, self.answer, self.total(), self.state)
 
     def _interval(self, label: str | None, known: int, held_back: int, overflow: int) -> LabelCount:
-        return LabelCount(label, known + held_back / 2 if held_back else known, known, known + held_back + overflow)
+        return interval(label, known, held_back, overflow)
 
     def saved_member(self, site_id: SiteId) -> SavedMember | None:
         """None: the site is not, or not any more, a member. The counts are those of the member, not a copy."""

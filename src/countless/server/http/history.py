@@ -17,6 +17,7 @@ from countless.core.answer import State
 from countless.core.windows.rolling import Record
 from countless.server.http.counter_sums import CounterSum, by_counter
 from countless.server.http.edges import SHORTEST_S, Edges
+from countless.server.http.family_answers import family_parts
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.windows import AnyAnswer
@@ -100,7 +101,7 @@ class TimeSeries:
 
 
 class Recorded(Protocol):
-    """What is recorded of a counter, or of the sum of its labelled series."""
+    """What is recorded of a counter, of the sum of its labelled series, or of a family or one of its labels."""
 
     @property
     def name(self) -> str: ...
@@ -222,16 +223,17 @@ class Recorder:
             history.record(counters[name], now)
 
     def _recorded(self) -> Mapping[str, Recorded]:
-        """By the key of their history: all counters, and the sums of those with labels. Of very many counters, only the
-        sums that a page has shown.
+        """By the key of their history: all counters and families, and the sums of those with labels. Of very many
+        counters, only the sums that a page has shown; of the labels of families, those that it has shown.
         """
-        counters = self._server.counters
+        counters, families = self._server.counters, self._server.families.by_name
         if len(counters) <= MAX_RECORDED:
             sums = [each for each in by_counter(counters).values() if isinstance(each, CounterSum)]
         else:
             names = [key[: -len(_OF_SUM)] for key in self._histories if key.endswith(_OF_SUM)]
             sums = [CounterSum(name, parts) for name in names if (parts := self._server.parts(name))]
-        return {**counters, **{_key(each): each for each in sums}}
+        labels = [part for name in self._histories if "{" in name for part in family_parts(families, name)]
+        return {**counters, **families, **{_key(each): each for each in (*sums, *labels)}}
 
     def for_counter(self, counter: Recorded) -> History:
         """The history of this counter up to now. It may replace the one that was not requested for the longest time."""

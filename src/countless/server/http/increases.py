@@ -12,12 +12,11 @@ from countless.core.calendar import PERIODS, Calendar, calendar_of
 from countless.core.windows.rolling import PastTotals, narrower
 from countless.core.windows.spans import SpanCount, windows_of
 from countless.core.windows.window import Window, WindowState
-from countless.server.http.counter_sums import CounterSum
 from countless.server.http.edges import BARS as BARS_WITHOUT_WINDOWS
 from countless.server.http.edges import LENGTHS_S
-from countless.server.http.history import History
+from countless.server.http.history import History, Recorded
 from countless.server.http.window_answers import count_of_span
-from countless.server.sessions.windows import AnyCounter, WindowedCounter
+from countless.server.sessions.windows import WindowedCounter
 
 # Start, end, lower, estimate, upper (None: not known), state, since when it is known; sites that are awaited, and lost.
 Row = list[Any]
@@ -30,9 +29,7 @@ MAX_RATE_WIDTH = 0.5  # of the expected count
 _BARS_WORTH_IT = 60  # with more than so many minutes, hours are shown first
 
 
-def increases_of(
-    counter: AnyCounter | CounterSum, history: History, per: str = "", bars: int | None = None
-) -> "Increases":
+def increases_of(counter: Recorded, history: History, per: str = "", bars: int | None = None) -> "Increases":
     """With bars of this kind of period, if the counter has them, and so many of them."""
     if isinstance(counter, WindowedCounter):
         return WindowIncreases(counter, history, per, bars)

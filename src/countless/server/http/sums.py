@@ -17,6 +17,7 @@ from countless.server.http.counter_sums import add_up, worst_state
 from countless.server.http.family_answers import AnyPart, LabelView, family_parts, family_top
 from countless.server.http.history import Recorder
 from countless.server.http.schemas import PublicAnswer, TopAnswer, TopRow
+from countless.server.http.server_view import ServerView
 from countless.server.http.window_answers import rolling_answer, window_answer
 from countless.server.http.window_schemas import Rate, RollingAnswer, WindowAnswer
 from countless.server.sessions.family import ServedFamily
@@ -33,9 +34,9 @@ def all_names(server: SiteServer) -> set[str]:
     return server.names | server.families.by_name.keys()
 
 
-def find_parts(server: SiteServer, name: str) -> list[AnyPart]:
+def find_parts(server: ServerView, name: str) -> list[AnyPart]:
     """What a counter is the sum of; a family, or a label of one. Empty: there is none."""
-    return family_parts(server.families.by_name, name) or [*server.parts(name)]
+    return [*family_parts(server.families.by_name, name)] or [*server.parts(name)]
 
 
 def parts_of(server: SiteServer, name: str) -> list[AnyPart]:

@@ -5,23 +5,28 @@ Views for the read scope and for operators are different classes: a view for rea
 
 import asyncio
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import time
 from typing import Any, Protocol
 
 from countless.core.calendar import PERIODS
+from countless.core.family.answer import LabelCounts
+from countless.core.family.rule import LABELS
 from countless.errors import InvalidParameter
 from countless.server.http.answers import public_view
 from countless.server.http.counter_sums import CounterSum, as_one, by_counter
-from countless.server.http.history import STATES, History, Recorder
+from countless.server.http.family_answers import LabelView, family_parts, largest_labels, quantiles_shown
+from countless.server.http.history import STATES, History, Recorded, Recorder
 from countless.server.http.increases import Row, increases_of
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.server_view import ServerView
 from countless.server.http.sums import top_answer
+from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows import AnyAnswer, AnyCounter, WindowedCounter
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
+Listed = AnyCounter | CounterSum | ServedFamily
 
 ROWS_PER_PAGE = 50
 BARS_PER_ROW = 24
@@ -91,19 +96,20 @@ class CounterView:
 
     def _forget_increases(self) -> None:
         self._bars, self._last_spans, self._increases_due = _SentBars(), dict[str, Any](), 0.0
+        self._last_labels: LabelCounts | None = None
 
     def changes(self) -> Iterator[Event]:
         """`missing` while there is no such counter. When it appears, `history`; then every `answer`, and once a second
-        what has changed of its `spans` and `bars`, and the `top` of its labelled series.
+        what has changed of its `spans` and `bars`, and the `top` of its labelled series, or of the labels of a family;
+        of a distribution `quantiles`.
         """
-        parts = self._server.parts(self._name)
-        if not parts:
+        counter = self._found()
+        if counter is None:
             if not self._was_missing:
                 yield "missing", {"counter": self._name}
             self._was_missing, self._last = True, None
             return
         self._was_missing = False
-        counter = as_one(self._name, parts)
         answer = counter.published_answer
         current = (answer.estimate, answer.lower, answer.upper, str(answer.state))
         if self._last is None or answer.estimate < self._last[0]:  # less: deleted, and created again under its name
@@ -113,12 +119,25 @@ class CounterView:
             self._increases_due = time() + INCREASES_INTERVAL_S
             yield from self._increases(counter)
             if isinstance(counter, CounterSum):
-                yield "top", self._top(parts)
+                yield "top", self._top(counter.parts)
+            if isinstance(counter, ServedFamily):
+                yield from self._family(counter)
         if current != self._last:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
 
-    def _top(self, parts: list[AnyCounter]) -> dict[str, Any]:
+    def _found(self) -> Listed | LabelView | None:
+        for family in family_parts(self._server.families.by_name, self._name):
+            return family
+        parts = self._server.parts(self._name)
+        return as_one(self._name, parts) if parts else None
+
+    def _family(self, family: ServedFamily) -> Iterator[Event]:
+        if family.published is not self._last_labels:
+            self._last_labels = family.published
+            yield largest_labels(family) if family.rule.kind == LABELS else quantiles_shown(family)
+
+    def _top(self, parts: Sequence[AnyCounter]) -> dict[str, Any]:
         top = top_answer(self._name, [public_view(part) for part in parts], share=TOP_SHARE)
         rows = [[row.counter, row.estimate, row.lower, row.upper] for row in top.series[:TOP_ROWS]]
         return {"rows": rows, "all": len(parts), "estimate": top.estimate}
@@ -126,7 +145,7 @@ class CounterView:
     def _bar(self, row: Row) -> Row:
         return public_bar(row)
 
-    def _increases(self, counter: AnyCounter | CounterSum) -> Iterator[Event]:
+    def _increases(self, counter: Recorded) -> Iterator[Event]:
         increases, now = increases_of(counter, self._recorder.for_counter(counter), self._per), time()
         spans = {"tz": increases.tz, "rate": increases.rate(), "spans": increases.figures()}
         if spans != self._last_spans:
@@ -138,9 +157,11 @@ class CounterView:
             yield "bars", {"now": now, **shown, "rows": changed}
 
     async def wait(self) -> None:
-        parts = self._server.parts(self._name)
-        alone = [part.name for part in parts] == [self._name]  # to wait for any of thousands of series would cost more
-        await (parts[0].changed.wait() if alone else asyncio.sleep(LIST_INTERVAL_S))
+        counter = self._found()
+        if counter is None or isinstance(counter, CounterSum):  # to wait for any of thousands of series would cost more
+            await asyncio.sleep(LIST_INTERVAL_S)
+        else:
+            await counter.changed.wait()
 
 
 class OperatorCounterView(CounterView):
@@ -211,7 +232,7 @@ class ListView:
 
     def changes(self) -> Iterator[Event]:
         """`list`, the whole page, when rows come, go or change places; otherwise `rows`, those that changed."""
-        counters = by_counter(self._server.counters)
+        counters: dict[str, Listed] = {**by_counter(self._server.counters), **self._server.families.by_name}
         states = Tally(str(counter.published_answer.state) for counter in counters.values())
         totals = {"all": len(counters), "states": dict(states)}
         if self._find:
@@ -232,7 +253,7 @@ class ListView:
                 yield "rows", {"now": time(), "rows": changed, **totals}
         self._last_totals = totals
 
-    def _found_series(self, shown: Mapping[str, AnyCounter | CounterSum]) -> dict[str, AnyCounter]:
+    def _found_series(self, shown: Mapping[str, Listed]) -> dict[str, Listed]:
         """Labelled series that have the text in their labels, and not in the name of their counter."""
         return {
             name: counter
@@ -240,7 +261,7 @@ class ListView:
             if name not in shown and self._find in name.casefold()[len(counter_of(name) or "") :]
         }
 
-    def _names(self, counters: Mapping[str, AnyCounter | CounterSum]) -> list[str]:
+    def _names(self, counters: Mapping[str, Listed]) -> list[str]:
         names = [name for name in counters if self._find in name.casefold()] if self._find else list(counters)
         key, reverse = self._sort.removeprefix("-"), self._sort.startswith("-")
         if key == "total":
@@ -250,12 +271,12 @@ class ListView:
             return sorted(names, key=lambda name: (rank[counters[name].published_answer.state], name), reverse=reverse)
         return sorted(names, reverse=reverse)
 
-    def _row(self, counter: AnyCounter | CounterSum) -> dict[str, Any]:
+    def _row(self, counter: Listed) -> dict[str, Any]:
         series = len(counter.parts) if isinstance(counter, CounterSum) else 0
         answer = public_answer(counter.published_answer)
         return {"counter": counter.name, "series": series, **answer, **self._increases(counter)}
 
-    def _increases(self, counter: AnyCounter | CounterSum) -> dict[str, Any]:
+    def _increases(self, counter: Recorded) -> dict[str, Any]:
         due, shown = self._shown.get(counter.name, (0.0, {}))
         now = time()
         if now >= due:
@@ -283,7 +304,7 @@ class ListView:
 class OperatorListView(ListView):
     """A page of all counters, for operators: also their sites and messages."""
 
-    def _row(self, counter: AnyCounter | CounterSum) -> dict[str, Any]:
+    def _row(self, counter: Listed) -> dict[str, Any]:
         answer, traffic = counter.published_answer, counter.traffic
         messages = counter.messages if isinstance(counter, CounterSum) else traffic.up + traffic.down
         extra = {"sites": answer.sites, "silent": len(answer.silent), "messages": messages}

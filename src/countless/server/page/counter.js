@@ -9,7 +9,7 @@ import { increasesView } from "./increases.js";
 import { operatorView } from "./operator.js";
 import { Series } from "./series.js";
 import { sitesView } from "./sites.js";
-import { topView } from "./top.js";
+import { quantilesView, topView } from "./top.js";
 
 const ANNOUNCE_INTERVAL_MS = 20000; // for screen readers; a change of state is announced at once
 
@@ -17,7 +17,7 @@ export function counterView(app, query, name) {
   const path = `/counter/${encodeURIComponent(name)}`;
   const heading = element("h1", { tabindex: "-1" }, nameElement(name));
   const state = badge(), means = element("span", { class: "means" });
-  const top = topView(name), figures = figuresView(app), chart = bandChart(app, query, () => app.address(path, inAddress())), operator = operatorView(app);
+  const top = topView(name), quantiles = quantilesView(), figures = figuresView(app), chart = bandChart(app, query, () => app.address(path, inAddress())), operator = operatorView(app);
   let per = query.get("bars") ?? "";
   const inAddress = () => ({ ...sites.inAddress(), bars: per, over: chart.over() }), navigate = () => app.navigate(path, inAddress());
   const sites = sitesView(app, query, navigate);
@@ -28,14 +28,14 @@ export function counterView(app, query, name) {
   const answer = element("section", { class: "answer", "aria-label": "Answer", hidden: true },
     figures.node, element("p", { class: "state-line" }, state.node, means));
   const back = element("p", { class: "back" }, element("a", { href: "#/" }, "All counters"), ...linkToSum(name));
-  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, top.node, increases.node, chart.node, elsewhere, operator.node, sites.node);
+  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, top.node, quantiles.node, increases.node, chart.node, elsewhere, operator.node, sites.node);
   let points = new Series(), marks = new Series(), role = null, started = null, restarted = false, restarts = [], announcedAt = 0, announcedState = "";
 
   function showParts(exists) {
     missing.hidden = exists;
     chart.node.hidden = !exists;
-    if (!exists) answer.hidden = top.node.hidden = increases.node.hidden = true; // shown with the first answer
-    operator.node.hidden = sites.node.hidden = !exists || role !== "operator";
+    if (!exists) answer.hidden = top.node.hidden = quantiles.node.hidden = increases.node.hidden = true; // shown with the first answer
+    operator.node.hidden = sites.node.hidden = true; // shown with their events, which only operators get
   }
 
   function showAnswer(data) {
@@ -65,15 +65,17 @@ export function counterView(app, query, name) {
     if (kind === "missing") showParts(false);
     if (kind === "history") { showParts(true); increases.forget(); points = new Series([...(restarted ? before(points.rows, data.points) : []), ...data.points]); marks = new Series(); }
     if (kind === "answer") { points.add([data.now, data.estimate, data.lower, data.upper, data.state]); showAnswer(data); }
-    if (kind === "top") { top.show(data); elsewhere.hidden = role !== "operator"; operator.node.hidden = sites.node.hidden = true; }
+    if (kind === "top") { top.show(data); elsewhere.hidden = role !== "operator" || data.epsilon !== undefined; operator.node.hidden = sites.node.hidden = true; }
+    if (kind === "quantiles") quantiles.show(data);
     if (kind === "spans") { figures.showSpans(data); document.title = `${figures.rate()} ${name} – Countless`; }
     if (kind === "bars") increases.show(data); else increases.tick();
     if (kind === "marks") for (const row of data.marks) marks.add(row);
     if (kind === "details") {
       operator.show(data);
+      operator.node.hidden = false;
       if (data.silent) setText(means, `${plural(data.silent, "site is", "sites are")} silent. Counts that they did not deliver are missing here: the true ones may be larger.`);
     }
-    if (kind === "sites") sites.show(data);
+    if (kind === "sites") { sites.show(data); sites.node.hidden = false; }
     if (["history", "answer", "marks"].includes(kind)) chart.show(points.rows, marks.rows, restarts);
   }
 

@@ -8,6 +8,7 @@ const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
+export const significant = (number) => digits.format(number);
 export const count = (number) => whole.format(number);
 export const brief = (number) => (number < 100000 ? whole.format(number) : short.format(number));
 // A number that is at least this much.

@@ -1,33 +1,25 @@
-"""One family, or distribution, of the service: its coordinator, its traffic, and the total that readers see."""
+"""One family, or distribution, of the service: its coordinator, its traffic, and what readers see."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
 
-from countless.core.answer import State
-from countless.core.family.answer import LabelCount, Top
+from countless.core.family.answer import LabelCounts, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Quantile, Rank, Ranks
 from countless.core.family.messages import OVERFLOW
-from countless.core.family.rule import LABELS, FamilyRule
+from countless.core.family.rule import LABELS, VALUES, FamilyRule
+from countless.core.messages import SiteName
+from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Traffic, Watched
 from countless.server.storage.base import SavedFamily
 from countless.wire.names import overflow_name
 
-
-class FamilyAnswer(NamedTuple):
-    estimate: float
-    lower: int
-    upper: int
-    state: State
+SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
 
 
 class ServedFamily(Watched):
-    """The total is published when it is saved. Labels, `top` and quantiles are read as the coordinator knows them.
-
-    A label that was read and not saved is in the answers again when its site has reconnected after a restart.
-    """
+    """Readers see the total, labels and quantiles once they are saved: none falls when the coordinator is restarted."""
 
     def __init__(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> None:
         super().__init__()
@@ -36,18 +28,23 @@ class ServedFamily(Watched):
         state = None if saved is None else saved.state
         self.coordinator = FamilyCoordinator(name, rule.steps, saved_state=state)
         self.traffic = Traffic(self.coordinator.total().lower, new=saved is None)
-        self.published_answer = self._answer(self.coordinator.total())
+        self._counts = dict(self.coordinator.known)  # as they were saved last
+        self.published, self.published_answer = self._present()
 
-    def publication(self) -> Callable[[], None]:
-        return partial(self._publish, self._answer(self.coordinator.total()))
+    def publication(self, labels: Mapping[str, int]) -> Callable[[], None]:
+        return partial(self._publish, labels, *self._present())
 
-    def _publish(self, answer: FamilyAnswer) -> None:
+    def _publish(self, labels: Mapping[str, int], published: LabelCounts, answer: TotalAnswer) -> None:
+        self._counts.update(labels)
+        self.published = published
         if answer != self.published_answer:
             self.published_answer = answer
             self.notify()
 
-    def _answer(self, count: LabelCount) -> FamilyAnswer:
-        return FamilyAnswer(count.estimate, count.lower, count.upper, self.coordinator.state)
+    def _present(self) -> tuple[LabelCounts, TotalAnswer]:
+        tracked = self.coordinator
+        counts = LabelCounts(self._counts, tracked.total().lower, tracked.held_back, tracked.state)
+        return counts, total_of(counts, self.rule, tracked.round, tracked.sites, tracked.unreachable)
 
     # Reading
 
@@ -63,13 +60,10 @@ class ServedFamily(Watched):
         label = series.removeprefix(self.name)
         return OVERFLOW if series == overflow_name(self.name) else label or "{}"
 
-    def label_answer(self, label: str) -> FamilyAnswer:
-        return self._answer(self.coordinator.answer(label))
-
     def top(self, share: float) -> Top:
         if self.rule.kind != LABELS:
             raise InvalidParameter("counter", self.name, "a counter with labels: this is a distribution of values")
-        return self.coordinator.top(share)
+        return self.published.top(share)
 
     def quantiles(self, shares: Iterable[float]) -> list[Quantile]:
         """Empty if nothing is known."""
@@ -80,4 +74,14 @@ class ServedFamily(Watched):
         return self._ranks().rank(value)
 
     def _ranks(self) -> Ranks:
-        return Ranks(self.coordinator.known, self.coordinator.held_back.total, self.rule.buckets)
+        return Ranks(self.published.counts, self.published.held_back.total, self.rule.buckets)
+
+
+def total_of(
+    counts: LabelCounts, rule: FamilyRule, number: int, sites: int, unreachable: tuple[SiteName, ...]
+) -> TotalAnswer:
+    """With the fields that an answer of a counter has: the bounds are certain, so delta is 0."""
+    _, estimate, lower, upper = counts.total()
+    return TotalAnswer(
+        estimate, lower, upper, rule.epsilon, 0.0, counts.state, number, sites, SCHEMES[rule.kind], unreachable
+    )

@@ -97,8 +97,8 @@ class PersistentFamily(Protocol):
     @property
     def coordinator(self) -> FamilyCoordinator: ...
 
-    def publication(self) -> Callable[[], None]:
-        """What publishes the present state, once it is saved."""
+    def publication(self, labels: Mapping[str, int]) -> Callable[[], None]:
+        """What publishes the present state, once it is saved. `labels` are the counts that have changed."""
 
 
 class Batch(NamedTuple):
@@ -406,10 +406,12 @@ class CommitPipeline:
 
     def _add_families(self, changes: Changes) -> list[Callable[[], None]]:
         changed, self._changed_families = self._changed_families, {}
+        publications = []
         for name, sites in changed.items():
             family = self._families[name]
             changes.families[name] = _family_changes(family.rule, family.coordinator, sites)
-        return [self._families[name].publication() for name in changed]
+            publications.append(family.publication(changes.families[name].labels))
+        return publications
 
 
 def _family_changes(
