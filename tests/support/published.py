@@ -30,7 +30,7 @@ class Recording:
     def __init__(self, began: float, new: bool = True) -> None:
         self.time = began
         self.counter: Any = Published(began, new=new)
-        server: Any = SimpleNamespace(counters={"hits": self.counter})
+        server: Any = SimpleNamespace(counters={"hits": self.counter}, families=SimpleNamespace(by_name={}))
         self.server = server
         self.recorder = Recorder(server, clock=lambda: self.time, steady=lambda: self.time)
 

@@ -135,7 +135,7 @@ def test_rolling_count_from_records_once_a_second_is_always_right(seed: int, mon
     monkeypatch.setattr(TimeSeries.__init__, "__defaults__", (60,))
     random, clock = Random(seed), 1e9  # noqa: S311
     counter: Any = Published(clock)
-    server: Any = SimpleNamespace(counters={"hits": counter})
+    server: Any = SimpleNamespace(counters={"hits": counter}, families=SimpleNamespace(by_name={}))
     recorder = Recorder(server, clock=lambda: clock, steady=lambda: clock)
     moments: list[float] = []
     busy, away, answers = True, False, 0
