@@ -29,13 +29,28 @@ CASES = {
     "ended": Case(adds=2, ends=1, overtakes=1, batches=(5,)),
     "timed out": Case(adds=2, timeouts=1, batches=(5,)),
     "killed": Case(adds=2, kills=1, batches=(5,)),
+    "restored": Case(joins=0, adds=3, restores=1, batches=(5,)),
     "capped": Case(joins=0, adds=4, labels=("a", "b"), cap=1, batches=(3,)),
 }
 
 
+GROWS_MEANWHILE = Case(joins=2, adds=2, batches=(5, 50))  # while lower steps are awaited
+LONGER_CASES = {"grows meanwhile": GROWS_MEANWHILE, "restored, joins": Case(adds=2, restores=1, batches=(5,))}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_run_of_a_small_family_keeps_every_promise(name: str) -> None:
-    found = search(World(CASES[name], FamilyCoordinator if CASES[name].timeouts else AlwaysWithin))
+    check_every_run(CASES[name])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", LONGER_CASES)
+def test_every_run_of_a_larger_family_keeps_every_promise(name: str) -> None:
+    check_every_run(LONGER_CASES[name])
+
+
+def check_every_run(case: Case) -> None:
+    found = search(World(case, FamilyCoordinator if case.timeouts or case.restores else AlwaysWithin))
     assert found.broken is None, f"{found.broken}, after {found.run}"
     assert found.states > 50
 
@@ -106,6 +121,23 @@ class TellsAllAtOnce(AlwaysWithin):
         return outbox + [self._tell(site_id) for site_id in list(self._untold)]
 
 
+class AsksOnlyForLowerSteps(FamilyCoordinator):
+    """A round that begins while another is confirmed, and whose steps are not lower, is never confirmed."""
+
+    def _proceed(self) -> Outbox:
+        for site_id in self._untold.keys() & self._awaiting.keys():
+            if self._members[site_id].steps.at_least(self.steps) == self.steps:
+                del self._untold[site_id]
+        return super()._proceed()
+
+
+class KeepsItsRound(FamilyCoordinator):
+    """After a restore, a round that a site has been told before may be begun again, with other steps."""
+
+    def join(self, site_id: SiteId, sync: Sync) -> Outbox:
+        return super().join(site_id, sync._replace(round=min(sync.round, self.round - 1)))
+
+
 class ForgetsWhoLeft(FamilyCoordinator):
     """A late message of a site that left makes it a member again."""
 
@@ -161,6 +193,8 @@ MUTANTS: dict[str, tuple[Case, type[FamilyCoordinator], type[FamilySite]]] = {
     "lowers at once": (Case(adds=2, batches=(5,)), LowersAtOnce, FamilySite),
     "raises late": (Case(joins=0, adds=2, batches=(5,)), RaisesLate, FamilySite),
     "tells all at once": (Case(adds=2, batches=(5,)), TellsAllAtOnce, FamilySite),
+    "asks only for lower steps": (GROWS_MEANWHILE, AsksOnlyForLowerSteps, FamilySite),
+    "keeps its round": (CASES["restored"], KeepsItsRound, FamilySite),
     "forgets who left": (Case(adds=2, leaves=1, repeats=1, batches=(5,)), ForgetsWhoLeft, FamilySite),
     "adds reports": (Case(joins=0, adds=2, repeats=1, batches=(5,)), AddsReports, FamilySite),
     "ignores lost reports": (Case(joins=0, adds=2, losses=1, batches=(5,)), IgnoresLostReports, FamilySite),

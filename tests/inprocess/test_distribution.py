@@ -1,6 +1,7 @@
 """`Distribution`: ranks and quantiles beside the sorted observations, with sites that come and go."""
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from math import ceil, inf
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import countless
-from countless.core.family.distribution import Buckets
+from countless.core.family.distribution import Buckets, Ranks
+from countless.core.family.messages import OVERFLOW
 from countless.errors import InvalidParameter
 from countless.inprocess.distribution import Distribution
 
@@ -106,3 +108,27 @@ def test_quantile_out_of_range_is_refused(q: float) -> None:
 def test_arguments_out_of_range_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(InvalidParameter):
         Distribution(**arguments)  # type: ignore[arg-type]
+
+
+@given(
+    known=st.lists(st.integers(1, 60), max_size=30),
+    beyond=st.lists(st.integers(1, 60), max_size=5),
+    held_back=st.lists(st.integers(1, 60), max_size=5),
+    q=st.sampled_from((0.0, 0.1, 0.5, 0.9, 1.0)),
+    value=st.integers(0, 70),
+)
+def test_ranks_hold_with_values_beyond_the_cap_and_values_that_are_held_back(
+    known: list[int], beyond: list[int], held_back: list[int], q: float, value: int
+) -> None:
+    """Of the values beyond the cap on labels only the number is known, of those that are held back not even that."""
+    buckets, everything = Buckets(0.05), sorted(known + beyond + held_back)
+    counts = Counter(buckets.label(each) for each in known)
+    counts[OVERFLOW] += len(beyond)
+    ranks = Ranks(counts, len(held_back), buckets)
+    _, lower, upper = ranks.rank(value)
+    assert lower <= bisect_right(everything, value) <= upper
+    found = ranks.quantile(q)
+    assert (found is None) == (not known)
+    if found is not None:
+        true = everything[max(0, ceil(q * len(everything)) - 1)]
+        assert found.lower <= true <= found.upper, (found, true)

@@ -44,6 +44,7 @@ class Case(NamedTuple):
     repeats: int = 0
     overtakes: int = 0
     kills: int = 0  # of the coordinator
+    restores: int = 0  # of the coordinator, with a copy of its state from before the last round began
     leaves: int = 0
     ends: int = 0  # of sites that do not leave; the coordinator gives them up
     timeouts: int = 0
@@ -61,7 +62,7 @@ class Broken(AssertionError):
     """The protocol did something that it must not do."""
 
 
-COUNTERS = ("joins", "adds", "losses", "repeats", "overtakes", "kills", "leaves", "ends", "timeouts")
+COUNTERS = ("joins", "adds", "losses", "repeats", "overtakes", "kills", "restores", "leaves", "ends", "timeouts")
 
 
 class World:
@@ -80,11 +81,18 @@ class World:
         self.given_up: set[SiteId] = set()
         self.totals: dict[SiteId, int] = {}  # of sites that were given up: what they have reported
         self.was_lost = False
+        self.copy = self.last_saved = self.coordinator.saved_state
+        self.was_restored = False
 
     def key(self) -> str:
         state = self.coordinator.saved_state, self.coordinator.debug_state()
         sites = [[getattr(site, slot) for slot in FamilySite.__slots__] for site in self.sites.values()]
-        return repr((sites, self.up, self.down, self.left, sorted(self.ended), self.was_lost, state))
+        return repr(
+            (sites, self.up, self.down, self.left, sorted(self.ended), self.was_lost, state, *self._restoring())
+        )
+
+    def _restoring(self) -> tuple[Any, ...]:
+        return (self.copy, self.was_restored) if self.case.restores else ()
 
     # What may happen
 
@@ -116,10 +124,15 @@ class World:
             yield ("join",)
         if can["kills"]:
             yield ("kill",)
+        if can["restores"]:
+            yield ("restore",)
 
     def do(self, action: Action) -> None:
         name, *arguments = action
         getattr(self, "_" + name.replace(" ", "_"))(*arguments)
+        if self.case.restores:
+            before, self.last_saved = self.last_saved, self.coordinator.saved_state
+            self.copy = before if self.coordinator.round > before.round else self.copy
         self.check()
 
     def _use(self, counter: str) -> None:
@@ -188,6 +201,13 @@ class World:
         self.coordinator = self.coordinator_class(FAMILY, CertainSteps(self.case.epsilon), saved_state=saved)
         self._reconnect()
 
+    def _restore(self) -> None:
+        self._use("restores")
+        self.was_restored = True
+        epsilon = CertainSteps(self.case.epsilon)
+        self.coordinator = self.coordinator_class(FAMILY, epsilon, saved_state=self.copy)
+        self._reconnect()
+
     def _reconnect(self) -> None:
         for site_id in self.sites:
             self.up[site_id].clear()
@@ -232,6 +252,8 @@ class World:
             counted_with = members.get(site_id)
             if counted_with is None or site_id in self.ended:
                 continue
+            if self.was_restored and any(isinstance(each, Join) for each in self.up[site_id]):
+                continue  # an older copy cannot know its steps: the answers are `learning`
             sent = [each for each in self.down[site_id] if isinstance(each, SetSteps) and each.round > site.round]
             for steps in [site.steps, *(each.steps for each in sent)]:
                 if counted_with.at_least(steps) != counted_with:
