@@ -4,11 +4,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily
+from starlette.datastructures import State
 
 from countless.server.http.metrics import ServerCollector
+from countless.server.http.process_metrics import process_metrics
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.timings import Timings
 
 HEAD = """# Metrics
 
@@ -22,6 +25,9 @@ OpenMetrics if the `Accept` header asks for it.
 |---|---|---|
 """
 TAIL = """
+`process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds` and
+`process_start_time_seconds` are those of every Prometheus client.
+
 All metrics except the answers and budgets count from the start of the process. Which requests for units are
 allowed or refused is decided at the sites, and not reported. The [agent](../agent.md#probes-and-metrics) counts the
 decisions it makes (`countless_budget_decisions_total`, `countless_budget_starved_seconds_total`); a Python program
@@ -35,14 +41,19 @@ knows its own from `take(...).reason`.
 | `countless_budget_used_lower > 0.9 * countless_budget_limit` | more than 90 % of a budget is certainly spent |
 
 `rate(countless_messages_total[1h])` is the number of messages a second. `deploy/grafana/countless.json` is a
-[dashboard](../page.md#grafana).
+[dashboard](../page.md#grafana), and `deploy/prometheus/countless-alerts.yaml` has
+[alert rules](../how-to/operate.md#alerts).
 """
 
 
 def page() -> str:
     rows = []
-    families: Iterable[Any] = ServerCollector(SiteServer(MemoryStore(), Settings())).collect()
+    server = SiteServer(MemoryStore(), Settings())
+    state = State({"server": server, "loop_lag": Timings(), "open_connections": lambda: 0})
+    families: Iterable[Any] = (*ServerCollector(server).collect(), *process_metrics(state))
     for family in families:
+        if family.name.startswith("process_"):
+            continue
         name = f"{family.name}_total" if isinstance(family, CounterMetricFamily) else family.name
         labels = ", ".join(family._labelnames)
         rows.append(f"| `{name}` | {labels} | {family.documentation} |")

@@ -148,6 +148,17 @@ def test_serve_rejects_bad_settings_before_it_listens(tmp_path: Path) -> None:
     assert (newer.returncode, "newer Countless" in newer.stderr) == (2, True)
 
 
+def test_health_and_forget(server: Server) -> None:
+    port = server.url.rpartition(":")[2]
+    alive = run("health", COUNTLESS_PORT=port)
+    assert (alive.returncode, alive.stdout) == (0, "alive\n")
+    assert run("health", "--url", "http://127.0.0.1:9").returncode == 1
+    assert run("forget", "--older-than", "30d", url=server.url).stdout == "0 removed\n"
+    assert run("sites", "--forget", "unknown", url=server.url).stdout == "0 removed\n"
+    wrong = run("forget", "--older-than", "long", url=server.url)
+    assert (wrong.returncode, "silent_for = 'long'" in wrong.stderr) == (2, True)
+
+
 def test_validate_names_the_first_error(tmp_path: Path) -> None:
     file = tmp_path / "countless.toml"
     file.write_text('alpha = 0.02\nsilent_after = "5s"\n')

@@ -25,6 +25,8 @@ ELSEWHERE = {
     "countless agent": "agent/test_agent.py",
     "countless backup": "server/test_budget_failures.py",
     "countless restore": "server/test_budget_failures.py",
+    "countless forget": "cli/test_service.py",
+    "countless sites --forget": "cli/test_service.py",
     "countless budget watch": "cli/test_budget.py",
     "gunicorn": "server/test_prefork.py",
     "uvicorn": "docs/test_limit_requests_page.py",

@@ -11,12 +11,16 @@ import yaml
 from typer.core import TyperGroup
 
 from countless.cli.main import build
-from countless.server.settings import PORT, Settings
+from countless.server.http.probes import PROBES
+from countless.server.settings import PORT, Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
+KUBERNETES: dict[str, dict[str, Any]] = {
+    each["kind"]: each for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/countless.yaml").read_text())
+}
 COMMANDS = typer.main.get_command(build())
 
 
@@ -40,7 +44,7 @@ def test_container_has_few_rights() -> None:
     last = DOCKERFILE[DOCKERFILE.rindex("\nFROM") :]
     assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)
     assert f"EXPOSE {PORT}" in last
-    assert "HEALTHCHECK" in last
+    assert re.search(r'^HEALTHCHECK .* CMD \["countless", "health"\]$', last, re.MULTILINE)
     assert "--require-hashes" in DOCKERFILE
     (command,) = re.findall(r'^CMD \["countless", (.*)\]$', last, re.MULTILINE)
     assert command_exists([word.strip(' "') for word in command.split(",")])
@@ -60,6 +64,52 @@ def test_compose_builds_the_dockerfile_and_publishes_on_loopback_only() -> None:
     assert f"VOLUME {place}\n" in DOCKERFILE
 
 
+def test_kubernetes_manifests_fit_the_settings_and_each_other() -> None:
+    assert set(KUBERNETES) == {"Service", "StatefulSet", "NetworkPolicy"}
+    service, workload = KUBERNETES["Service"]["spec"], KUBERNETES["StatefulSet"]["spec"]
+    pod = workload["template"]["spec"]
+    (container,) = pod["containers"]
+    labels = workload["template"]["metadata"]["labels"]
+    policy = KUBERNETES["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
+    assert service["selector"] == workload["selector"]["matchLabels"] == policy == labels
+    assert workload["serviceName"] == KUBERNETES["Service"]["metadata"]["name"]
+    assert workload["replicas"] == 1  # two coordinators must not share a state
+    program, *words = container["args"]
+    assert program == "countless"
+    assert command_exists(words)
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    options = {"COUNTLESS_LOG_FORMAT"}
+    names = {name.removeprefix("COUNTLESS_").lower() for name in set(variables) - options}
+    assert names <= set(Settings.__dataclass_fields__)
+    settings = load_settings({}, variables)
+    settings.require_safe()
+    (port,) = container["ports"]
+    assert (settings.port, settings.port) == (port["containerPort"], service["ports"][0]["port"])
+    assert service["ports"][0]["targetPort"] == port["name"]
+    (claim,) = workload["volumeClaimTemplates"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts[claim["metadata"]["name"]] == settings.state_dir
+    assert set(mounts) == {claim["metadata"]["name"], *(volume["name"] for volume in pod["volumes"])}
+
+
+def test_kubernetes_pod_has_probes_and_few_rights() -> None:
+    pod = KUBERNETES["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    known = {operation.path for operation in PROBES}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["path"] in known
+        assert container[probe]["httpGet"]["port"] == container["ports"][0]["name"]
+    assert f"--uid {pod['securityContext']['runAsUser']} " in DOCKERFILE
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsUser"]
+    rights = container["securityContext"]
+    assert rights["readOnlyRootFilesystem"]
+    assert not rights["allowPrivilegeEscalation"]
+    assert rights["capabilities"] == {"drop": ["ALL"]}
+    assert pod["terminationGracePeriodSeconds"] > 15  # as the unit and compose allow
+    assert container["resources"]["limits"]["memory"]
+
+
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_units_are_hardened_and_start_what_exists(path: Path) -> None:
     unit = ConfigParser(strict=True, interpolation=None)
@@ -73,3 +123,10 @@ def test_units_are_hardened_and_start_what_exists(path: Path) -> None:
     for name in ("DynamicUser", "NoNewPrivileges", "PrivateTmp", "ProtectHome"):
         assert service[name] == "yes"
     assert service["ProtectSystem"] == "strict"
+    if service.get("Type") == "notify":
+        assert service["ExecReload"].endswith("kill -HUP $MAINPID")
+        assert int(service["WatchdogSec"]) > 10
+        for name in ("StateDirectory", "RuntimeDirectory", "LimitNOFILE", "UMask"):
+            assert service[name]
+    for name in re.findall(r"COUNTLESS_(\w+)=", path.read_text()):
+        assert name.lower() in Settings.__dataclass_fields__

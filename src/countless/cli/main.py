@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 VERBS = [
     *("demo", "plan", "simulate", "attack", "report", "scaling", "audit"),
     *("serve", "agent", "add", "get", "rate", "top", "quantile", "watch", "counters", "counter", "budget", "take"),
-    *("sites", "token", "backup", "restore", "validate", "doctor"),
+    *("sites", "forget", "token", "backup", "restore", "validate", "health", "doctor"),
 ]
 
 

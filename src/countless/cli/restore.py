@@ -15,6 +15,7 @@ def restore(
     state_dir: StateDir = Path("countless-state"),
 ) -> None:
     """Put a copy in place of the coordinator's state. The coordinator must not run; the former state is kept."""
+    from countless.server.audit import AuditLog, shell_user
     from countless.server.serve import exclusive
     from countless.server.settings import STATE_FILE
     from countless.server.storage import backup
@@ -23,6 +24,7 @@ def restore(
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with exclusive(state_dir):
         former = backup.restore(copy, state_dir / STATE_FILE)
+        AuditLog(state_dir).record("state restored", shell_user(), copy=str(copy), former=former and str(former))
     print(f"{state_dir / STATE_FILE} is now the copy {copy}. Start the coordinator: budgets wait for all sites first.")
     if former is not None:
         print(f"The former state is in {former}.")

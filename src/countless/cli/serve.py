@@ -38,7 +38,12 @@ def serve(
             "Once; start without it next time.",
         ),
     ] = None,
-    log_level: Annotated[str, typer.Option(help="critical, error, warning, info or debug.")] = "warning",
+    log_level: Annotated[
+        str, typer.Option(envvar="COUNTLESS_LOG_LEVEL", help="critical, error, warning, info or debug.")
+    ] = "warning",
+    log_format: Annotated[
+        str, typer.Option(envvar="COUNTLESS_LOG_FORMAT", help="plain, or json for one object on each line.")
+    ] = "plain",
 ) -> None:
     """Run a coordinator, which stores the counts of all sites and publishes totals. Stops on SIGTERM."""
     from countless.server.serve import serve as run
@@ -57,4 +62,4 @@ def serve(
         "allow_plaintext": allow_plaintext,
         "after_restore": after_restore,
     }
-    run(load_settings(flags, file=config), log_level)
+    run(load_settings(flags, file=config), log_level, log_format)

@@ -33,6 +33,7 @@ def token(
 ) -> None:
     """Create, list or revoke bearer tokens. A new token is printed once; only its hash is stored."""
     from countless.server.app import require_nats
+    from countless.server.audit import AuditLog, shell_user
     from countless.server.http.auth import SCOPES, new_token
     from countless.server.settings import STATE_FILE
     from countless.server.storage.base import TokenStore
@@ -62,6 +63,9 @@ def token(
             lines, code = work(store)
         finally:
             store.close()
+        if (revoke is not None or scope is not None) and code == 0:
+            event, what = ("token revoked", revoke) if revoke is not None else ("token made", label)
+            AuditLog(file.parent).record(event, shell_user(), scope=scope, label=what, site=site)
     for line in lines:
         print(line)
     if code:

@@ -24,7 +24,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 from weakref import WeakSet, WeakValueDictionary
 
-from countless.client import forks
+from countless.client import forks, goodbye
 from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
 from countless.client.clock import Clock, steady_clock
 from countless.client.counter import LABEL_CAP, Counter
@@ -82,17 +82,23 @@ def connect(
     What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`),
     `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the default of the site's name is the host's name. Processes may
     share a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
+
+    If the program has no handler for SIGTERM, one is installed that closes the client first; it replaces no other.
     """
     environment = os.environ
     url = url_or_default(url)
     directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
-    return Client(
+    disabled = environment.get("COUNTLESS_DISABLE") == "1"
+    client = Client(
         Broker.parse(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url),
         token_or_default(token),
         validate_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
         Path(directory) if directory else None,
-        disabled=environment.get("COUNTLESS_DISABLE") == "1",
+        disabled=disabled,
     )
+    if not disabled:
+        goodbye.install()
+    return client
 
 
 class Client:
@@ -510,6 +516,9 @@ class Client:
     def _before_fork(self) -> None:
         """Take the lock, so that no other thread is changing a count while the process is copied."""
         self._lock.acquire()
+
+    def _holds_lock(self) -> bool:
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]  # of every RLock, and used by Condition
 
     def _after_fork_parent(self) -> None:
         self._lock.release()

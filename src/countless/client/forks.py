@@ -22,6 +22,9 @@ class Forkable(Protocol):
 
     def _after_fork_child(self) -> None: ...
 
+    def _holds_lock(self) -> bool:
+        """Whether the calling thread has the client's lock."""
+
     def close(self, timeout: float = 5.0) -> bool: ...
 
 
@@ -37,6 +40,11 @@ def register(client: Forkable) -> None:
 
 def unregister(client: Forkable) -> None:
     _clients.discard(client)
+
+
+def lock_is_held() -> bool:
+    """Whether the calling thread has the lock of a client."""
+    return any(client._holds_lock() for client in list(_clients))
 
 
 def close_all() -> None:

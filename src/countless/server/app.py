@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import os
 import sqlite3
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,7 +15,9 @@ from signal import SIGTERM, raise_signal
 
 from starlette.applications import Starlette
 
+from countless import __version__
 from countless.errors import InvalidParameter
+from countless.server.audit import AuditLog
 from countless.server.http.application import coordinator_app, set_state
 from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
@@ -21,6 +25,7 @@ from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import end_restore, is_copy
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.timings import measure_lag
 
 log = logging.getLogger("countless.app")
 
@@ -53,11 +58,15 @@ def _single_coordinator(settings: Settings) -> Starlette:
         tokens = SqliteStore(path)
         server = SiteServer(store, replace(settings, after_restore=settings.after_restore or restored))
         recorder = Recorder(server)
-        set_state(app, server, Access(tokens), recorder)
+        writer = ThreadPoolExecutor(1, "countless-audit")
+        audit = AuditLog(path.parent, writer.submit)
+        set_state(app, server, Access(tokens), recorder, audit)
+        audit.write("started", f"process {os.getpid()}", version=__version__)
         tasks = [asyncio.create_task(server.run()), asyncio.create_task(_tick(server))]
         for task in tasks:
             task.add_done_callback(partial(_stop_on_failure, server))
         tasks += [asyncio.create_task(recorder.run()), asyncio.create_task(_checkpoint(tokens))]
+        tasks.append(asyncio.create_task(measure_lag(app.state.loop_lag)))
         if restored:
             tasks.append(asyncio.create_task(_end_of_restore(server, path)))
         try:
@@ -70,6 +79,8 @@ def _single_coordinator(settings: Settings) -> Starlette:
             try:
                 await server.stop()
             finally:
+                audit.write("stopped", f"process {os.getpid()}", failing=server.failing or "")
+                writer.shutdown(wait=False)
                 tokens.close()
                 store.close()
 

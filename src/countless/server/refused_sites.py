@@ -27,9 +27,12 @@ class RefusedSites:
 
     def __init__(self, clock: Callable[[], float] = time) -> None:
         self._clock = clock
+        self.listener: Callable[[str, str], None] | None = None  # is told every address and reason
         self._by_address: dict[str, Refused] = {}  # the one that tried last is last
 
     def add(self, address: str, reason: str) -> None:
+        if self.listener is not None:
+            self.listener(address, reason)
         before = self._by_address.pop(address, None)
         attempts = before.attempts + 1 if before else 1
         self._by_address[address] = Refused(address, reason, attempts, self._clock())

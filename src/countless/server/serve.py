@@ -1,5 +1,6 @@
 """Run the application: one process, one port, until SIGTERM."""
 
+import asyncio
 import fcntl
 import gc
 import signal
@@ -15,15 +16,17 @@ from starlette.applications import Starlette
 from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from countless.errors import CountlessError, InvalidParameter
+from countless.server import logs
 from countless.server.app import build_app, require_nats
+from countless.server.certificates import reload_certificate
 from countless.server.http.fastpath import websocket_protocol
+from countless.server.logs import LOG_FORMATS, LOG_LEVELS
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.systemd import keep_watchdog_quiet, notify
 from countless.wire.frames import MAX_FRAME_BYTES
 from countless.wire.nats_url import netloc
-
-LOG_LEVELS = ("critical", "error", "warning", "info", "debug")
 
 # Allocations between two runs of the garbage collector, for each generation. Nothing else runs meanwhile, and 10,000
 # connected sites are millions of objects: with Python's defaults it would stop the process for more than a second,
@@ -46,25 +49,40 @@ class Startup(LifespanOn):
 
 
 class Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, settings: Settings | None = None) -> None:
+        super().__init__(config)
+        self._settings = settings  # None: it does not run in the main thread, which gets the signals
+        self._watchdog: asyncio.Task[None] | None = None
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As in uvicorn; then print the address, because with port 0 the system chooses it."""
+        """As in uvicorn; then print the address, because with port 0 the system chooses it, and tell systemd."""
         await super().startup(sockets)
         if self.started:
             address = netloc(*self.servers[0].sockets[0].getsockname()[:2])
-            print(f"countless: listening on {'https' if self.config.is_ssl else 'http'}://{address}", flush=True)
+            url = f"{'https' if self.config.is_ssl else 'http'}://{address}"
+            loop = asyncio.get_running_loop()
+            if self._settings is not None:
+                loop.add_signal_handler(signal.SIGHUP, reload_certificate, self.config.ssl, self._settings)
+            self._watchdog = loop.create_task(keep_watchdog_quiet())
+            print(f"countless: listening on {url}", flush=True)
+            notify(f"READY=1\nSTATUS=listening on {url}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First end the event streams: uvicorn would wait for them."""
+        notify("STOPPING=1")
         self.config.app.state.server.drain()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
-def serve(settings: Settings, log_level: str = "warning") -> None:
+def serve(settings: Settings, log_level: str = "warning", log_format: str = "plain") -> None:
     """Serve until SIGTERM. Raises before it listens if the settings or the state cannot be used."""
     settings.require_safe()
     if log_level not in LOG_LEVELS:
         raise InvalidParameter("log_level", log_level, f"one of: {', '.join(LOG_LEVELS)}")
+    if log_format not in LOG_FORMATS:
+        raise InvalidParameter("log_format", log_format, f"one of: {', '.join(LOG_FORMATS)}")
     with _usable_state(settings), _listener(settings) as listener:
+        logs.configure(log_level, log_format)
         _run(settings, listener, log_level)
 
 
@@ -115,7 +133,8 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
     config = uvicorn_config(app, settings, log_level)
     # uvicorn raises the signal that stopped it again when it ends. Ignore it: a requested stop is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.server.failing else 0))
-    server = Server(config)
+    server = Server(config, settings)
+    app.state.open_connections = lambda: len(server.server_state.connections)
     try:
         server.run([listener])
     except SystemExit:
@@ -140,6 +159,7 @@ def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicor
         ssl_ca_certs=settings.tls_client_ca or None,
         ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
         lifespan="on",
+        log_config=None,  # see `logs`
         log_level=log_level,
         access_log=False,
         server_header=False,

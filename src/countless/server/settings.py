@@ -49,7 +49,7 @@ class Settings:
     tls_client_ca: str = ""  # PEM file; with it, clients need a certificate that this authority signed
     allow_plaintext: bool = False  # without TLS, tokens and counts can be read on the network; loopback is exempt
     silent_after: TimeOut = 10.0  # time-out of a site that is disconnected or owes a reply; five times this if idle
-    forget_after: Seconds = 0.0  # a site that is silent for so long is retired; its last counts stay; 0: never
+    forget_after: Seconds = 7 * 86_400.0  # a site that is silent for so long is retired; its counts stay; 0: never
     remember_for: Retention = 365 * 86_400.0  # tombstones are kept for this time: their counts are not counted again
     after_restore: bool = False  # state_dir is an older copy: budgets wait for all sites; once, then start without it
     restore_wait: Seconds = 0.0  # how long, at least; 0: a minute and 12 times silent_after

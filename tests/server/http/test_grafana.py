@@ -1,4 +1,4 @@
-"""Every metric and label that the Grafana dashboard uses is in `/metrics`."""
+"""Every metric and label that the Grafana dashboard and the alert rules use is in `/metrics`."""
 
 import json
 import re
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
@@ -15,6 +16,7 @@ from countless.server.settings import Settings
 from countless.wire.frames import Hello, Join, encode_frames
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "countless.json"
+ALERTS = Path(__file__).parents[3] / "deploy" / "prometheus" / "countless-alerts.yaml"
 FUNCTIONS = {"by", "count", "increase", "or", "rate", "sum", "time", "topk", "label_values"}
 
 
@@ -63,6 +65,34 @@ def test_dashboard_uses_existing_metrics_and_labels(tmp_path: Path) -> None:
         assert words <= metrics | used | FUNCTIONS, expression
     assert {"countless_count_total", "countless_count_lower", "countless_count_upper", "countless_answer_state"} <= seen
     assert {"countless_window", "countless_window_lower", "countless_window_upper"} <= seen
+
+
+def test_alerts_use_existing_metrics_and_labels(tmp_path: Path) -> None:
+    """`promtool check rules` also parses the expressions; it is not needed here."""
+    real = real_metrics(tmp_path) | {"countless_open_connections": set()}
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    page = (ALERTS.parents[2] / "docs/how-to/operate.md").read_text(encoding="utf-8")
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(set(names)) == len(names)
+    for rule in group["rules"]:
+        expression, notes = rule["expr"], rule["annotations"]
+        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
+        assert re.fullmatch(r"\d+m", rule["for"])
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert notes["summary"]
+        assert notes["description"]
+        assert f"`{rule['alert']}`" in page
+        metrics = set(re.findall(r"(?:countless|process)_\w+", expression))
+        assert metrics
+        assert metrics <= set(real), expression
+        for metric, label, value in re.findall(r"(\w+)\{(\w+)=\"(\w+)\"\}", expression):
+            assert label in real[metric], expression
+            assert value in {*State, "silent"}, expression
+        for inside in re.findall(r"by \(([\w, ]+)\)", expression):
+            assert all(set(re.findall(r"\w+", inside)) <= real[metric] for metric in metrics), expression
+        assert expression.count("(") == expression.count(")")
+        for label in re.findall(r"\$labels\.(\w+)", notes["summary"]):
+            assert any(label in real[metric] for metric in metrics)
 
 
 def test_dashboard_panels_do_not_overlap() -> None:

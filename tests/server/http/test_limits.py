@@ -73,6 +73,42 @@ async def test_silent_site_is_dropped_after_forget_after_and_its_count_stays() -
         assert (answer.state, answer.sites, len(harness.server.sessions)) == (State.EXACT, 1, 1)
 
 
+async def test_bulk_forget_retires_those_that_were_silent_for_long_enough_and_keeps_their_counts() -> None:
+    async with site_server(silent_after=1_000.0) as harness:
+        sites = [await harness.connect(f"pod-{number}") for number in range(5)]
+        for number, (session, connection) in enumerate(sites):
+            await harness.send(session, connection, Join("hits", 0, 10**number))
+        for session, connection in sites[:3]:
+            harness.server.on_disconnect(session, connection)
+            await harness.advance(100)
+        assert harness.server.drop_silent(400) == 0
+        assert harness.server.drop_silent(200) == 2  # silent for 300 s and for 200 s
+        await harness.server.flush()
+        assert [str(session.site_id.site) for session in harness.server.sessions] == ["pod-2", "pod-3", "pod-4"]
+        assert harness.server.drop_silent(1) == 1  # not those that are connected
+        await harness.server.flush()
+        answer = harness.server.counter("hits").published_answer
+        assert answer.lower <= 11_111 <= answer.upper
+        assert (answer.state, answer.sites) == (State.HOLDING, 2)
+
+
+async def test_sites_with_names_of_their_own_do_not_pile_up() -> None:
+    """Some say goodbye, others are killed: of neither kind anything stays but the count."""
+    async with site_server(silent_after=1.0, forget_after=5.0) as harness:
+        killed: list[UpItem] = [Join("hits", 0, 1)]
+        polite: list[UpItem] = [*killed, Leave("hits", 0, 2)]
+        for number in range(200):
+            for name, items in (("polite", polite), ("killed", killed)):
+                session, connection = await harness.connect(f"{name}-{number}")
+                harness.server.on_frame(session, connection, list(items), 10)
+                harness.server.on_disconnect(session, connection)
+            if number % 50 == 49:
+                assert len(harness.server.sessions) == 50  # the killed ones of the last ten seconds
+                await harness.advance(10)
+        answer = harness.server.counter("hits").published_answer
+        assert (len(harness.server.sessions), answer.estimate, answer.sites) == (0, 600, 0)
+
+
 async def test_incarnation_whose_tombstone_may_be_dropped_is_told_a_least_number() -> None:
     day, now = 86_400, 1_000 * 86_400.0
     store = SqliteStore(None, lambda: now)

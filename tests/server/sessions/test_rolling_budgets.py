@@ -60,7 +60,7 @@ async def test_units_that_were_handed_in_count_for_another_window() -> None:
 
 
 async def test_limit_of_a_lost_site_counts_until_a_window_after_its_lease() -> None:
-    """Also if no other process has its name, and `forget_after` is not set: the session is never retired."""
+    """Also if no other process has its name, and long before `forget_after`: the session is not retired."""
     async with site_server(silent_after=10) as harness:
         create(harness)
         web = await harness.connect("web-1")

@@ -15,6 +15,7 @@ from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.timings import measure_lag
 
 
 def build_cluster_app(settings: Settings) -> Starlette:
@@ -29,6 +30,7 @@ def build_cluster_app(settings: Settings) -> Starlette:
         set_state(app, shards, Access(member.tokens), recorder)
         app.state.member = member
         tasks = [asyncio.create_task(member.run()), asyncio.create_task(recorder.run())]
+        tasks.append(asyncio.create_task(measure_lag(app.state.loop_lag)))
         try:
             yield
         finally:

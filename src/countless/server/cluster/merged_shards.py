@@ -14,6 +14,7 @@ from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import AnyCounter
 from countless.server.settings import Settings
+from countless.server.timings import Timings
 
 
 class MergedSessions:
@@ -53,6 +54,10 @@ class MergedShards:
     @property
     def _servers(self) -> list[SiteServer]:
         return [shard.server for shard in self._member.shards.values()]
+
+    @property
+    def save_seconds(self) -> Timings:
+        return Timings.sum_of(server.save_seconds for server in self._servers)
 
     @property
     def counters(self) -> Mapping[str, AnyCounter]:

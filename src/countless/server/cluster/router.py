@@ -213,6 +213,7 @@ _HANDLERS: dict[Handler, Handler] = {
     routes.watch_counter: _watch_counter,
     routes.list_sites: _list_sites,
     routes.forget_site: _forget_site,
+    routes.forget_silent_sites: _forget_site,
     budget_routes.list_budgets: _list_budgets,
     budget_routes.create_budget: _forward_new_to(shard_of_budget),
 }

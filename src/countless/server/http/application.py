@@ -6,20 +6,24 @@
 | `member_app` | everything; sites are refused and the API is given | a `ServerView` of its own shards |
 | `shard_app` | the API, as it is given | a `SiteServer` |
 
-Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, and for the page `open_streams`.
+Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, for the page `open_streams`, and for
+operators `audit` and `loop_lag`.
 """
 
 from collections.abc import Iterable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Lifespan
 from starlette.websockets import WebSocket
 
+from countless.server.audit import AuditLog
 from countless.server.http import assets
+from countless.server.http.audited import AuditedRequests
 from countless.server.http.auth import Authenticator
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.http.history import Recorder
@@ -29,6 +33,7 @@ from countless.server.http.routes import OPERATIONS
 from countless.server.http.server_view import ServerView
 from countless.server.http.websocket import site_socket
 from countless.server.sessions.site_server import SiteServer
+from countless.server.timings import Timings
 
 _OPERATIONS = (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES)
 
@@ -36,13 +41,14 @@ _OPERATIONS = (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES)
 def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
     """All routes of a single coordinator. The lifespan must call `set_state` before the first request."""
     routes = [*routes_of(_OPERATIONS), *assets.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
-    return _application(routes, lifespan)
+    return _application(routes, lifespan, [Middleware(AuditedRequests)])
 
 
 def member_app(operations: Iterable[Operation], lifespan: Lifespan[Starlette]) -> Starlette:
     """A cluster member: page, probes, metrics, and an API that reaches all shards. The lifespan calls `set_state`."""
     refusal = WebSocketRoute("/api/v1/site", _refuse_site)
-    return _application([*routes_of((*operations, *PROBES)), *assets.ROUTES, refusal], lifespan)
+    routes = [*routes_of((*operations, *PROBES)), *assets.ROUTES, refusal]
+    return _application(routes, lifespan, [Middleware(AuditedRequests)])
 
 
 def shard_app(
@@ -53,15 +59,24 @@ def shard_app(
     return app
 
 
-def set_state(app: Starlette, server: ServerView, access: Authenticator, recorder: Recorder) -> None:
+def set_state(
+    app: Starlette, server: ServerView, access: Authenticator, recorder: Recorder, audit: AuditLog | None = None
+) -> None:
     app.state.server, app.state.access = server, access
     app.state.recorder, app.state.open_streams = recorder, 0
+    app.state.audit = audit or app.state.audit
+    server.refused.listener = app.state.audit.refused
 
 
-def _application(routes: Sequence[BaseRoute], lifespan: Lifespan[Starlette] | None = None) -> Starlette:
+def _application(
+    routes: Sequence[BaseRoute],
+    lifespan: Lifespan[Starlette] | None = None,
+    middleware: Sequence[Middleware] = (),
+) -> Starlette:
     handlers = {HTTPException: _http_error, Exception: _internal_error}
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan, exception_handlers=handlers)
     app.state.openapi = openapi(_OPERATIONS)
+    app.state.audit, app.state.loop_lag = AuditLog(None), Timings()
     return app
 
 

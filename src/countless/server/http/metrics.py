@@ -141,9 +141,18 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=labels)
 
 
-def exposition(server: ServerView, accept: str) -> tuple[bytes, str]:
+class _Given(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def exposition(server: ServerView, accept: str, more: Iterable[Metric] = ()) -> tuple[bytes, str]:
     """The text and its content type: OpenMetrics if the `Accept` header asks for it, else Prometheus."""
-    registry = CollectorRegistry()
+    registry = CollectorRegistry(auto_describe=False)
     registry.register(ServerCollector(server))
+    registry.register(_Given(list(more)))
     encoder, content_type = choose_encoder(accept)
     return encoder(registry), content_type

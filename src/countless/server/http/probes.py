@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from countless.server.http.metrics import exposition
 from countless.server.http.openapi import Operation, json
+from countless.server.http.process_metrics import process_metrics
 from countless.server.http.schemas import Live, Ready
 from countless.server.http.server_view import ServerView
 
@@ -33,7 +34,8 @@ async def health(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Prometheus text, or OpenMetrics if the `Accept` header asks for it."""
-    page, content_type = exposition(request.app.state.server, request.headers.get("accept", ""))
+    state = request.app.state
+    page, content_type = exposition(state.server, request.headers.get("accept", ""), process_metrics(state))
     return Response(page, headers={"content-type": content_type, "cache-control": "no-store"})
 
 

@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from countless.core.durations import require_duration
 from countless.errors import InvalidParameter
 from countless.server.http.answers import event_stream, parse_threshold, public_view
 from countless.server.http.family_answers import quantile_answer
@@ -180,6 +181,18 @@ async def forget_site(request: Request) -> Response:
     return json(DropResult(forgotten))
 
 
+async def forget_silent_sites(request: Request) -> Response:
+    """Drop the incarnations that are not connected and were silent for `silent_for`, such as 30d. Their last known
+    counts stay in the totals.
+
+    A coordinator does not know for how long a site was silent before it started.
+    """
+    silent_for = require_duration("silent_for", request.query_params.get("silent_for"), "1s", "3650d")
+    forgotten = _server(request).drop_silent(silent_for)
+    await _server(request).flush()
+    return json(DropResult(forgotten))
+
+
 _COUNTERS, _COUNTER = "/api/v1/counters", "/api/v1/counters/{name}"
 _NUMBER = {"type": "integer", "minimum": 0}
 
@@ -227,5 +240,10 @@ OPERATIONS = (
         error_statuses=(400, 404),
     ),
     Operation("GET", "/api/v1/sites", "operator", list_sites, SiteList),
+    Operation(
+        *("DELETE", "/api/v1/sites", "operator", forget_silent_sites, DropResult),
+        query={"silent_for": {"type": "string", "examples": ["30d"]}},
+        error_statuses=(400,),
+    ),
     Operation("DELETE", "/api/v1/sites/{site}", "operator", forget_site, DropResult),
 )

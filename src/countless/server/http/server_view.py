@@ -14,6 +14,7 @@ from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows import AnyCounter
 from countless.server.settings import Settings
+from countless.server.timings import Timings
 
 
 class Sessions(Protocol):
@@ -71,6 +72,10 @@ class ServerView(Protocol):
     @property
     def failing(self) -> str | None:
         """Why nothing can be saved at present; None if saving works."""
+
+    @property
+    def save_seconds(self) -> Timings:
+        """How long saves took."""
 
     def now(self) -> float:
         """Seconds of the clock that `Session.last_seen` uses."""

@@ -39,6 +39,7 @@ from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import Config, StateStore
 from countless.server.storage.commit import CommitPipeline
+from countless.server.timings import Timings
 from countless.wire.frames import (
     OLDEST_VERSION,
     VERSION,
@@ -157,6 +158,10 @@ class SiteServer:
     async def flush(self) -> None:
         """Wait until everything so far is saved, published and sent."""
         await self._pipeline.flush()
+
+    @property
+    def save_seconds(self) -> Timings:
+        return self._pipeline.save_seconds
 
     @property
     def failing(self) -> str | None:
@@ -400,6 +405,14 @@ class SiteServer:
     def drop_site(self, site: str) -> int:
         """Retire the sessions of a site that have no connection; returns how many."""
         sessions = [session for session in self.sessions.of_site(site) if session.connection is None]
+        for session in sessions:
+            self._lifecycle.retire(session)
+        return len(sessions)
+
+    def drop_silent(self, for_s: float) -> int:
+        """Retire the sessions that have no connection and were not seen for so long; returns how many."""
+        before = self._clock() - for_s
+        sessions = [each for each in self.sessions if each.connection is None and each.last_seen <= before]
         for session in sessions:
             self._lifecycle.retire(session)
         return len(sessions)

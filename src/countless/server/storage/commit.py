@@ -37,6 +37,7 @@ from countless.server.storage.base import (
     label_tombstone,
     tombstone_of,
 )
+from countless.server.timings import Timings
 from countless.wire.frames import DownItem, SyncAck
 
 log = logging.getLogger("countless.commit")
@@ -123,6 +124,7 @@ class CommitPipeline:
         families: Mapping[str, PersistentFamily] | None = None,
     ) -> None:
         self.failing: str | None = None  # why nothing can be saved at present
+        self.save_seconds = Timings()
         self._store = store
         self._counters = counters
         self._budgets: Mapping[str, PersistentBudget] = {} if budgets is None else budgets
@@ -338,10 +340,12 @@ class CommitPipeline:
         self._ready.put_nowait(batch)
 
     async def _write(self, changes: Changes, max_attempts: int | None) -> None:
-        attempts = 0
+        attempts, loop = 0, asyncio.get_running_loop()
         while True:
             try:
-                await asyncio.get_running_loop().run_in_executor(self._writer, self._store.save, changes)
+                began = loop.time()
+                await loop.run_in_executor(self._writer, self._store.save, changes)
+                self.save_seconds.observe(loop.time() - began)
                 break
             except StoreError as error:
                 if self.failing is None:

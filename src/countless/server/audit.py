@@ -1,0 +1,109 @@
+"""The audit log: who changed what, and who was refused, one JSON object for each line of `audit.log` in the state
+directory. The coordinator also sends the entries to its log.
+
+Commands that change the state directory without the coordinator, such as `countless token`, append to the same file.
+"""
+
+import fcntl
+import getpass
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import time
+from typing import IO, Any
+
+import msgspec
+
+from countless.server.logs import AUDIT, timestamp
+
+log = logging.getLogger(AUDIT)
+
+AUDIT_FILE = "audit.log"  # in state_dir
+MAX_FILE_BYTES = 10_000_000  # then it becomes audit.log.1, and the former audit.log.1 is deleted
+REPEAT_S = 60.0  # a caller that is refused again and again has one line in this time
+MAX_REFUSALS = 60  # lines in this time, of all callers: refusals must not fill the disk
+
+
+class AuditLog:
+    """`directory` is None for a coordinator without a state directory: entries go to its log only.
+
+    `submit` runs the writing, elsewhere if it must not block: it is given a function.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        submit: Callable[[Callable[[], None]], object] = lambda write: write(),
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._path = None if directory is None else directory / AUDIT_FILE
+        self._submit = submit
+        self._clock = clock
+        self._written: set[tuple[str, str]] = set()  # refused callers and reasons, in the present minute
+        self._unwritten = 0  # refusals in the present minute that have no entry
+        self._minute = 0.0
+
+    def record(self, event: str, who: str, **fields: Any) -> None:
+        """Never raises because of the file: the log says if it cannot be written."""
+        known = {name: value for name, value in fields.items() if value not in (None, "")}
+        shown = "".join(f" {name}={value!r}" for name, value in known.items())
+        log.info("%s by %s%s", event, who, shown, extra={"fields": {"event": event, "who": who, **known}})
+        self.write(event, who, **known)
+
+    def write(self, event: str, who: str, **fields: Any) -> None:
+        """To the file only."""
+        if self._path is not None:
+            line = msgspec.json.encode({"time": timestamp(self._clock()), "event": event, "who": who, **fields}) + b"\n"
+            self._submit(lambda: self._append(line))
+
+    def refused(self, who: str, reason: str) -> None:
+        """One entry for each caller and reason in a minute; the next minute begins with how many had none."""
+        now = self._clock()
+        if not 0 <= now - self._minute < REPEAT_S:
+            if self._unwritten:
+                self.record("refused again", "these and other callers", times=self._unwritten)
+            self._written, self._unwritten, self._minute = set(), 0, now
+        if (who, reason) in self._written or len(self._written) >= MAX_REFUSALS:
+            self._unwritten += 1
+        else:
+            self._written.add((who, reason))
+            self.record("refused", who, reason=reason)
+
+    def _append(self, line: bytes) -> None:
+        assert self._path is not None  # noqa: S101 - for the type checker
+        try:
+            with _locked(self._path) as file:
+                file.write(line)
+        except OSError as error:
+            log.warning("audit log not written: %s: %s", self._path, error)
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """The file at its end, with a lock: several processes write to it, and one of them may just have renamed it."""
+    while True:
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                if file.tell() < MAX_FILE_BYTES:
+                    return file
+                path.replace(path.with_name(f"{path.name}.1"))
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def shell_user() -> str:
+    """Who runs this command, for the audit log.
+
+    >>> shell_user().startswith("user ")
+    True
+    """
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container may have no name for its user
+        name = str(os.getuid())
+    behind = os.environ.get("SUDO_USER", "")
+    return f"user {name} (sudo by {behind})" if behind and behind != name else f"user {name}"
