@@ -5,10 +5,11 @@ A failure prints the command that repeats it. `COUNTLESS_SEEDS=100000 make soak`
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
+from countless.client.families.local_family import LocalFamily
 from countless.client.session import counters
 from countless.client.session.counters import CounterState, SessionCounters
 from countless.client.session.protocol import SiteSession
@@ -17,12 +18,14 @@ from countless.core.messages import SiteId
 from countless.core.windows.site import SiteWindows
 from countless.errors import InvariantBroken, ProtocolError
 from countless.server.sessions import site_server
+from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.simulator.trial import PROFILES, Trial
+from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
 
 SEEDS = 120
@@ -53,11 +56,11 @@ def test_same_seed_repeats_every_message(profile: str) -> None:
 @pytest.mark.slow
 def test_every_kind_of_fault_happens() -> None:
     seen: Counter[str] = Counter()
-    for profile in ("everything", "wrong clocks", "small frames"):
+    for profile in ("everything", "wrong clocks", "small frames", "families"):
         for seed in range(6):
             seen += Trial.drawn(seed, profile).run().seen
     expected = {"IncarnationRetired", "IncarnationExpired", "KnownCounts", "LeaveAck", "StartRound", "Grant", "Recall"}
-    assert expected <= seen.keys()
+    assert expected | {"KnownLabels", "FamilyLeaveAck", "FamilyResend", "FamilySteps"} <= seen.keys()
 
 
 # Mistakes
@@ -168,6 +171,28 @@ def leaves_before_earlier_windows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionWindows, "finish", finish)
 
 
+def counts_labels_again_as_a_new_incarnation(patch: pytest.MonkeyPatch) -> None:
+    original = LocalFamily.renew
+    patch.setattr(LocalFamily, "renew", lambda self, known: original(self, None))
+
+
+def forgets_labels_of_a_retired_incarnation(patch: pytest.MonkeyPatch) -> None:
+    everything = KnownFamily(complete=True)
+    original = LocalFamily.renew
+    patch.setattr(LocalFamily, "renew", lambda self, known: original(self, everything))
+
+
+def shows_labels_before_they_are_saved(patch: pytest.MonkeyPatch) -> None:
+    original = ServedFamily.publication
+
+    def publication(self: ServedFamily, labels: Mapping[str, int]) -> Callable[[], None]:
+        publish = original(self, labels)
+        publish()
+        return publish
+
+    patch.setattr(ServedFamily, "publication", publication)
+
+
 FIRST = (2, 5, 36)  # seeds that find most of them today: tried first, because others take longer
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (forgets_to_split_known_counts, "small frames"),
@@ -182,6 +207,9 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (forgets_what_was_finished_on_the_last_stream, "windows"),
     (sends_a_window_again_that_the_retired_incarnation_has_left, "windows"),
     (leaves_before_earlier_windows, "windows"),
+    (counts_labels_again_as_a_new_incarnation, "families"),
+    (forgets_labels_of_a_retired_incarnation, "families"),
+    (shows_labels_before_they_are_saved, "families"),
 ]
 
 

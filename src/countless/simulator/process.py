@@ -128,6 +128,12 @@ class SimulatedClient(Client):
             self._durable.kill()
 
     @property
+    def labels(self) -> dict[tuple[str, str], int]:
+        """What its families have counted, by family and label."""
+        families = self._families.items()
+        return {(name, label): n for name, family in families for label, n in family.counts.items()}
+
+    @property
     def done(self) -> bool:
         return self._thread is None or self._loop.done
 

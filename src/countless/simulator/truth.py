@@ -3,10 +3,12 @@
 | checked                                              | when                                                         |
 |------------------------------------------------------|--------------------------------------------------------------|
 | no counter and no window knows more than has happened| after every action                                           |
-| no published total falls                             | after every action, across restarts                          |
+| no label of a family is known more often than counted| after every action                                           |
+| no published total falls, and no label of a family   | after every action, across restarts                          |
 | no budget admits more than its limit                 | after every action: for good, in a period, in a window       |
 | answers are `exact` or `holding` and inside their    | when the world has healed and is quiet                       |
-| bounds; every process is connected                   |                                                              |
+| bounds; every process is connected; each label of a  |                                                              |
+| family is within epsilon of the total of all         |                                                              |
 | every event is known                                 | when all processes have closed their clients                 |
 
 Events of a process that kept them in memory and was killed may be lost, and so may what an expired incarnation has
@@ -17,10 +19,12 @@ from collections import Counter, deque
 
 from countless.core.answer import State
 from countless.errors import InvariantBroken
+from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import WindowedCounter
 from countless.wire.windows import parse_window
 
+Label = tuple[str, str]  # a family, and a label of it
 LIMIT = 16
 ROLLING_S = 60.0
 
@@ -29,9 +33,12 @@ class Truth:
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()  # by counter, or by wire name of a window
         self.may_be_lost: Counter[str] = Counter()  # likewise
+        self.labels: Counter[Label] = Counter()  # of families and distributions
+        self.labels_maybe_lost: Counter[Label] = Counter()
         self.admitted: Counter[tuple[str, int]] = Counter()  # by budget and period: spent and held
         self._rolling: deque[tuple[float, int]] = deque()  # when, how many
         self._published: dict[str, float] = {}
+        self._published_labels: dict[Label, int] = {}
 
     def add_lost(self, counts: dict[str, int]) -> None:
         self.may_be_lost.update(counts)
@@ -50,6 +57,21 @@ class Truth:
                 self._published[name] = estimate
             for name, known in known_counts(server).items():
                 _require(known <= self.events[name], f"{known} events of {name} are known of {self.events[name]}")
+            self._check_labels(server)
+
+    def _check_labels(self, server: SiteServer) -> None:
+        for label, known in known_labels(server).items():
+            _require(known <= self.labels[label], f"{known} events of {label} are known of {self.labels[label]}")
+        for name, family in server.families.by_name.items():
+            known, events = family.coordinator.total().lower, self._total(name)
+            _require(known <= events, f"{known} events of {name} are known of {events}")
+            for text, count in family.published.counts.items():
+                before = self._published_labels.get((name, text), 0)
+                _require(count >= before, f"{text} of {name} was {before}, and is {count}")
+                self._published_labels[name, text] = count
+
+    def _total(self, family: str) -> int:
+        return sum(count for (name, _), count in self.labels.items() if name == family)
 
     def _check_budgets(self, now: float) -> None:
         for (name, period), units in self.admitted.items():
@@ -71,6 +93,21 @@ class Truth:
                 total = self.events[name]
                 _require(answer.lower <= total <= answer.upper, f"{name} is {answer}, in truth {total}")
 
+        for name, family in server.families.by_name.items():
+            self._check_family(name, family)
+
+    def _check_family(self, name: str, family: ServedFamily) -> None:
+        known, epsilon = family.published, family.rule.epsilon
+        _require(known.state in (State.EXACT, State.HOLDING), f"{name} is not quiet: {known.state}")
+        for (_, label), count in [each for each in self.labels.items() if each[0][0] == name]:
+            answer, lost = known.answer(label), self.labels_maybe_lost[name, label]
+            _require(answer.lower <= count <= answer.upper + lost, f"{name} is {answer}, in truth {count}")
+        total, events = known.total(), self._total(name)
+        lost = sum(count for (family_name, _), count in self.labels_maybe_lost.items() if family_name == name)
+        _require(total.lower <= events <= total.upper + lost, f"{name} is {total}, in truth {events}")
+        widest = max(known.held_back.label, known.held_back.total / 2)
+        _require(widest <= epsilon * events, f"{name} may miss {widest} of {events} events: epsilon is {epsilon}")
+
     def check_all_known(self, server: SiteServer, kept: Counter[str]) -> None:
         """`kept`: what processes could not deliver, because it is in windows of a clock that was wrong."""
         known = known_counts(server)
@@ -81,6 +118,15 @@ class Truth:
                 missing <= undelivered + self.may_be_lost[name],
                 f"{missing} events of {name} are missing of {events}, of which {self.may_be_lost[name]} may be lost",
             )
+        labels = known_labels(server)
+        for label, events in self.labels.items():
+            missing, lost = events - labels.get(label, 0), self.labels_maybe_lost[label]
+            _require(missing <= lost, f"{missing} events of {label} are missing of {events}, {lost} may be lost")
+
+
+def known_labels(server: SiteServer) -> dict[Label, int]:
+    families = server.families.by_name.items()
+    return {(name, label): n for name, family in families for label, n in family.coordinator.known.items()}
 
 
 def known_counts(server: SiteServer) -> dict[str, int]:

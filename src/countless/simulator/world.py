@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from countless.client.budgets.budget import BudgetRequest
+from countless.client.durable.family import orphaned_families
 from countless.client.transport.base import ConnectionLost
 from countless.core.budget.rule import BudgetRule
 from countless.core.calendar import Calendar
@@ -31,6 +32,8 @@ BUDGETS = {
     "per minute": BudgetRule(LIMIT, "minute", slack=0),
     "rolling": BudgetRule(LIMIT, slack=0, rolling=ROLLING_S),
 }
+DISTRIBUTION = "ms"  # of the families of a profile, the one of values
+LABELS, EPSILON = 8, 0.2
 SILENT_AFTER_S = 20.0
 
 
@@ -41,6 +44,7 @@ class Profile:
     counters: tuple[str, ...] = ("hits",)
     windows: tuple[str, ...] = ()
     budgets: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
     jumps: tuple[float, ...] = (0.0,)  # of wall clocks, in seconds
     pauses: tuple[float, ...] = (0.005, 0.05, 0.5, 2.0, 10.0)  # between two actions
     latency: float = 0.02  # of the thread that saves, at most
@@ -133,8 +137,12 @@ class World:
         if listener is not process.driver.transport:
             for file in process.open_files:
                 self.truth.add_lost({name: record.count for name, record in file.records.items()})
+                for family in orphaned_families(file):
+                    lost = {(family.key.name, label): n for label, n in family.counts.items()}
+                    self.truth.labels_maybe_lost.update(lost)
         elif process.accepted:
             self.truth.add_lost(process.client.debug_state())
+            self.truth.labels_maybe_lost.update(process.client.labels)
 
     # Actions
 
@@ -193,6 +201,8 @@ class World:
         names = self.profile.counters
         if self.profile.windows and self._rng.randbelow(2):
             self._count_in_window(process)
+        elif self.profile.families and self._rng.randbelow(4):
+            self._count_label(process)
         elif len(names) > 5 and not self._rng.randbelow(3):
             for name in names:
                 self.add(process, name, 1)
@@ -212,6 +222,20 @@ class World:
         if number != n or parse_window(window) is None:
             raise InvariantBroken(f"{n} events of {name} are {added}")
         self.truth.events[window] += n
+
+    def _count_label(self, process: Process) -> None:
+        name, n = self.profile.families[self._rng.randbelow(len(self.profile.families))], 1 + self._rng.randbelow(30)
+        number = self._rng.randbelow(1 + self._rng.randbelow(LABELS))  # small ones are counted more often
+        before = Counter(process.client.labels)
+        if name == DISTRIBUTION:
+            process.client.distribution(name, epsilon=EPSILON, accuracy=0.1).observe(2.0**number, n)
+        else:
+            process.client.counter(name, family=True, epsilon=EPSILON).labels(number=number).add(n)
+        added = Counter(process.client.labels) - before
+        [(label, counted)] = added.items()
+        if counted != n or label[0] != name:
+            raise InvariantBroken(f"{n} events of {name} are {added}")
+        self.truth.labels[label] += n
 
     def _spend(self) -> None:
         process = self._any()
@@ -258,6 +282,7 @@ class World:
         del self._holds[process]
         if process.state_dir is None:
             self.truth.add_lost(process.client.debug_state())
+            self.truth.labels_maybe_lost.update(process.client.labels)
         process.kill()
 
     def _close(self) -> None:

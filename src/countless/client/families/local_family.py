@@ -112,6 +112,12 @@ class LocalFamily:
         with self._lock:
             return self._site.total + sum(n for _, n in self._waiting)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """By label; of this incarnation."""
+        with self._lock:
+            return self._site.counts
+
     def count_of(self, label: str) -> int:
         with self._lock:
             return self._site.count_of(label) + sum(n for each, n in self._waiting if each == label)
