@@ -24,8 +24,8 @@ from countless.errors import PlanError
 from countless.planning.dithered.plan import DitheredPlan, Phase
 
 # What our own rounding may have lost, as a part of every recomputed probability, and what that of drawn thresholds may
-# add; see "Rounding" in the docs, and the end of its section 4.
-_ROUNDING = 0.007
+# add, for so many phases and steps; see "Rounding" in the docs, and the end of its section 4.
+_ROUNDING, _PHASES, _STEPS = 0.007, 800, 2**20
 # Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
 _SAME = 1e-9
 # Volumes that become smaller than this part of the others lose digits, and the plan is refused.
@@ -184,12 +184,13 @@ def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
     hazards = [before.slope or exp(after.most - before.most) for before, after in pairwise(all_weights)]
     # Nats: see "Drawing thresholds".
     drawn = (_most_in_one_block(plan) + 1) * plan.resolution * max(hazards, default=0.0)
+    rounding = (1 + _ROUNDING) ** (max(1.0, len(phases) / _PHASES) * max(1.0, late_ends[-1] / _STEPS))
     risks = []
     for j, (phase, weights) in enumerate(zip(phases, all_weights, strict=True)):
         tail = Tail(widths, phase.slack_late - plan.resolution)
         late = all_before[j] + min(weights.top + tail.log(weights.slope), weights.most + tail.log(0.0))
         early = below[j] + weights.most + Tail(widths, phase.slack_early - plan.resolution).log(0.0)
-        risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * exp(min(drawn, 700.0)) * (1 + _ROUNDING))
+        risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * exp(min(drawn, 700.0)) * rounding)
     return risks
 
 

@@ -27,8 +27,9 @@ _EVENT = 1 / MIN_STEP
 # Relative inflation: far above the rounding of the sums here, far below what costs a message.
 _SAFETY = 1e-9
 # Nats added to every union bound: a thousand times what rounding in the volumes and tails can lose, and 0.007 for the
-# rounding of drawn thresholds. `solve` adds what the resolution of the thresholds may add to their density.
-_MARGIN = 0.007 + 1e-6
+# rounding of drawn thresholds, which doubles with the steps of a round. `solve` adds what the resolution of the
+# thresholds may add to their density.
+_MARGIN, _MARGIN_STEPS = 0.007 + 1e-6, 2**20
 _MIN_LENGTH = 1.05
 # `candidate_rounds` moves the phases' needs this part of the way towards their mean.
 _RELAXATION = 0.5
@@ -93,7 +94,8 @@ def solve(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
     hazards = [
         slope or exp(after - before) for (_, slope), (before, after) in zip(tangents, pairwise(most), strict=False)
     ]
-    share = log(2 / risk) + _MARGIN + (crowd + 1) * THRESHOLD_RESOLUTION * max(hazards, default=0.0)
+    margin = _MARGIN * max(1.0, 1.1 * tops[-1] / _MARGIN_STEPS)  # the last phase ends late by less than a tenth
+    share = log(2 / risk) + margin + (crowd + 1) * THRESHOLD_RESOLUTION * max(hazards, default=0.0)
     early, tilt_early = slack(sites, 0.0, _constant(share + later.log_share(1)))
     early += THRESHOLD_RESOLUTION
     # No phase may end before the first event. A longer first phase moves all windows alike: no volume changes.
