@@ -7,12 +7,15 @@ is made at twenty points in each e-fold of the total.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import exp
 from pathlib import Path
 
 from countless.lab.simulation.registry import STREAMS, stream_named
 from countless.lab.simulation.run import fast_run
 from countless.lab.simulation.stream import Stream
 from countless.lab.simulation.traces import read_trace
+from countless.lab.simulation.world import World
+from countless.randomness import SeededRandom
 from countless.schemes.auto import CANDIDATES
 from tools.tables import Table
 
@@ -20,6 +23,9 @@ ALPHAS = (0.01, 0.05)
 SEEDS = (1, 2, 3, 4, 5)
 FLEETS = ((10, 100_000), (100, 200_000), (1_000, 500_000))  # sites, events
 LIMIT_EVENTS = 10**8
+SINGLE = ("deterministic", "dithered", "sampled")
+REPLACEMENTS = (0, 50, 500, 5_000)
+CHURN_SITES, CHURN_TOTAL = 200, 100_000
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 # Messages that the former `auto` of the service sent, with its nine constants: the means of the same five seeds.
 FORMER = {
@@ -118,9 +124,42 @@ def _leaves(sites: int, alpha: float, adversary: str) -> bool:
     return any(point.scheme != "deterministic" for point in run.course)
 
 
+def churn() -> Iterator[Table]:
+    """200 sites, some of which are replaced while the total grows from 100,000 by a factor e; seed 1."""
+    rows = []
+    for alpha in ALPHAS:
+        for replacements in REPLACEMENTS:
+            costs = {name: _messages_with_churn(name, alpha, replacements) for name in SINGLE}
+            auto, best = _messages_with_churn("auto", alpha, replacements), min(SINGLE, key=costs.__getitem__)
+            figures = (f"{auto:,}", best, f"{auto / costs[best]:.2f}")
+            rows.append((f"{alpha:.0%}", f"{replacements:,}", *figures))
+            print(" ".join(rows[-1]), flush=True)
+    yield Table("auto-churn", ("alpha", "sites replaced", "messages of auto", "best", "ratio"), rows)
+
+
+def _messages_with_churn(scheme: str, alpha: float, replacements: int) -> int:
+    """Without those of joins and departures, which every scheme has: three for each site replaced."""
+    rng, present, batches = SeededRandom(1), list(range(CHURN_SITES)), max(REPLACEMENTS)
+    world, total = World(scheme, CHURN_SITES, alpha=alpha, delta=0.05, seed=1), CHURN_TOTAL
+    for event in range(CHURN_TOTAL // 10):
+        world.add(event % CHURN_SITES, 10)
+    before = world.messages.total
+    for batch in range(batches):
+        target = int(CHURN_TOTAL * exp((batch + 1) / batches))
+        world.add(present[rng.randbelow(CHURN_SITES)], target - total)
+        total = target
+        if replacements and batch % (batches // replacements) == 0:
+            place = rng.randbelow(CHURN_SITES)
+            world.leave(present[place])
+            present[place] = CHURN_SITES + batch
+            world.join(present[place])
+    return world.messages.total - before - 3 * replacements
+
+
 def main() -> Iterator[Table]:
-    yield from streams()
+    yield from churn()
     yield from traces()
+    yield from streams()
 
 
 def _stream(name: str, sites: int, events: int, alpha: float, seed: int) -> CompetitiveRatio:

@@ -15,8 +15,8 @@ from math import exp, factorial, prod, ulp
 
 import pytest
 
-from countless.planning.dithered_plan import DitheredPlan, threshold_windows
-from countless.planning.ready_made import quick_plan_dithered
+from countless.planning.dithered.plan import DitheredPlan, threshold_windows
+from countless.planning.dithered.ready_made import quick_plan_dithered
 from countless.randomness import SeededRandom
 
 Cells = tuple[int, ...]  # each named by its upper end

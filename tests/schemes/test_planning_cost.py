@@ -31,11 +31,14 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, float, float]]:
     return requests
 
 
-@pytest.mark.parametrize(("exponent", "most"), [(0.0, 6), (1.0, 2)])
+@pytest.mark.parametrize(("exponent", "most"), [(0.0, 8), (1.0, 8)])
 def test_fleet_that_grows_one_by_one_needs_few_plans(
     exponent: float, most: int, planned: set[tuple[int, float, float]]
 ) -> None:
-    """250 sites, 60,000 events. Each size of the fleet had a plan of its own, whether or not it was used."""
+    """250 sites, 60,000 events. Each size of the fleet had a plan of its own, whether or not it was used.
+
+    Four rounds need plans; `sampled` may be cheaper three times.
+    """
     rng, weights = SeededRandom(1), [rank**-exponent for rank in range(1, 251)]
     steps = [sum(weights[: index + 1]) for index in range(250)]
     tracker, counters = Tracker(sites=["first"], alpha=0.05, seed=1), {}
@@ -58,22 +61,24 @@ def test_few_sites_need_no_plan(planned: set[tuple[int, float, float]]) -> None:
     assert planned == set()
 
 
-def messages_with_churn(scheme: str, adversary: str, replacements: int) -> tuple[int, Tracker]:
+def messages_with_churn(
+    scheme: str, adversary: str, replacements: int, sites: int = 100, alpha: float = 0.1
+) -> tuple[int, Tracker]:
     """Messages while the total grows from 100,000 by a factor e, without those of joins and departures."""
-    rng, sites = SeededRandom(1), list(range(100))
-    tracker = Tracker(sites=100, alpha=0.1, scheme=scheme_named(scheme, adversary), seed=1)
+    rng, present, batches = SeededRandom(1), list(range(sites)), 6_000 if replacements <= 2_000 else 10_000
+    tracker = Tracker(sites=sites, alpha=alpha, scheme=scheme_named(scheme, adversary), seed=1)
     for event in range(10_000):
-        tracker.site(sites[event % 100]).add(10)
-    before, total, batches = tracker.messages.total, 100_000, 6_000
+        tracker.site(present[event % sites]).add(10)
+    before, total = tracker.messages.total, 100_000
     for batch in range(batches):
         target = int(100_000 * exp((batch + 1) / batches))
-        tracker.site(sites[rng.randbelow(100)]).add(target - total)
+        tracker.site(present[rng.randbelow(sites)]).add(target - total)
         total = target
         if batch % (batches // replacements) == 0:
-            leaving = rng.randbelow(100)
-            tracker.remove_site(sites[leaving])
-            sites[leaving] = 1_000 + batch
-            tracker.add_site(sites[leaving])
+            leaving = rng.randbelow(sites)
+            tracker.remove_site(present[leaving])
+            present[leaving] = 1_000 + batch
+            tracker.add_site(present[leaving])
     assert tracker.answer.contains(total)
     return tracker.messages.total - before - 3 * replacements, tracker
 
@@ -86,8 +91,13 @@ def test_churn_does_not_inflate_plans_without_slots() -> None:
 def test_auto_under_churn_costs_about_as_much_as_its_best_scheme() -> None:
     """It sent 4,324 messages where `sampled` needs 900: plans had slots for all sites that had ever joined."""
     best, _ = messages_with_churn("sampled", "adaptive", 2_000)
-    assert messages_with_churn("auto", "adaptive", 2_000)[0] <= 2.5 * best
+    assert messages_with_churn("auto", "adaptive", 2_000)[0] <= best
     assert messages_with_churn("auto", "sees-everything", 2_000)[0] <= best
+
+
+def test_auto_does_not_start_a_round_whenever_slots_run_out() -> None:
+    """`sampled`, which has no slots, needs 2,750; rounds of `dithered` with ever more slots took 5,100."""
+    assert messages_with_churn("auto", "adaptive", 5_000, sites=200, alpha=0.05)[0] <= 3_100
 
 
 def test_reserve_of_slots_is_what_joins_while_the_total_grows_by_e() -> None:

@@ -111,8 +111,9 @@ class Rounds:
             running,
             inexact,
             # Slots for sites that join spare another round: as many as in an e-fold, or twice as many as have joined.
+            # How many join is known sooner: where slots run out, often in a hundredth of an e-fold.
             reserve=ceil(joined / max(0.5, efolds)),
-            joins_per_efold=joined / max(0.1, efolds),
+            joins_per_efold=joined / max(0.01, efolds),
         )
 
     @property
@@ -178,9 +179,11 @@ class Rounds:
 
     def _activate(self) -> Outbox:
         entries = list(self._ledger.values())
-        if self._ledger.departed + sum(entry.round_start for entry in entries) < self.planned_total:
+        total = self._ledger.departed + sum(entry.round_start for entry in entries)
+        if total < self.planned_total:
             # The assumed starts of unreachable sites are too low for the plan: make one for what is known.
             return self._start(self._open_round(self._ledger.known_total))
+        self._asked_at = max(self._asked_at, total)
         self.setup.estimator.start(entries, self._ledger.departed)
         self._publish()
         outbox: Outbox = []

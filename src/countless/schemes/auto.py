@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import ceil, inf, log
+from statistics import median
 from typing import Any, NamedTuple
 
 from countless.core.estimator import KeepRound, RoundContext, RoundSetup, Scheme
@@ -75,20 +76,16 @@ class Auto(Scheme):
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Start the cheapest round, unless `deterministic` costs about as much over the same events."""
-        quotes = [
-            (scheme, quote)
-            for scheme in self._worth_planning(context)
-            for quote in scheme.quotes(context, self._may_block)
-        ]
-        # Without a site there is nothing to price: all have left, or none has joined again after a restart.
-        usable_quotes = [quoted for quoted in quotes if context.counts and _is_usable(context, quoted[1])]
+        schemes = self._worth_planning(context) if context.counts else ()  # all sites may have left
+        quotes = [(scheme, quote) for scheme in schemes for quote in scheme.quotes(context, self._may_block)]
+        usable_quotes = [(scheme, quote) for scheme, quote in quotes if usable(quote, quote.step(context.total))]
         groups = _groups(context.counts) if usable_quotes else []
         rounds = [_priced(context, groups, *quoted) for quoted in usable_quotes]
         best = min(rounds, key=lambda priced: priced.messages / log(1 + priced.events / context.total), default=None)
         is_deterministic = context.running is not None and context.running.scheme == Deterministic.name
         if best is not None and self._pays(context, groups, best, is_deterministic):
             for plan in reversed(best.scheme.plans(context, self._may_block)):
-                if _is_usable(context, plan):
+                if usable(plan, plan.step(context.total)):
                     estimator = best.scheme.estimator(plan, plan.step(context.total), context, rng)
                     return RoundSetup(best.scheme.name, estimator, best.scheme.slots(plan), plan)
         reconsider_at = ceil(context.total * RECONSIDER_GROWTH) + 1
@@ -99,9 +96,12 @@ class Auto(Scheme):
         return RoundSetup(Deterministic.name, DeterministicEstimator(context.alpha, reconsider_at))
 
     def _pays(self, context: RoundContext, groups: list[Group], best: PricedRound, is_deterministic: bool) -> bool:
-        # A site that joins costs a deterministic round two more messages: its first report, and its tolerance.
+        # A site that joins costs a deterministic round a tolerance, and all reports of a site that begins at 0. It is
+        # expected to count as much as the median site, in half of the time.
         joins = context.joins_per_efold * log(1 + best.events / context.total)
-        staying = deterministic_messages(groups, context.alpha, best.events) + 2 * joins
+        share = median(context.counts) / 2 / max(1, sum(context.counts))
+        joining = [Group(ceil(joins), share)] if share else []
+        staying = deterministic_messages([*groups, *joining], context.alpha, best.events) + joins
         if not is_deterministic:
             staying += 2 * context.inexact
         return best.messages <= (1 - MIN_SAVING) * staying
@@ -112,12 +112,9 @@ class Auto(Scheme):
         for scheme in self._schemes if self.needs_plan(context.sites) else ():
             if scheme.about_price(context) < cheapest:
                 yield scheme
-                prices = [quote.messages_per_efold for quote in scheme.quotes(context, may_block=False)]
-                cheapest = min([cheapest, *prices])
-
-
-def _is_usable(context: RoundContext, plan: Any) -> bool:
-    return usable(plan, plan.step(context.total))
+                for quote in scheme.quotes(context, may_block=False):
+                    further = _further_rounds(context, scheme, quote, len(context.counts)) / quote.messages_per_round
+                    cheapest = min(cheapest, quote.messages_per_efold * (1 + further))
 
 
 def _priced(context: RoundContext, groups: list[Group], scheme: PlannedScheme[Any], quote: Any) -> PricedRound:
@@ -125,7 +122,16 @@ def _priced(context: RoundContext, groups: list[Group], scheme: PlannedScheme[An
     # Two messages for each site that takes part. (One is enough for a site that is known exactly, but only this time:
     # a scheme is chosen for what its rounds cost again and again.)
     active = context.inexact + min(len(context.counts) - context.inexact, active_sites(groups, events))
-    return PricedRound(round_messages(quote, groups, active), events, scheme)
+    further = _further_rounds(context, scheme, quote, active)
+    return PricedRound(round_messages(quote, groups, active) + further, events, scheme)
+
+
+def _further_rounds(context: RoundContext, scheme: PlannedScheme[Any], quote: Any, active: float) -> float:
+    """Messages to start others in the time of a round: where sites have slots, when those that join need more."""
+    growth: float = quote.messages_per_round / quote.messages_per_efold
+    slots = scheme.slots(quote)
+    free = inf if slots is None else max(1, slots - len(context.counts))
+    return 2 * active * max(0.0, context.joins_per_efold * growth / free - 1)
 
 
 def _groups(counts: Iterable[int]) -> list[Group]:
