@@ -139,7 +139,7 @@ def churn() -> Iterator[Table]:
 
 def _messages_with_churn(scheme: str, alpha: float, replacements: int) -> int:
     """Without those of joins and departures, which every scheme has: three for each site replaced."""
-    rng, present, batches = SeededRandom(1), list(range(CHURN_SITES)), max(REPLACEMENTS)
+    rng, present, batches = SeededRandom(1), list(range(CHURN_SITES)), 10 * max(REPLACEMENTS)
     world, total = World(scheme, CHURN_SITES, alpha=alpha, delta=0.05, seed=1), CHURN_TOTAL
     for event in range(CHURN_TOTAL // 10):
         world.add(event % CHURN_SITES, 10)
@@ -157,9 +157,8 @@ def _messages_with_churn(scheme: str, alpha: float, replacements: int) -> int:
 
 
 def main() -> Iterator[Table]:
-    yield from churn()
-    yield from traces()
     yield from streams()
+    yield from traces()
 
 
 def _stream(name: str, sites: int, events: int, alpha: float, seed: int) -> CompetitiveRatio:
