@@ -55,6 +55,7 @@ def test_bars_of_series_fit_on_every_screen(tab: Window, server: Server) -> None
         hello("public", 0)
         + event("history", points=[])
         + event("top", rows=rows, all=1234, estimate=4000)
+        + event("window-top", rows=rows[:3], all=3, estimate=2000, per="hour")
         + event("answer", now=0, estimate=4000, lower=3900, upper=4100, state="holding")
     )
     page = tab.page
@@ -62,7 +63,9 @@ def test_bars_of_series_fit_on_every_screen(tab: Window, server: Server) -> None
     page.goto(f"{server.url}/#/counter/requests")
     for name, (width, height) in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
-        expect(page.locator("table.by-label tbody tr")).to_have_count(20)
+        expect(page.locator("#top ~ table tbody tr")).to_have_count(20)
+        expect(page.locator("#window-top")).to_have_text("By label, this hour")
+        expect(page.locator("#window-top ~ table tbody tr")).to_have_count(3)
         expect(page.locator(".top-section .note")).to_have_text("1,214 more series are smaller.")
         assert tab.overflow() <= 0, name
         tab.screenshot(f"labels-{name}")

@@ -113,6 +113,25 @@ async def test_rows_of_the_list_are_computed_by_turns(monkeypatch: pytest.Monkey
         assert sorted(counted) == names
 
 
+async def test_counter_with_labels_and_windows_has_the_top_of_the_present_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with site_server(wall_clock=lambda: NOON + 100) as harness:
+        clock, web = Clock(harness, monkeypatch), await harness.connect("web")
+        clock.time = NOON + 100
+        hour = int(NOON) // 3600
+        for route, before, now in (("a", 9, 1), ("b", 2, 5), ("c", 4, 0)):
+            await harness.send(*web, Join(f'hits{{route="/{route}"}}@hour:{hour - 1}', 0, before))
+            if now:
+                await harness.send(*web, Join(f'hits{{route="/{route}"}}@hour:{hour}', 0, now))
+        shown = by_name(CounterView(harness.server, clock.recorder, "hits"))
+        names = {route: f'hits{{route="/{route}"}}' for route in "abc"}
+        assert [row[:2] for row in shown["top"]["rows"]] == [[names["a"], 10], [names["b"], 7], [names["c"], 4]]
+        window = shown["window-top"]
+        assert [row[:2] for row in window["rows"]] == [[names["b"], 5], [names["a"], 1]]
+        assert (window["per"], window["all"], window["estimate"]) == ("hour", 2, 6)
+
+
 async def test_families_are_listed_and_their_page_has_labels_or_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site_server() as harness:
         clock = Clock(harness, monkeypatch)

@@ -19,8 +19,11 @@ from countless.server.http.family_answers import LabelView, family_parts, larges
 from countless.server.http.history import STATES, History, Recorded, Recorder
 from countless.server.http.increases import Row, increases_of
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
+from countless.server.http.schemas import PublicAnswer
 from countless.server.http.server_view import ServerView
 from countless.server.http.sums import top_answer
+from countless.server.http.window_answers import window_answer
+from countless.server.http.window_schemas import WindowAnswer
 from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows import AnyAnswer, AnyCounter, WindowedCounter
@@ -100,8 +103,8 @@ class CounterView:
 
     def changes(self) -> Iterator[Event]:
         """`missing` while there is no such counter. When it appears, `history`; then every `answer`, and once a second
-        what has changed of its `spans` and `bars`, and the `top` of its labelled series, or of the labels of a family;
-        of a distribution `quantiles`.
+        what has changed of its `spans` and `bars`, and the `top` of its labelled series; of a counter with windows also
+        `window-top`, of the present one; of a family the `top` of its labels, of a distribution `quantiles`.
         """
         counter = self._found()
         if counter is None:
@@ -119,7 +122,11 @@ class CounterView:
             self._increases_due = time() + INCREASES_INTERVAL_S
             yield from self._increases(counter)
             if isinstance(counter, CounterSum):
-                yield "top", self._top(counter.parts)
+                yield "top", self._top([public_view(part) for part in counter.parts])
+                windows = [part for part in counter.parts if isinstance(part, WindowedCounter)]
+                if windows:
+                    top = self._top([window_answer(part, "now") for part in windows])
+                    yield "window-top", {"per": windows[0].calendar.per, **top}
             if isinstance(counter, ServedFamily):
                 yield from self._family(counter)
         if current != self._last:
@@ -137,10 +144,11 @@ class CounterView:
             self._last_labels = family.published
             yield largest_labels(family) if family.rule.kind == LABELS else quantiles_shown(family)
 
-    def _top(self, parts: Sequence[AnyCounter]) -> dict[str, Any]:
-        top = top_answer(self._name, [public_view(part) for part in parts], share=TOP_SHARE)
+    def _top(self, answers: Sequence[PublicAnswer] | Sequence[WindowAnswer]) -> dict[str, Any]:
+        top = top_answer(self._name, [*answers], share=TOP_SHARE)
         rows = [[row.counter, row.estimate, row.lower, row.upper] for row in top.series[:TOP_ROWS]]
-        return {"rows": rows, "all": len(parts), "estimate": top.estimate}
+        counted = sum(answer.upper > 0 for answer in answers)
+        return {"rows": rows, "all": counted, "estimate": top.estimate}
 
     def _bar(self, row: Row) -> Row:
         return public_bar(row)

@@ -17,7 +17,7 @@ export function counterView(app, query, name) {
   const path = `/counter/${encodeURIComponent(name)}`;
   const heading = element("h1", { tabindex: "-1" }, nameElement(name));
   const state = badge(), means = element("span", { class: "means" });
-  const top = topView(name), quantiles = quantilesView(), figures = figuresView(app), chart = bandChart(app, query, () => app.address(path, inAddress())), operator = operatorView(app);
+  const windowTop = topView(name, true), top = topView(name), quantiles = quantilesView(), figures = figuresView(app), chart = bandChart(app, query, () => app.address(path, inAddress())), operator = operatorView(app);
   let per = query.get("bars") ?? "";
   const inAddress = () => ({ ...sites.inAddress(), bars: per, over: chart.over() }), navigate = () => app.navigate(path, inAddress());
   const sites = sitesView(app, query, navigate);
@@ -28,13 +28,13 @@ export function counterView(app, query, name) {
   const answer = element("section", { class: "answer", "aria-label": "Answer", hidden: true },
     figures.node, element("p", { class: "state-line" }, state.node, means));
   const back = element("p", { class: "back" }, element("a", { href: "#/" }, "All counters"), ...linkToSum(name));
-  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, top.node, quantiles.node, increases.node, chart.node, elsewhere, operator.node, sites.node);
+  const node = element("article", { class: "counter-page" }, back, heading, missing, answer, windowTop.node, top.node, quantiles.node, increases.node, chart.node, elsewhere, operator.node, sites.node);
   let points = new Series(), marks = new Series(), role = null, started = null, restarted = false, restarts = [], announcedAt = 0, announcedState = "";
 
   function showParts(exists) {
     missing.hidden = exists;
     chart.node.hidden = !exists;
-    if (!exists) answer.hidden = top.node.hidden = quantiles.node.hidden = increases.node.hidden = true; // shown with the first answer
+    if (!exists) answer.hidden = windowTop.node.hidden = top.node.hidden = quantiles.node.hidden = increases.node.hidden = true; // shown with the first answer
     operator.node.hidden = sites.node.hidden = true; // shown with their events, which only operators get
   }
 
@@ -66,6 +66,7 @@ export function counterView(app, query, name) {
     if (kind === "history") { showParts(true); increases.forget(); points = new Series([...(restarted ? before(points.rows, data.points) : []), ...data.points]); marks = new Series(); }
     if (kind === "answer") { points.add([data.now, data.estimate, data.lower, data.upper, data.state]); showAnswer(data); }
     if (kind === "top") { top.show(data); elsewhere.hidden = role !== "operator" || data.epsilon !== undefined; operator.node.hidden = sites.node.hidden = true; }
+    if (kind === "window-top") windowTop.show(data);
     if (kind === "quantiles") quantiles.show(data);
     if (kind === "spans") { figures.showSpans(data); document.title = `${figures.rate()} ${name} – Countless`; }
     if (kind === "bars") increases.show(data); else increases.tick();

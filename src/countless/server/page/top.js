@@ -4,18 +4,21 @@
 import { element, nameElement, setAttribute, setText } from "./dom.js";
 import { count, share, significant } from "./format.js";
 
-export function topView(counter) {
-  const bars = barList("top", "By label", "Largest series", ["Labels", "Count", "At least", "At most", "Share"]);
+// With `windowed`, of the present window of a counter with windows.
+export function topView(counter, windowed = false) {
+  const bars = barList(windowed ? "window-top" : "top", windowed ? "" : "By label", "Largest series", ["Labels", "Count", "At least", "At most", "Share"]);
   return {
     node: bars.node,
-    show({ rows, all, estimate: total, epsilon }) {
+    show({ rows, all, estimate: total, epsilon, per }) {
+      if (per) bars.title(`By label, this ${per}`);
       bars.show(rows.map(([name, estimate, lower, upper]) => ({
         name: name === counter ? "without labels" : name.slice(counter.length), link: `#/counter/${encodeURIComponent(name)}`, lower, upper,
         texts: [count(Math.round(estimate)), count(Math.floor(lower)), count(Math.ceil(upper)), share(total ? estimate / total : 0)],
       })));
       const known = epsilon ? `Each label is known to within ${share(epsilon)} of the total.` : "";
+      const none = per && !rows.length ? `Nothing was counted this ${per} yet.` : "";
       const more = all > rows.length ? `${count(all - rows.length)} more ${epsilon ? "labels" : "series"} are smaller.` : "";
-      bars.note([known, more].filter(Boolean).join(" "));
+      bars.note([known, none, more].filter(Boolean).join(" "));
     },
   };
 }
@@ -39,7 +42,8 @@ function barList(id, title, caption, columns) {
   const body = element("tbody"), rows = [], note = element("p", { class: "note" });
   const heads = [columns[0], "", ...columns.slice(1)].map((text, index) => element(text ? "th" : "td", { scope: text ? "col" : null, class: index > 1 ? "number" : "" }, text));
   const table = element("table", { class: "by-label" }, element("caption", { class: "visually-hidden" }, caption), element("thead", {}, element("tr", {}, ...heads)), body);
-  const node = element("section", { class: `${id}-section`, "aria-labelledby": id, hidden: true }, element("h2", { id }, title), table, note);
+  const heading = element("h2", { id }, title);
+  const node = element("section", { class: `${id}-section`, "aria-labelledby": id, hidden: true }, heading, table, note);
   return {
     node,
     show(shown) {
@@ -50,6 +54,7 @@ function barList(id, title, caption, columns) {
       for (const row of rows.splice(shown.length)) row.node.remove();
       shown.forEach((row, index) => rows[index].set(row, most));
     },
+    title: (text) => setText(heading, text),
     note: (text) => setText(note, text),
   };
 }
