@@ -8,6 +8,7 @@ from countless.core.budget.rule import BudgetRule
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.storage.base import StoreError
 from countless.simulator.network import Link
 from countless.simulator.stores import Disk, Media
 from countless.simulator.virtual_loop import InlineExecutor
@@ -63,13 +64,16 @@ class CoordinatorProcess:
         """As `server/http/websocket.py` does it; but whatever an honest client sends must be accepted."""
         frame = await link.arrived.get()
         if frame is None:
-            return
+            return None
         hello, *rest = decode_up(frame)
         if not isinstance(hello, Hello):
             raise TypeError(hello)
-        session = await server.on_hello(link, hello)
+        try:
+            session = await server.on_hello(link, hello)
+        except StoreError as error:
+            return link.close(1013, str(error))
         if session is None:
-            return
+            return None
         try:
             server.on_frame(session, link, rest, len(frame))
             while (frame := await link.arrived.get()) is not None:

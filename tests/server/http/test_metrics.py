@@ -1,20 +1,23 @@
 """`countless_count_total` never decreases, also across a restart; deleting a counter ends its series."""
 
+import asyncio
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
-from countless.server.http.metrics import exposition
+from countless.server.http.metrics import ROWS_PER_SLICE, exposition
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Join, Leave
 from support.site_server import site_server
+from support.stores import FullStore
 
 
-def samples(server: SiteServer, name: str) -> dict[str, float]:
-    page = exposition(server, "")[0].decode()
+async def samples(server: SiteServer, name: str) -> dict[str, float]:
+    page = (await exposition(server, ""))[0].decode()
     families = list(text_string_to_metric_families(page))
     return {
         sample.labels.get("counter", ""): sample.value
@@ -24,8 +27,8 @@ def samples(server: SiteServer, name: str) -> dict[str, float]:
     }
 
 
-def total(server: SiteServer) -> float | None:
-    return samples(server, "countless_count_total").get("hits")
+async def total(server: SiteServer) -> float | None:
+    return (await samples(server, "countless_count_total")).get("hits")
 
 
 async def test_total_never_decreases_across_restart_and_reconfiguration() -> None:
@@ -35,16 +38,16 @@ async def test_total_never_decreases_across_restart_and_reconfiguration() -> Non
         await harness.send(session, connection, Join("hits", 0, 0))
         for number in range(1, 400):
             await harness.send(session, connection, Report("hits", 0, number, number))
-        seen = [total(harness.server) or 0]
+        seen = [await total(harness.server) or 0]
         assert seen[0] >= 399
     async with site_server(store) as harness:
-        seen.append(total(harness.server) or 0)  # no site has rejoined yet
+        seen.append(await total(harness.server) or 0)  # no site has rejoined yet
         session, connection = await harness.connect("a")
         await harness.send(session, connection, Join("hits", 0, 401))
-        seen.append(total(harness.server) or 0)
+        seen.append(await total(harness.server) or 0)
         harness.server.configure("hits", Config(alpha=0.3))
         await harness.server.flush()
-        seen.append(total(harness.server) or 0)
+        seen.append(await total(harness.server) or 0)
         assert seen == sorted(seen)
 
 
@@ -54,9 +57,9 @@ async def test_deleted_counter_has_no_series_and_its_successor_starts_at_zero() 
         await harness.send(session, connection, Join("hits", 0, 50))
         harness.server.delete("hits")
         await harness.server.flush()
-        assert total(harness.server) is None
+        assert await total(harness.server) is None
         await harness.send(session, connection, Join("hits", 0, 3))
-        assert total(harness.server) == 3
+        assert await total(harness.server) == 3
 
 
 async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() -> None:
@@ -69,7 +72,7 @@ async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() 
         await harness.send(*other, asks[1])
         await harness.send(*web, Ask(BudgetId("keys/a"), 1, 2, 2, 0, 2, 0))
         await harness.send(*web, Ask(BudgetId("tokens"), 0, 2, 2, 0, 3, 0))
-        page = exposition(harness.server, "")[0].decode()
+        page = (await exposition(harness.server, ""))[0].decode()
     shown = [line for line in page.splitlines() if line.startswith("countless_budget")]
     assert shown == [
         'countless_budget_limit{budget="tokens"} 10.0',
@@ -88,11 +91,39 @@ async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() 
     ]
 
 
+async def test_scrape_of_many_counters_lets_the_loop_do_other_work() -> None:
+    """What the loop does in one go is collected from at most ROWS_PER_SLICE counters; the text is made in a thread."""
+    async with site_server() as harness:
+        rows = 12 * ROWS_PER_SLICE
+        for number in range(rows):
+            harness.server.create(f"c{number}", Config())
+        await harness.server.flush()
+        scrape, turns = asyncio.create_task(exposition(harness.server, "")), 0
+        while not scrape.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 3 * rows / ROWS_PER_SLICE  # answers, windows, messages
+        assert (await scrape)[0].count(b"\ncountless_count_total{") == rows
+
+
+async def test_failed_saves_are_counted() -> None:
+    store = FullStore()
+    async with site_server(store) as harness:
+        store.full = True
+        harness.server.create("hits", Config())
+        while harness.server.failing is None:
+            await asyncio.sleep(0)
+        harness.time = 7.0
+        assert await samples(harness.server, "countless_save_failures_total") == {"": 1}
+        assert await samples(harness.server, "countless_answers_behind_seconds") == {"": 7}
+        store.full = False
+
+
 async def test_label_overflow_is_counted() -> None:
     async with site_server(label_cap=1) as harness:
         session, connection = await harness.connect("a")
         await harness.send(session, connection, *(Join(f"hits{{n={number}}}", 0, 1) for number in range(4)))
-        assert samples(harness.server, "countless_label_overflow_total") == {"hits": 3}
+        assert await samples(harness.server, "countless_label_overflow_total") == {"hits": 3}
 
 
 async def test_windows_are_gauges_that_begin_again() -> None:
@@ -100,14 +131,14 @@ async def test_windows_are_gauges_that_begin_again() -> None:
     async with site_server(wall_clock=lambda: now, scheme="exact") as harness:
         session, connection = await harness.connect("a")
         await harness.send(session, connection, Join("hits@hour:490000", 0, 50), Join("plain", 0, 1))
-        assert windows(harness.server) == {
+        assert await windows(harness.server) == {
             *{("hits", "now", name, 50.0) for name in WINDOW_METRICS},
             *{("hits", "last", name, 0.0) for name in WINDOW_METRICS},
         }
         await harness.send(session, connection, Leave("hits@hour:490000", 0, 51))
         now += 3600
         await harness.advance(1)
-        assert windows(harness.server) == {
+        assert await windows(harness.server) == {
             *{("hits", "now", name, 0.0) for name in WINDOW_METRICS},
             *{("hits", "last", name, 51.0) for name in WINDOW_METRICS},
         }
@@ -116,10 +147,11 @@ async def test_windows_are_gauges_that_begin_again() -> None:
 WINDOW_METRICS = ("countless_window", "countless_window_lower", "countless_window_upper")
 
 
-def windows(server: SiteServer) -> set[tuple[str, str, str, float]]:
+async def windows(server: SiteServer) -> set[tuple[str, str, str, float]]:
+    page = (await exposition(server, ""))[0].decode()
     return {
         (sample.labels["counter"], sample.labels["window"], sample.name, sample.value)
-        for family in text_string_to_metric_families(exposition(server, "")[0].decode())
+        for family in text_string_to_metric_families(page)
         for sample in family.samples
         if sample.name in WINDOW_METRICS
     }

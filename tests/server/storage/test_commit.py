@@ -1,16 +1,22 @@
 """The commit pipeline while saves hang or fail: nothing is published or sent too early, and nothing grows."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from countless.core.answer import State
 from countless.core.messages import Report, SiteId
 from countless.server.cluster.log_store import Fenced
+from countless.server.http.answers import public_view
+from countless.server.http.window_answers import window_answer
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.server.storage.base import Changes, Config
+from countless.server.storage.base import Changes, Config, StoreError
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.save_health import SLOW_SAVE_S
+from countless.wire.families import FamilyJoin
 from countless.wire.frames import Hello, Join, Leave, LeaveAck, Sync, SyncAck, UpItem
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import FullStore, PausedStore
@@ -38,6 +44,50 @@ async def test_nothing_is_published_or_sent_while_saves_fail() -> None:
         assert SyncAck(1) in connection.received
         assert counter.published_answer.estimate == 9
     assert harness.server.failing is None
+
+
+async def test_answers_say_that_they_are_of_the_last_save_while_saves_fail() -> None:
+    """Families and windows as well; a watch is told, and a request that has to be saved fails with the reason."""
+    store, now = FullStore(), 490_000 * 3600.0
+    async with site_server(store, wall_clock=lambda: now) as harness:
+        session, connection = await harness.connect("a")
+        joins = Join("hits", 0, 5), Join("hourly@hour:490000", 0, 5), FamilyJoin("pages", "labels", 0.1, 0.0, *[1] * 5)
+        await harness.send(session, connection, *joins)
+        server = harness.server
+        shown = [server.counter("hits"), server.counter("hourly"), server.families.get("pages")]
+        before = [each.published_answer.state for each in shown]
+        assert State.DEGRADED not in before
+        watched = shown[0].changed
+        store.full, harness.time = True, 100.0
+        server.on_frame(session, connection, [Report("hits", 0, 9, 1)], 10)
+        with pytest.raises(StoreError, match="cannot be saved at present: database or disk is full"):
+            await server.require_saved()
+        with pytest.raises(StoreError):  # a process that is not known yet: its tombstones cannot be read
+            await server.on_hello(FakeConnection(), Hello(1, "b", 1))
+        harness.time = 130.0
+        assert [each.published_answer.state for each in shown] == [State.DEGRADED] * 3
+        assert (watched.is_set(), server.behind_s, server.save_failures > 0) == (True, 30.0, True)
+        read = [public_view(each).as_of for each in shown] + [window_answer(shown[1], "now").as_of]
+        assert max(map(datetime.fromisoformat, read)) < datetime.now(UTC) - timedelta(seconds=29)
+        store.full = False
+        await server.flush()
+        assert ([each.published_answer.state for each in shown], server.behind_s) == (before, 0.0)
+
+
+async def test_answers_say_that_they_are_old_while_a_save_hangs() -> None:
+    store = PausedStore()
+    async with site_server(store) as harness:
+        session, connection = await harness.connect("a")
+        await harness.send(session, connection, Join("hits", 0, 5))
+        counter = harness.server.counter("hits")
+        store.pause()
+        harness.server.on_frame(session, connection, [Report("hits", 0, 9, 1)], 10)
+        await store.save_waits()
+        states = []
+        for harness.time in (SLOW_SAVE_S, SLOW_SAVE_S + 1):
+            states.append((counter.published_answer.state, harness.server.behind_s))
+        assert states == [(State.EXACT, 0.0), (State.DEGRADED, SLOW_SAVE_S + 1)]
+        store.resume()
 
 
 async def test_readers_see_the_last_saved_answer_while_a_save_hangs() -> None:

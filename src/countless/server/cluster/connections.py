@@ -13,6 +13,7 @@ from countless.errors import ProtocolError
 from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
+from countless.server.storage.base import StoreError
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 from countless.wire.nats_subjects import (
     CLOSE,
@@ -147,11 +148,13 @@ class NatsConnections:
     def _fail(self, connection: NatsConnection | None, error: Exception) -> None:
         if isinstance(error, ProtocolError):
             self._server.dropped["protocol"] += 1
+        elif isinstance(error, StoreError):
+            self._server.dropped["not saved"] += 1
         else:  # a bug: this stream is closed and the site reconnects; the other sites are not affected
             self._server.dropped["internal"] += 1
             log.error("frame handling failed", exc_info=error)
         if connection is not None:
-            connection.close(1008, str(error) if isinstance(error, ProtocolError) else "internal error")
+            connection.close(1008, str(error) if isinstance(error, ProtocolError | StoreError) else "internal error")
 
     def _remove(self, site_token: str, stream: str) -> None:
         connection = self._connections.pop((site_token, stream), None)

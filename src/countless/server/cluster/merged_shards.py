@@ -96,6 +96,15 @@ class MergedShards:
             return "lease expired: no answer from the broker"
         return self._member.failing or next((server.failing for server in self._servers if server.failing), None)
 
+    @property
+    def save_failures(self) -> int:
+        return sum(server.save_failures for server in self._servers)
+
+    @property
+    def behind_s(self) -> float:
+        """Of the shard that is behind most."""
+        return max((server.behind_s for server in self._servers), default=0.0)
+
     def now(self) -> float:
         return monotonic()
 

@@ -1,7 +1,7 @@
 """The public answer of a counter: as one object, and as a stream of server-sent events."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from countless.errors import InvalidParameter
 from countless.server.http.schemas import PublicAnswer
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.windows import WindowedCounter
+from countless.server.storage.save_health import SaveHealth
 from countless.wire.frames import MAX_NUMBER
 
 
@@ -39,17 +40,22 @@ class Published(Protocol):
     @property
     def published_answer(self) -> PublishedAnswer: ...
 
+    @property
+    def health(self) -> SaveHealth: ...
+
 
 def public_view(counter: Published) -> PublicAnswer:
-    """`as_of` is the time of reading, never that of a report."""
     answer = counter.published_answer
     rule = counter.config.windows if isinstance(counter, Counter | WindowedCounter) else None
     per = None if rule is None else rule.per
-    return PublicAnswer(counter.name, answer.estimate, answer.lower, answer.upper, answer.state, now_utc(), per)
+    return PublicAnswer(
+        counter.name, answer.estimate, answer.lower, answer.upper, answer.state, as_of(counter.health), per
+    )
 
 
-def now_utc() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def as_of(health: SaveHealth) -> str:
+    """The time of reading, never that of a report; while nothing can be saved, until when everything is."""
+    return (datetime.now(UTC) - timedelta(seconds=health.behind_s)).isoformat(timespec="milliseconds")
 
 
 def event_stream(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> Response:

@@ -68,7 +68,7 @@ async def create_budget(request: Request) -> Response:
     if new.name in server.budgets.by_name:
         return error(f"there is a budget {new.name!r} already", 409)
     budget = server.budgets.create(new.name, BudgetRule(**new.rule()))
-    await server.flush()
+    await server.require_saved()
     return json(_status(budget, server.budgets), 201)
 
 
@@ -86,7 +86,7 @@ async def configure_budget(request: Request) -> Response:
     """
     server, changes = _server(request), await read_body(request, BudgetChange)
     budget = server.budgets.configure(request.path_params["name"], changes.given())
-    await server.flush()
+    await server.require_saved()
     return json(_status(budget, server.budgets))
 
 
@@ -101,14 +101,14 @@ async def reset_budget(request: Request) -> Response:
     if is_template(name):
         raise InvalidParameter("name", name, "a name that follows the template, which has no units itself")
     budget = server.budgets.reset(name)
-    await server.flush()
+    await server.require_saved()
     return json(_status(budget, server.budgets))
 
 
 async def delete_budget(request: Request) -> Response:
     """Delete a budget, or a template with all names that follow it. Connected sites may spend nothing more of it."""
     _server(request).budgets.delete(request.path_params["name"])
-    await _server(request).flush()
+    await _server(request).require_saved()
     return Response(status_code=204)
 
 

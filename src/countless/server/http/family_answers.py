@@ -10,11 +10,12 @@ from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import OVERFLOW
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
-from countless.server.http.answers import now_utc
+from countless.server.http.answers import as_of
 from countless.server.http.schemas import QuantileAnswer, QuantileRow, RankRow, TopAnswer, TopRow
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.windows import AnyCounter
+from countless.server.storage.save_health import SaveHealth
 
 MAX_QUANTILES = 100  # in one request
 
@@ -34,6 +35,10 @@ class LabelView:
     @property
     def changed(self) -> asyncio.Event:
         return self._family.changed
+
+    @property
+    def health(self) -> SaveHealth:
+        return self._family.health
 
     @property
     def traffic(self) -> Traffic:
@@ -61,9 +66,9 @@ def family_top(family: ServedFamily, share: float) -> TopAnswer:
     """The labels that may have this share. The overflow label is listed if it has any events."""
     top = family.top(share)
     labels = [*top.labels, *([top.overflow] if OVERFLOW in family.published.counts else [])]
-    rows = [TopRow(family.series_name(x.label or ""), x.estimate, x.lower, x.upper, top.state) for x in labels]
+    rows = [TopRow(family.series_name(x.label or ""), x.estimate, x.lower, x.upper, family.state) for x in labels]
     _, estimate, lower, upper = top.total
-    return TopAnswer(family.name, share, estimate, lower, upper, top.state, rows, now_utc())
+    return TopAnswer(family.name, share, estimate, lower, upper, family.state, rows, as_of(family.health))
 
 
 def quantile_answer(family: ServedFamily, shares: Sequence[str], values: Sequence[str]) -> QuantileAnswer:
@@ -77,12 +82,12 @@ def quantile_answer(family: ServedFamily, shares: Sequence[str], values: Sequenc
         estimate=estimate,
         lower=lower,
         upper=upper,
-        state=family.published.state,
+        state=family.state,
         epsilon=family.rule.epsilon,
         accuracy=family.rule.accuracy,
         quantiles=[QuantileRow(q, x, low, None if high == inf else high) for q, x, low, high in quantiles],
         ranks=[RankRow(*each) for each in ranks],
-        as_of=now_utc(),
+        as_of=as_of(family.health),
     )
 
 

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from countless import __version__
 from countless.errors import CountlessError, UnknownName
 from countless.server.http.schemas import Problem
+from countless.server.storage.base import StoreError
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -56,6 +57,8 @@ def require_scope(scope: str | None, handler: Handler) -> Handler:
             return error(f"a token of scope {scope} is needed", 401)
         try:
             return await handler(request)
+        except StoreError as problem:  # what was wanted is done, and is saved as soon as that is possible
+            return error(str(problem), 503)
         except CountlessError as problem:
             if isinstance(problem, UnknownName) and problem.value in request.path_params.values():
                 return error(f"there is no {problem.parameter} {problem.value!r}", 404)
@@ -137,9 +140,11 @@ def _describe(each: Operation) -> dict[str, Any]:
     }
     if each.scope:
         about["security"] = [{"token": []}]
-    for status in (*((401,) if each.scope else ()), *each.error_statuses):
-        struct = each.response if status == 503 else Problem  # says what is not ready
-        about["responses"][str(status)] = _response(_ERRORS[status], struct)
+    changes = each.method != "GET"  # which has to be saved
+    for status in (*((401,) if each.scope else ()), *each.error_statuses, *((503,) if changes else ())):
+        struct = each.response if status == 503 and not changes else Problem  # says what is not ready
+        text = "The change is made, and cannot be saved at present." if changes and status == 503 else _ERRORS[status]
+        about["responses"][str(status)] = _response(text, struct)
     parameters = [_path_parameter(part[1:-1]) for part in each.path.split("/") if part.startswith("{")]
     parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in each.query.items()]
     if parameters:

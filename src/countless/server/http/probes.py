@@ -35,7 +35,7 @@ async def health(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Prometheus text, or OpenMetrics if the `Accept` header asks for it."""
     state = request.app.state
-    page, content_type = exposition(state.server, request.headers.get("accept", ""), process_metrics(state))
+    page, content_type = await exposition(state.server, request.headers.get("accept", ""), process_metrics(state))
     return Response(page, headers={"content-type": content_type, "cache-control": "no-store"})
 
 

@@ -78,7 +78,7 @@ async def create_counter(request: Request) -> Response:
     if rules.name in server.counters:
         return error(f"there is a counter {rules.name!r} already", 409)
     server.create(rules.name, rules.applied_to(server.settings.defaults))
-    await server.flush()
+    await server.require_saved()
     return json(operator_answer(server.counter(rules.name)), 201)
 
 
@@ -138,14 +138,14 @@ async def configure_counter(request: Request) -> Response:
     """Change the configuration of a counter."""
     server, name, rules = _server(request), request.path_params["name"], await read_body(request, Rules)
     server.configure(name, rules.applied_to(server.counter(name).config))
-    await server.flush()
+    await server.require_saved()
     return json(operator_answer(server.counter(name)))
 
 
 async def delete_counter(request: Request) -> Response:
     """Delete a counter, or a family. Connected sites start again from zero."""
     _server(request).delete(request.path_params["name"])
-    await _server(request).flush()
+    await _server(request).require_saved()
     return Response(status_code=204)
 
 
@@ -177,7 +177,7 @@ async def list_sites(request: Request) -> Response:
 async def forget_site(request: Request) -> Response:
     """Drop the incarnations of a site that are not connected. Their last known counts stay in the totals."""
     forgotten = _server(request).drop_site(request.path_params["site"])
-    await _server(request).flush()
+    await _server(request).require_saved()
     return json(DropResult(forgotten))
 
 

@@ -77,6 +77,14 @@ class ServerView(Protocol):
     def save_seconds(self) -> Timings:
         """How long saves took."""
 
+    @property
+    def save_failures(self) -> int:
+        """Attempts to save that failed since the process started."""
+
+    @property
+    def behind_s(self) -> float:
+        """How old the answers are while changes are not saved; else 0."""
+
     def now(self) -> float:
         """Seconds of the clock that `Session.last_seen` uses."""
 

@@ -14,6 +14,7 @@ from countless.server.http.receiver import ERROR, RECEIVER
 from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
+from countless.server.storage.base import StoreError
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 
@@ -141,6 +142,9 @@ def _close_with_reason(server: SiteServer, connection: SocketConnection, error: 
     elif isinstance(error, TimeoutError):
         server.dropped["no hello"] += 1
         connection.close(1008, "a connection begins with a hello")
+    elif isinstance(error, StoreError):
+        server.dropped["not saved"] += 1
+        connection.close(1013, str(error))
     else:  # a bug: this site is disconnected and will reconnect; the others are not affected
         server.dropped["internal"] += 1
         log.error("site frame failed: please report this", exc_info=error)

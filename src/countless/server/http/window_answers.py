@@ -38,7 +38,7 @@ def window_answer(counter: AnyCounter, which: str) -> WindowAnswer:
         state=_state(windowed, span),
         complete=span.complete,
         known_since=None if span.known_since is None else calendar.local_time(span.known_since),
-        as_of=_utc(now),
+        as_of=_utc(now - counter.health.behind_s),
     )
 
 
@@ -80,7 +80,7 @@ def window_list(counter: AnyCounter, limit: int) -> WindowList:
             )
             for count in counts
         ],
-        as_of=_utc(now),
+        as_of=_utc(now - counter.health.behind_s),
     )
 
 
@@ -103,7 +103,7 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
         state=_state(counter, count),
         rate=Rate(*count.rate),
         known_since=None if count.known_since is None else _utc(count.known_since),
-        as_of=_utc(now),
+        as_of=_utc(now - counter.health.behind_s),
     )
 
 

@@ -15,6 +15,7 @@ from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
 from countless.server.storage.base import Config, WindowKey
+from countless.server.storage.save_health import SaveHealth
 
 
 class Traffic:
@@ -46,9 +47,10 @@ class PlanKey(NamedTuple):
 
 
 class Watched:
-    """What readers may wait for."""
+    """What readers may wait for. `health` says whether they see what is known now."""
 
-    def __init__(self) -> None:
+    def __init__(self, health: SaveHealth | None = None) -> None:
+        self.health = health or SaveHealth()
         self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
 
     @property
@@ -77,8 +79,9 @@ class Counter(Watched):
         floor: int = 0,
         expected_sites: int = 1,
         traffic: Traffic | None = None,
+        health: SaveHealth | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(health)
         self.name = name
         self.config = config
         self.window = window
@@ -100,19 +103,26 @@ class Counter(Watched):
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
         self.traffic = traffic or Traffic(self.coordinator.known_total, new=saved_state is None)
-        self.published_answer = self.coordinator.answer
+        self._published = self.coordinator.answer
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
-        after = Counter(self.name, config, self.coordinator.saved_state)
+        after = Counter(self.name, config, self.coordinator.saved_state, health=self.health)
         after.traffic, after.recovering = self.traffic, False
-        after.published_answer, after._changed = self.published_answer, self._changed
+        after._published, after._changed = self._published, self._changed
         return after
+
+    @property
+    def published_answer(self) -> Answer:
+        """What was saved last."""
+        answer = self._published
+        state = self.health.shown(answer.state)
+        return answer if state is answer.state else answer._replace(state=state)
 
     def publish(self, answer: Answer) -> None:
         """Show an answer that is saved."""
-        if answer != self.published_answer:
-            self.published_answer = answer
+        if answer != self._published:
+            self._published = answer
             self.notify()
         if answer.state is not State.LEARNING:
             self.recovering = False

@@ -66,7 +66,7 @@ class Families:
     def recover(self, saved: Mapping[str, SavedFamily]) -> None:
         """After a restart: the answers are `learning` until every member has joined again, or timed out."""
         for name, each in saved.items():
-            self.by_name[name] = ServedFamily(name, each.fields.rule, each)
+            self.by_name[name] = ServedFamily(name, each.fields.rule, each, self._pipeline.health)
             for site_id in each.members:
                 self._sessions.open(site_id, self._clock()).families.add(name)
 
@@ -145,7 +145,7 @@ class Families:
                 raise InvalidParameter("family", name, allowed)
             if len(self.by_name) >= self._max_families:
                 raise InvalidParameter("family", name, f"one of at most {self._max_families} (max_counters)")
-            family = self.by_name[name] = ServedFamily(name, rule)
+            family = self.by_name[name] = ServedFamily(name, rule, health=self._pipeline.health)
         if (family.rule.kind, family.rule.accuracy) != (rule.kind, rule.accuracy):
             kinds = {"labels": "a counter with labels", "values": f"a distribution of accuracy {family.rule.accuracy}"}
             raise InvalidParameter("family", name, f"used as {kinds[family.rule.kind]}, as it was; or delete it first")

@@ -13,6 +13,7 @@ from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Traffic, Watched
 from countless.server.storage.base import SavedFamily
+from countless.server.storage.save_health import SaveHealth
 from countless.wire.names import overflow_name
 
 SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
@@ -21,15 +22,17 @@ SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
 class ServedFamily(Watched):
     """Readers see the total, labels and quantiles once they are saved: none falls when the coordinator is restarted."""
 
-    def __init__(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, name: str, rule: FamilyRule, saved: SavedFamily | None = None, health: SaveHealth | None = None
+    ) -> None:
+        super().__init__(health)
         self.name = name
         self.rule = rule
         state = None if saved is None else saved.state
         self.coordinator = FamilyCoordinator(name, rule.steps, saved_state=state)
         self.traffic = Traffic(self.coordinator.total().lower, new=saved is None)
         self._counts = dict(self.coordinator.known)  # as they were saved last
-        self.published, self.published_answer = self._present()
+        self.published, self._total = self._present()
 
     def publication(self, labels: Mapping[str, int]) -> Callable[[], None]:
         return partial(self._publish, labels, *self._present())
@@ -37,8 +40,8 @@ class ServedFamily(Watched):
     def _publish(self, labels: Mapping[str, int], published: LabelCounts, answer: TotalAnswer) -> None:
         self._counts.update(labels)
         self.published = published
-        if answer != self.published_answer:
-            self.published_answer = answer
+        if answer != self._total:
+            self._total = answer
             self.notify()
 
     def _present(self) -> tuple[LabelCounts, TotalAnswer]:
@@ -47,6 +50,14 @@ class ServedFamily(Watched):
         return counts, total_of(counts, self.rule, tracked.round, tracked.sites, tracked.unreachable)
 
     # Reading
+
+    @property
+    def published_answer(self) -> TotalAnswer:
+        return self._total._replace(state=self.state)
+
+    @property
+    def state(self) -> State:
+        return self.health.shown(self._total.state)
 
     def series_name(self, label: str) -> str:
         """A label of a family is what follows its name in that of a series; events without labels have the name.

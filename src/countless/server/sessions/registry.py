@@ -62,7 +62,7 @@ class CounterRegistry:
     ) -> None:
         """Everything that a store has; windows in the order of their keys."""
         loaded = {
-            name: WindowedCounter(name, config, self._wall_clock, CounterFields(*state[:3]))
+            name: WindowedCounter(name, config, self._wall_clock, CounterFields(*state[:3]), self._pipeline.health)
             for name, (config, state) in saved.items()
             if config.windows is not None
         }
@@ -71,7 +71,7 @@ class CounterRegistry:
         opened = {tracker.name for counter in loaded.values() for tracker in counter.open.values()}
         for name, (config, state) in saved.items():
             if name not in opened:
-                self.add(loaded[name] if name in loaded else Counter(name, config, state))
+                self.add(loaded[name] if name in loaded else Counter(name, config, state, health=self._pipeline.health))
 
     def add(self, counter: AnyCounter) -> None:
         """A counter that is new, or was loaded, with its open windows."""
@@ -110,10 +110,10 @@ class CounterRegistry:
     def _new(self, name: str, config: Config) -> AnyCounter:
         as_group = parse_window(f"{name}:0")
         if config.windows is None:
-            counter: AnyCounter = Counter(name, config)
+            counter: AnyCounter = Counter(name, config, health=self._pipeline.health)
             taken = as_group is not None and as_group.series in self.windowed
         else:
-            counter = WindowedCounter(name, config, self._wall_clock)
+            counter = WindowedCounter(name, config, self._wall_clock, health=self._pipeline.health)
             taken = counter.group in self.counters
         if taken:  # a tombstone of this name is a watermark
             raise InvalidParameter("counter", name, "a name that no windows of another counter have")

@@ -39,6 +39,7 @@ from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import Config, StateStore
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
 from countless.wire.frames import (
     OLDEST_VERSION,
@@ -93,7 +94,9 @@ class SiteServer:
         trackers: dict[str, Counter] = {}
         windowed: dict[str, WindowedCounter] = {}
         families: dict[str, ServedFamily] = {}
-        self._pipeline = CommitPipeline(store, trackers, budgets, windowed, families)
+        self.health = SaveHealth(clock)
+        self.health.on_change = self._notify_readers
+        self._pipeline = CommitPipeline(store, trackers, budgets, windowed, families, self.health)
         self.budgets = Budgets(
             budgets, self.sessions, self._pipeline, clock, wall_clock, restore_wait=settings.wait_after_restore
         )
@@ -159,6 +162,10 @@ class SiteServer:
         """Wait until everything so far is saved, published and sent."""
         await self._pipeline.flush()
 
+    async def require_saved(self) -> None:
+        """As `flush`, for a caller that has to know: raises StoreError if saves fail."""
+        await self._pipeline.require_saved()
+
     @property
     def save_seconds(self) -> Timings:
         return self._pipeline.save_seconds
@@ -166,10 +173,19 @@ class SiteServer:
     @property
     def failing(self) -> str | None:
         """Why nothing can be saved at present; None if saving works."""
-        return self._pipeline.failing
+        return self.health.failing
+
+    @property
+    def save_failures(self) -> int:
+        return self.health.failures
+
+    @property
+    def behind_s(self) -> float:
+        """How old the answers are while changes are not saved; else 0."""
+        return self.health.behind_s
 
     def fail(self, reason: str) -> None:
-        self._pipeline.failing = reason
+        self.health.failing = reason
 
     def now(self) -> float:
         return self._clock()
@@ -177,6 +193,9 @@ class SiteServer:
     def drain(self) -> None:
         """Accept no new connection and end every event stream."""
         self.draining = True
+        self._notify_readers()
+
+    def _notify_readers(self) -> None:
         for counter in (*self.counters.values(), *self.families.by_name.values()):
             counter.notify()
 
@@ -223,7 +242,7 @@ class SiteServer:
         site_id = SiteId(hello.site, hello.incarnation)
         final_counts: tuple[tuple[str, int], ...] = ()
         if site_id not in self.sessions:
-            await self.flush()  # a tombstone that is not saved yet cannot be read
+            await self.require_saved()  # a tombstone that is not saved yet cannot be read
             final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
             # A site that has left some windows, and is a member of none, may count in the next one.
             retired = not all(self._is_watermark(name) for name, _ in final_counts)

@@ -31,6 +31,7 @@ from countless.server.sessions.labels import client_key
 from countless.server.sessions.losses import Loss, Losses
 from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
+from countless.server.storage.save_health import SaveHealth
 from countless.wire.windows import window_group, window_name
 
 MAX_AHEAD = 8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open any number of them
@@ -41,9 +42,14 @@ class WindowedCounter(Watched):
     """`CounterRegistry` opens, closes and drops windows, and saves them."""
 
     def __init__(
-        self, name: str, config: Config, wall_clock: Callable[[], float], fields: CounterFields = _NEW
+        self,
+        name: str,
+        config: Config,
+        wall_clock: Callable[[], float],
+        fields: CounterFields = _NEW,
+        health: SaveHealth | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(health)
         self.name = name
         self.config = config
         self.calendar = self.rule.calendar
@@ -97,7 +103,7 @@ class WindowedCounter(Watched):
         """The total over all windows."""
         if self._total is None:
             self._total = self._published.total(self.config)
-        return self._total
+        return self._total._replace(state=self.health.shown(self._total.state))
 
     def now(self) -> float:
         """What our clock shows."""
@@ -254,6 +260,7 @@ class WindowedCounter(Watched):
             floor=floor,
             expected_sites=expected_sites,
             traffic=self.traffic,
+            health=self.health,
         )
 
     def ended(self) -> list[int]:

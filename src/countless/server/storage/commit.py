@@ -37,6 +37,7 @@ from countless.server.storage.base import (
     label_tombstone,
     tombstone_of,
 )
+from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
 from countless.wire.frames import DownItem, SyncAck
 
@@ -46,6 +47,7 @@ COMMIT_INTERVAL_S = 0.005  # between two saves: a save costs as much as a hundre
 SENDS_PER_YIELD = 100  # connections that are sent to before the loop does other work: some milliseconds
 MAX_QUEUED_ITEMS = 100_000  # for one connection, several times the counters that it can have
 RETRY_S = 1.0  # after a failed save
+FAILURE_CHECK_S = 0.2  # while a request waits for a save
 MAX_FINAL_ATTEMPTS = 5  # to save what is left when the server stops: service managers kill after 10 s or more
 
 Outgoing = dict[Connection, list[DownItem]]
@@ -122,8 +124,9 @@ class CommitPipeline:
         budgets: Mapping[str, PersistentBudget] | None = None,
         windowed: Mapping[str, PersistentWindows] | None = None,
         families: Mapping[str, PersistentFamily] | None = None,
+        health: SaveHealth | None = None,
     ) -> None:
-        self.failing: str | None = None  # why nothing can be saved at present
+        self.health = health or SaveHealth()
         self.save_seconds = Timings()
         self._store = store
         self._counters = counters
@@ -290,7 +293,9 @@ class CommitPipeline:
     async def _save_batches(self) -> None:
         loop, next_save = asyncio.get_running_loop(), 0.0
         while True:
-            await self._work.wait()
+            if not self._work.is_set():
+                await self._work.wait()
+                self.health.first_change()
             await asyncio.sleep(next_save - loop.time())
             self._work.clear()
             await self._save()
@@ -307,6 +312,16 @@ class CommitPipeline:
         flushed = self._flushed
         self._work.set()
         await flushed.wait()
+
+    async def require_saved(self) -> None:
+        """As `flush`. Raises StoreError when a save fails: the changes stay queued, and are saved when that works."""
+        flushed = asyncio.ensure_future(self.flush())
+        try:
+            while not (await asyncio.wait([flushed], timeout=FAILURE_CHECK_S))[0]:
+                if self.health.failing is not None:
+                    raise StoreError(f"the state cannot be saved at present: {self.health.failing}")
+        finally:
+            flushed.cancel()
 
     async def stop(self) -> None:
         """Save and send what is left. `run` must have been cancelled before.
@@ -329,10 +344,14 @@ class CommitPipeline:
 
         A batch is saved before the next is taken: a site's departure without its tombstone would count it twice.
         """
-        batch = self._unsaved = self._unsaved or self._take_batch()
+        if self._unsaved is None:
+            self._unsaved = self._take_batch()
+            self.health.begin()
+        batch = self._unsaved
         if batch.changes:
             await self._write(batch.changes, max_attempts)
         self._unsaved = None
+        self.health.done()
         for counter, answer in batch.answers:
             counter.publish(answer)
         for publish in batch.publications:
@@ -348,14 +367,13 @@ class CommitPipeline:
                 self.save_seconds.observe(loop.time() - began)
                 break
             except StoreError as error:
-                if self.failing is None:
+                if self.health.failing is None:
                     log.exception("save failed: nothing is published or sent until a save succeeds")
-                self.failing = str(error)
+                self.health.fail(str(error))
                 attempts += 1
                 if attempts == max_attempts:
                     raise
             await asyncio.sleep(RETRY_S)
-        self.failing = None
 
     def _take_batch(self) -> Batch:
         changes, self._changes = self._changes, Changes()
