@@ -5,6 +5,7 @@ CountlessError
 │   ├── UnknownName (LookupError)   ... a scheme, site or adversary that does not exist
 │   └── AboveLimit                  ... a request for more units than the limit of the budget
 ├── ProtocolError                   the peer violated the protocol; its message was ignored
+├── CounterRefused                 the coordinator does not count a counter of this program
 ├── NoWindows                       a counter without windows was asked for one
 ├── PlanError                       no plan with a proof exists for the request, or its check failed
 ├── BudgetRefused                   a budget did not admit a reservation
@@ -16,7 +17,7 @@ CountlessError
 └── MissingExtra (ImportError)      an optional dependency is missing; the message names the extra
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -55,6 +56,16 @@ class AboveLimit(InvalidParameter):
 
 class ProtocolError(CountlessError):
     """The peer violated the protocol. Its message changed nothing."""
+
+
+class CounterRefused(CountlessError):
+    """The coordinator does not count these counters. `reasons`: why, by counter."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        (name, reason), *others = reasons.items()
+        more = f" (and {len(others)} more counters)" if others else ""
+        super().__init__(f"counter {name!r} is refused by the coordinator: {reason}{more}")
+        self.reasons = dict(reasons)
 
 
 class NoWindows(CountlessError):

@@ -20,14 +20,14 @@ from support.local_windows import MINUTE, RecordedWindows, name
 
 def test_event_is_counted_in_the_window_that_the_clock_shows(kind: str) -> None:
     recorded = RecordedWindows(kind)
-    assert (recorded.windows.count, recorded.counts()) == (0, {})
+    assert (recorded.windows.counted, recorded.counts()) == (0, {})
     for minute, n in ((0, 1), (0, 5), (1, 1), (3, 0), (3, 2), (1, 1)):
         recorded.now = (MINUTE + minute) * 60.0 + 59.9
         recorded.windows.add(n)
     assert recorded.counts() == {name(MINUTE): 6, name(MINUTE + 1): 2, name(MINUTE + 3): 2}
-    assert recorded.windows.count == 2
+    assert recorded.windows.counted == 2
     recorded.now += 60
-    assert recorded.windows.count == 0
+    assert recorded.windows.counted == 0
 
 
 @pytest.mark.parametrize("n", [-1, True, 1.0, "1", None, 1 << 129])
@@ -105,7 +105,7 @@ def test_windows_begin_again_in_a_forked_child(kind: str) -> None:
     parents.close()
     recorded.windows.reset(0.5)
     recorded.windows.add(2)
-    assert (parents.count, recorded.counts()) == (3, {name(MINUTE): 2})
+    assert (parents.counted, recorded.counts()) == (3, {name(MINUTE): 2})
 
 
 def test_spread_differs_between_sites_and_between_series() -> None:
@@ -199,7 +199,7 @@ def test_event_is_counted_once_wherever_its_window_is_finished(kind: str, n: int
                 name(MINUTE + 1): counts[name(MINUTE + 1)]
             }
         recorded.windows.add(50)
-        assert recorded.windows.count == counts[name(MINUTE + 1)] + 50
+        assert recorded.windows.counted == counts[name(MINUTE + 1)] + 50
         assert is_free(recorded.lock)
     assert windows == {3, 3 + n}
     assert point >= 3
@@ -218,7 +218,7 @@ def test_interrupted_add_leaves_windows_consistent(kind: str, at_the_edge: bool)
         before = sum(recorded.counts().values())
         recorded.windows.add()
         recorded.windows.add(5)
-        assert recorded.windows.count + (3 if at_the_edge else 0) == before + 6
+        assert recorded.windows.counted + (3 if at_the_edge else 0) == before + 6
     assert point > 3
 
 

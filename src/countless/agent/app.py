@@ -8,15 +8,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from countless.agent.bodies import Refused, json, read_body
+from countless.agent.hosts import CheckedHost
 from countless.agent.intake import Intake
 from countless.agent.metrics import exposition
 from countless.agent.parts import Agent
-from countless.agent.statsd import MAX_COUNT, Reason
+from countless.agent.statsd import MAX_COUNT, Reason, is_tag
 from countless.client.counter import Counter
 
 _PROBLEMS = {
@@ -57,7 +59,12 @@ def build_app(agent: Agent) -> Starlette:
         Route("/readyz", ready),
         Route("/healthz", ready),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refused: refuse})
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(CheckedHost, names=agent.hosts)],
+        exception_handlers={Refused: refuse},
+    )
     app.state.agent = agent
     return app
 
@@ -84,6 +91,9 @@ async def refuse(request: Request, problem: Exception) -> Response:
 
 
 def _series(intake: Intake, each: Add, place: str) -> Counter:
+    for name in each.labels:
+        if not is_tag(name):
+            raise Refused(f"label {name[:50]!r} must be letters, digits, '_', '.', '/' and '-' - at `{place}.labels`")
     found = intake.find(each.counter, tuple(sorted(each.labels.items())))
     if isinstance(found, Reason):
         raise Refused(f"counter {each.counter[:50]!r} {_PROBLEMS[found]} - at `{place}.counter`")

@@ -7,9 +7,16 @@ from countless.client.client import Client
 
 
 class Agent:
-    def __init__(self, client: Client, intake: Intake, receivers: list[Receiver]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        intake: Intake,
+        receivers: list[Receiver],
+        hosts: frozenset[str] | None = frozenset(),
+    ) -> None:
         self.client = client
         self.intake = intake
         self.receivers = receivers
+        self.hosts = hosts  # names by which it may be called: see `CheckedHost`
         self.http_adds = 0
         self.budgets = AgentBudgets(client)

@@ -15,6 +15,7 @@ from countless.agent.rules import WindowRules
 from countless.agent.statsd import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
+from countless.http_protocol import LimitedHTTPProtocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def run(client: Client, where: ListenConfig, prefix: str = "", rules: WindowRule
         endpoints.append(sockets.http(where.http_host, where.http_port, allow_remote=where.allow_remote))
         if where.http_socket is not None:
             endpoints.append(sockets.http_unix(where.http_socket))
-        _serve(Agent(client, intake, receivers), endpoints)
+        hosts = None if where.allow_remote else frozenset({where.http_host.lower()})
+        _serve(Agent(client, intake, receivers, hosts), endpoints)
     finally:
         for endpoint in endpoints:
             endpoint.close()
@@ -71,6 +73,7 @@ def _serve(agent: Agent, endpoints: list[socket.socket]) -> None:
     config = uvicorn.Config(
         build_app(agent),
         loop="auto",  # uvloop where it exists
+        http=LimitedHTTPProtocol,
         ws="none",
         lifespan="on",
         log_level="warning",

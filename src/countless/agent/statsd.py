@@ -51,6 +51,11 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name.encode(errors="replace")) is not None
 
 
+def is_tag(name: str) -> bool:
+    """Letters, digits, `_`, `.`, `/` and `-`; the first is a letter, a digit or `_`."""
+    return _TAG.fullmatch(name) is not None
+
+
 class _Rejected(Exception):
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -145,7 +150,7 @@ def _labels(tags: bytes) -> Labels:
     for tag in text.split(","):
         if tag:
             name, colon, value = tag.partition(":")
-            if not _TAG.fullmatch(name):
+            if not is_tag(name):
                 raise _Rejected(Reason.NAME)
             labels[name] = value if colon else "true"
     return tuple(sorted(labels.items()))

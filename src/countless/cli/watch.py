@@ -1,7 +1,6 @@
 """`countless watch`: answers as they change; with `--over`, until the total is certainly over a threshold."""
 
 import json
-from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
 from countless.client.reader import TotalCount
+from countless.client.watch import follow
 from countless.core.threshold import Threshold, Verdict
 
 EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
@@ -21,16 +21,19 @@ def watch(
     token: Token = None,
     as_json: Json = False,
 ) -> None:
-    """Print every new answer. With --over, exit 0 when the total is certainly over the threshold."""
+    """Print every new answer, also after a restart of the coordinator. With --over, exit 0 when the total is certainly
+    over the threshold.
+    """
     threshold = None if over is None else Threshold(over)
     last: Verdict | None = None
-    with closing(ApiClient(url, token).watch(name)) as answers:
-        for answer in answers:
-            print(json.dumps(answer) if as_json else TotalCount.parse(answer), flush=True)
-            for verdict in threshold.new_verdicts(last, answer["lower"], answer["upper"]) if threshold else ():
-                typer.echo(f"{verdict} over {over:,}", err=True)
-                last = verdict
-            if last == "certainly":
-                return
-    typer.echo("countless: watch ended by the coordinator", err=True)
-    raise typer.Exit(1)
+    for answer in follow(ApiClient(url, token), name, _say_lost):
+        print(json.dumps(answer) if as_json else TotalCount.parse(answer), flush=True)
+        for verdict in threshold.new_verdicts(last, answer["lower"], answer["upper"]) if threshold else ():
+            typer.echo(f"{verdict} over {over:,}", err=True)
+            last = verdict
+        if last == "certainly":
+            return
+
+
+def _say_lost(reason: str) -> None:
+    typer.echo(f"countless: {reason}; trying again until the coordinator is back", err=True)

@@ -16,6 +16,15 @@ from countless.tls import client_tls_context
 class ServiceError(CountlessError):
     """The request failed, or the coordinator refused it; the message says why."""
 
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status  # of the coordinator's answer; None: there was none
+
+    @property
+    def is_refusal(self) -> bool:
+        """The same request would fail again."""
+        return self.status is not None and self.status < 500
+
 
 class AnswerStream:
     """Answers as they arrive. One thread iterates; another may `interrupt` it."""
@@ -129,7 +138,8 @@ class ApiClient:
         if response.status >= 400:
             problem = response.read().decode(errors="replace")
             connection.close()
-            raise ServiceError(_message(problem) or f"the coordinator answered with status {response.status}")
+            text = _message(problem) or f"the coordinator answered with status {response.status}"
+            raise ServiceError(text, response.status)
         return connection, response
 
 

@@ -46,7 +46,7 @@ from countless.core.messages import SiteId, UpMessage
 from countless.core.parameters import require_integer
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
-from countless.errors import InvalidParameter
+from countless.errors import CounterRefused, InvalidParameter
 from countless.randomness import SystemRandom
 from countless.wire.frames import BudgetLeave
 from countless.wire.names import validate_name
@@ -178,8 +178,12 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except CounterRefused:
+            if kind is None:  # otherwise the program's own exception goes on
+                raise
 
     # For programs
 
@@ -383,6 +387,9 @@ class Client:
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until all reports that were due so far are on the coordinator's disk; False if that took too long.
 
+        Raises CounterRefused if the coordinator does not count a counter of this program, for instance because there
+        are too many.
+
         Not every event is reported: the site's trigger decides when, and the bounds of the answer cover the rest.
         """
         with self._lock:
@@ -395,12 +402,14 @@ class Client:
                 self._changed.wait_for(lambda: loop.acked >= number or self._thread is None, timeout)
             finally:
                 loop.waiters -= 1
+            self._require_accepted()
             return loop.acked >= number
 
     def close(self, timeout: float = 5.0) -> bool:
         """Deliver the exact counts and disconnect; False if they were not delivered in time.
 
-        What was not reported is lost then; with a `state_dir` it stays there for the next process.
+        What was not reported is lost then; with a `state_dir` it stays there for the next process. Raises
+        CounterRefused, after all that, if the coordinator does not count a counter of this program.
         """
         forks.unregister(self)
         for watch in list(self._watches):
@@ -419,7 +428,15 @@ class Client:
             delivered = self._loop.delivered or not unsent
         if self._durable is not None:
             self._durable.close(delivered, deadline - monotonic())
+        if not delivered:
+            self._require_accepted()
         return delivered or self._disabled
+
+    def _require_accepted(self) -> None:
+        with self._lock:
+            rejected = self._loop.rejected
+        if rejected:
+            raise CounterRefused(rejected)
 
     def debug_state(self) -> dict[str, int]:
         """For tests: what each counter of this process has counted, by its full name."""
@@ -538,7 +555,7 @@ class Client:
             if self._durable is not None:
                 self._durable.after_fork(self._site_id, self._local_counters)
             for counter in self._local_counters.values():
-                counter.reset(self._site_id, None)
+                counter.after_fork(self._site_id)
             for windows in self._windows.values():
                 windows.reset(spread_of(self._site_id, windows.series))
             for budget in self._budgets.values():

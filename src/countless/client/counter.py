@@ -23,7 +23,8 @@ class Countable(Protocol):
     def add(self, n: int = 1) -> None: ...
 
     @property
-    def count(self) -> int: ...
+    def counted(self) -> int:
+        """What this process has counted."""
 
 
 class Counter:
@@ -50,7 +51,7 @@ class Counter:
     @property
     def count(self) -> int:
         """What this process has counted; with windows, in the present one."""
-        return self._local.count
+        return self._local.counted
 
     def count_exceptions(self, kind: type[BaseException] | tuple[type[BaseException], ...] = Exception) -> "Exceptions":
         """Count exceptions of this kind: `with counter.count_exceptions():`, or as a decorator of a function.

@@ -8,9 +8,12 @@ fork belongs to the parent; in the child all counters start at zero. `multiproce
 import atexit
 import os
 import sys
+from contextlib import suppress
 from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
+
+from countless.errors import CounterRefused
 
 AT_EXIT_TIMEOUT_S = 2.0  # how long a process may wait at its end for the delivery of its final counts
 
@@ -49,7 +52,8 @@ def lock_is_held() -> bool:
 
 def close_all() -> None:
     for client in list(_clients):
-        client.close(AT_EXIT_TIMEOUT_S)
+        with suppress(CounterRefused):  # it is in the log, and the process ends
+            client.close(AT_EXIT_TIMEOUT_S)
 
 
 def _before() -> None:

@@ -31,13 +31,14 @@ _IDLE, _UPDATING, _INTERRUPTED = range(3)  # whether the site's state is being c
 class LocalCounter:
     """The thread-safe side of one site of one counter: a program calls `add`."""
 
-    __slots__ = ("_deliver", "_lock", "_offset", "_site", "_state", "announced", "sequence", "threshold")
+    __slots__ = ("_deliver", "_earlier", "_lock", "_offset", "_site", "_state", "announced", "sequence", "threshold")
 
     def __init__(self, site: Site, lock: RLock, deliver: Deliver) -> None:
         self._site = site
         self._lock = lock
         self._deliver: Deliver | None = deliver  # called under the lock with the messages that are due
         self._offset = site.count  # events that took no number, less the numbers that were no event
+        self._earlier = 0  # events that earlier incarnations of this process have delivered
         self.announced = False  # the coordinator may know this counter although it has counted nothing
         self.sequence: Iterator[int] = count(1)
         self.threshold = ALWAYS
@@ -90,6 +91,12 @@ class LocalCounter:
         return now
 
     @property
+    def counted(self) -> int:
+        """How many events this process has counted, also those that it has delivered as an earlier incarnation."""
+        with self._lock:
+            return self._earlier + self.count
+
+    @property
     def name(self) -> str:
         return self._site.counter
 
@@ -130,10 +137,16 @@ class LocalCounter:
         now = self._site.count if self._deliver is None else self._read_after(0)
         rest = 0 if delivered is None else max(0, now - delivered)
         self._offset -= now - rest
+        self._earlier += now - rest
         self._site = Site(self._site.counter, site_id, SystemRandom(), count=rest)
         self.announced = False
         if self._deliver is not None:
             self._set_threshold(rest)
+
+    def after_fork(self, site_id: SiteId) -> None:
+        """In a child, which has counted nothing."""
+        self.reset(site_id, None)
+        self._earlier = 0
 
     def close(self) -> Snapshot:
         """Return the final count. An event is in it, or its `add` raises."""

@@ -77,11 +77,11 @@ class LocalWindows:
         self._present = windows.starts_at, windows.ends_at, windows.states[windows.period]
 
     @property
-    def count(self) -> int:
+    def counted(self) -> int:
         """In the present window."""
         with self._lock:
             local = self._windows.states.get(self._windows.present_at(self._clock()))
-            return 0 if local is None else local.count
+            return 0 if local is None else local.counted
 
     # For the owner, which holds the lock
 

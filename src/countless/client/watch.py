@@ -6,8 +6,10 @@ The watch reconnects whenever the coordinator cannot be reached, restarts, or do
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from threading import Event, Thread
+from time import sleep
 from typing import Any
 
 from countless.client.api import AnswerStream, ApiClient, ServiceError
@@ -17,7 +19,33 @@ from countless.core.threshold import Threshold, Verdict
 log = logging.getLogger("countless")
 
 Callback = Callable[[dict[str, Any]], object]
-_READ_TIMEOUT_S = 60.0  # after which the watch reconnects: the connection may be broken without either side knowing
+READ_TIMEOUT_S = 45.0  # three heartbeats: after that the connection is broken, although neither side was told
+
+
+def follow(api: ApiClient, counter: str, on_lost: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+    """The answer now and after every change, also when the coordinator was restarted in between.
+
+    Raises ServiceError if there is no first connection, or if the coordinator refuses: the counter was deleted.
+    """
+    backoff = Backoff()
+    stream = api.watch(counter, READ_TIMEOUT_S)
+    while True:
+        try:
+            with closing(stream):
+                for answer in stream:
+                    backoff.reset()
+                    yield answer
+            on_lost("connection closed by the coordinator")
+        except ServiceError as error:
+            on_lost(str(error))
+        while True:
+            sleep(backoff.next())
+            try:
+                stream = api.watch(counter, READ_TIMEOUT_S)
+                break
+            except ServiceError as error:
+                if error.is_refusal:
+                    raise
 
 
 class Watch:
@@ -65,7 +93,7 @@ class Watch:
         backoff = Backoff()
         while not self._ended.is_set():
             try:
-                self._stream = self._api.watch(self._counter, _READ_TIMEOUT_S)
+                self._stream = self._api.watch(self._counter, READ_TIMEOUT_S)
                 for answer in self._stream:
                     if self._ended.is_set():
                         return

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import gc
+import resource
 import signal
 import socket
 import ssl
@@ -16,6 +17,7 @@ from starlette.applications import Starlette
 from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
 from countless.errors import CountlessError, InvalidParameter
+from countless.http_protocol import LimitedHTTPProtocol
 from countless.server import logs
 from countless.server.app import build_app, require_nats
 from countless.server.certificates import reload_certificate
@@ -32,6 +34,7 @@ from countless.wire.nats_url import netloc
 # connected sites are millions of objects: with Python's defaults it would stop the process for more than a second,
 # every few seconds.
 GC_THRESHOLDS = (50_000, 5, 20)
+MAX_OPEN_FILES = 1 << 18  # far more than max_connections needs
 SWITCH_INTERVAL_S = 0.001  # the event loop waits at most so long for the commit and planner threads
 
 
@@ -127,6 +130,7 @@ def _listener(settings: Settings) -> socket.socket:
 
 
 def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
+    raise_file_limit()
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     app = build_app(settings)
@@ -145,11 +149,20 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
         sys.exit(1)
 
 
+def raise_file_limit() -> None:
+    """Each connection is an open file, and many systems allow a process 1,024 of them unless it asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicorn.Config:
     """Raises InvalidParameter if the TLS files cannot be used."""
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop if it is installed
+        http=LimitedHTTPProtocol,
         ws=websocket_protocol(),
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=None,  # sites send heartbeats, which the site server sees

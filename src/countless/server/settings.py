@@ -30,6 +30,7 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 Shards = Annotated[int, Meta(ge=1, le=1024)]  # each is a stream of its own for every client that uses it
 Limit = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 LimitOrZero = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 Lease = Annotated[float, Meta(ge=0.1, lt=3_600)]
 TimeOut = Annotated[float, Meta(gt=0, lt=86_400)]
 Seconds = Annotated[float, Meta(ge=0)]
@@ -62,6 +63,8 @@ class Settings:
     max_counters: Limit = 100_000  # about 10 kB each, and 0.4 kB for each of their sites
     max_counters_per_site: Limit = 20_000  # one site cannot use up max_counters
     max_sites: Limit = 50_000  # incarnations, disconnected ones included: each has a row for each of its counters
+    max_watches: LimitOrZero = 2_000  # streams of answers that are open at once
+    max_share: Share = 0.5  # of these limits, but the one per site and the next, that one token of scope site may use
     max_messages_per_second: Limit = 5_000  # of one site: more than a trigger causes, less than a coordinator takes in
 
     def __post_init__(self) -> None:

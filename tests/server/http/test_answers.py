@@ -3,17 +3,20 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from countless.core.answer import State
 from countless.core.messages import Report
 from countless.core.threshold import Threshold
 from countless.errors import InvalidParameter
-from countless.server.http.answers import parse_threshold, server_sent_events
+from countless.server.http.answers import HEARTBEAT, event_stream, parse_threshold, server_sent_events
 from countless.server.http.schemas import PublicAnswer
 from countless.server.http.sums import answer_changes
+from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join, Sync
@@ -70,6 +73,41 @@ async def test_changed_alpha_of_an_exact_answer_is_no_event_and_deletion_ends_th
         table.server.delete("hits")
         with pytest.raises(StopAsyncIteration):
             await waiting
+
+
+async def test_watch_of_a_quiet_counter_has_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countless.server.http.answers.WATCH_HEARTBEAT_S", 0.0)
+    async with site_server() as table:
+        table.server.create("hits", Config(scheme="exact"))
+        events, received = watch(table.server), list[bytes]()
+        while received.count(HEARTBEAT) < 3:
+            received.append(await anext(events))
+        assert next(event for event in received if event != HEARTBEAT).startswith(b"event: answer\n")
+        assert HEARTBEAT.startswith(b":")  # a comment
+
+
+async def test_watches_have_a_limit_in_all_and_for_each_caller() -> None:
+    async def quiet() -> AsyncIterator[PublicAnswer]:
+        yield PublicAnswer("hits", 1, 1, 1, State.EXACT, "")
+        await asyncio.Event().wait()
+
+    state = SimpleNamespace(
+        watches=Shares[object](4, 0.5), server=SimpleNamespace(settings=SimpleNamespace(max_watches=4))
+    )
+
+    def request(token: str) -> Request:
+        headers = [(b"authorization", b"Bearer " + token.encode())]
+        return Request({"type": "http", "headers": headers, "app": SimpleNamespace(state=state)})
+
+    open_streams: list[Any] = []
+    for token, status in [("a", 200), ("a", 200), ("a", 503), ("b", 200), ("b", 200), ("c", 503)]:
+        response: Any = event_stream(request(token), quiet(), None)
+        assert response.status_code == status
+        if status == 200:
+            open_streams.append(response.body_iterator)
+            await anext(open_streams[-1])
+    await open_streams[0].aclose()
+    assert event_stream(request("a"), quiet(), None).status_code == 200
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "", "many", "٣", "9" * 78, "1e3", " 5"])

@@ -29,6 +29,7 @@ from countless.client.transport.base import ConnectionLost, Transport
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.family.site import LABEL_CAP
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
+from countless.errors import CounterRefused
 from countless.wire.windows import parse_window
 
 log = logging.getLogger("countless")
@@ -87,10 +88,12 @@ class OrphanDelivery:
 
     def finish(self) -> None:
         """Delete the file, unless something of it was not delivered."""
+        if self.loop.undeliverable:
+            raise StateError(f"{self._file.path}: {self._error}")
         if self._error is not None:
             raise ConnectionLost(self._error)
         if self.needed and not self.loop.delivered:
-            raise StateError(f"the coordinator has rejected a counter of {self._file.path}")
+            raise StateError(f"{self._file.path}: {CounterRefused(self.loop.rejected)}")
         self._file.delete()
 
 

@@ -1,5 +1,6 @@
 """A family, or a distribution, in one process: it counts labels, and queues the reports that are due."""
 
+from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -55,6 +56,8 @@ class LocalFamily:
         self._deliver = deliver
         self._records = records
         self._site = rule.site(name, cap, counts, total)
+        self._earlier: Tally[str] = Tally()  # counts that earlier incarnations of this process have delivered
+        self._earlier_total = 0
         self._busy = False
         self._waiting: deque[tuple[str, int]] = deque()  # events that came while it was busy
 
@@ -108,9 +111,9 @@ class LocalFamily:
 
     @property
     def count(self) -> int:
-        """How many events this incarnation of the site has counted."""
+        """How many events this process has counted."""
         with self._lock:
-            return self._site.total + sum(n for _, n in self._waiting)
+            return self._earlier_total + self._site.total + sum(n for _, n in self._waiting)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -120,7 +123,9 @@ class LocalFamily:
 
     def count_of(self, label: str) -> int:
         with self._lock:
-            return self._site.count_of(label) + sum(n for each, n in self._waiting if each == label)
+            return (
+                self._earlier[label] + self._site.count_of(label) + sum(n for each, n in self._waiting if each == label)
+            )
 
     # For the owner, which holds the lock
 
@@ -166,6 +171,8 @@ class LocalFamily:
         """In a child, which has counted nothing. The thread that was in here belongs to the parent."""
         self._busy, self._records = False, records
         self._waiting.clear()
+        self._earlier.clear()
+        self._earlier_total = 0
         self._site = self.rule.site(self.name, self.cap)
 
     def close(self) -> None:
@@ -173,6 +180,8 @@ class LocalFamily:
         self.open = False
 
     def _restart(self, counts: Mapping[str, int], total: int) -> None:
+        self._earlier.update({label: n - counts.get(label, 0) for label, n in self._site.counts.items()})
+        self._earlier_total += self._site.total - total
         self._site = self.rule.site(self.name, self.cap, counts, total)
         if self._records is not None:
             self._records.rebase(counts, total)
@@ -194,7 +203,7 @@ class LabelOfFamily:
             self._family.add(self._label, n)
 
     @property
-    def count(self) -> int:
+    def counted(self) -> int:
         """Of this combination of labels, in this process."""
         return self._family.count_of(self._label)
 

@@ -57,7 +57,7 @@ class SessionCounters:
         self._sent: dict[str, int] = {}  # the largest count that this incarnation has sent
         self._joined: set[str] = set()  # on the present stream
         self._left: set[str] = set()
-        self._rejected: set[str] = set()  # on the present stream
+        self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
 
     def add(self, name: str, counter: CounterState) -> None:
         self._counters[name] = counter
@@ -88,6 +88,11 @@ class SessionCounters:
     def sent(self) -> dict[str, int]:
         """By counter, the largest count that this incarnation has sent, on any stream."""
         return dict(self._sent)
+
+    @property
+    def rejected(self) -> dict[str, str]:
+        """Counters that the coordinator has rejected on the present stream, with its reasons."""
+        return dict(self._rejected)
 
     # Joining and sending
 
@@ -135,7 +140,7 @@ class SessionCounters:
 
     def _join_again(self, name: str) -> None:
         self._joined.discard(name)
-        self._rejected.discard(name)
+        self._rejected.pop(name, None)
         self.queue(name, ())
 
     # Leaving
@@ -170,7 +175,7 @@ class SessionCounters:
             self._unsent.pop(name, None)
             self._sent.pop(name, None)
             self._joined.discard(name)
-            self._rejected.discard(name)
+            self._rejected.pop(name, None)
 
     @property
     def delivered(self) -> bool:
@@ -181,7 +186,8 @@ class SessionCounters:
         """Nothing more can leave on this stream."""
         if not self._rejected:
             return self.delivered
-        return self._left | self._rejected | self.windows.behind(self._rejected) >= self._counters.keys()
+        rejected = self._rejected.keys()
+        return self._left | rejected | self.windows.behind(rejected) >= self._counters.keys()
 
     # What the coordinator sends
 
@@ -205,7 +211,7 @@ class SessionCounters:
     def on_rejected(self, item: CounterRejected) -> None:
         if self.windows.reject(item.counter, self._clock()):
             log.warning("counter %r rejected by the coordinator: %s", item.counter, item.reason)
-        self._rejected.add(item.counter)
+        self._rejected[item.counter] = item.reason
 
 
 def _delivered(name: str, counter: CounterState, known_counts: dict[str, int]) -> int:

@@ -78,7 +78,7 @@ class SessionFamilies:
         self._numbers: dict[str, dict[str, int]] = {}  # of labels, by family that has joined on the present stream
         self._sent: dict[str, KnownFamily] = {}  # the largest counts that this incarnation has sent, on any stream
         self._left: set[str] = set()
-        self._rejected: set[str] = set()  # on the present stream
+        self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
 
     def add(self, name: str, family: FamilyState) -> None:
         self._families[name] = family
@@ -100,6 +100,11 @@ class SessionFamilies:
     @property
     def sent(self) -> dict[str, KnownFamily]:
         return dict(self._sent)
+
+    @property
+    def rejected(self) -> dict[str, str]:
+        """Families that the coordinator has rejected on the present stream, with its reasons."""
+        return dict(self._rejected)
 
     # Joining, sending, leaving
 
@@ -170,7 +175,7 @@ class SessionFamilies:
     @property
     def all_left(self) -> bool:
         """Nothing more can leave on this stream."""
-        return self._left | self._rejected >= self._families.keys()
+        return self._left | self._rejected.keys() >= self._families.keys()
 
     # What the coordinator sends
 
@@ -182,7 +187,7 @@ class SessionFamilies:
             self._left.add(name)
         elif isinstance(item, FamilyRejected):
             log.warning("family %r rejected by the coordinator: %s", name, item.reason)
-            self._rejected.add(name)
+            self._rejected[name] = item.reason
             self._forget(name)
         elif isinstance(item, FamilyReset):
             family.reset()

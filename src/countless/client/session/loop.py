@@ -88,6 +88,15 @@ class ClientLoop:
         return bool(self._sessions) and all(session.delivered for session in self._sessions)
 
     @property
+    def rejected(self) -> dict[str, str]:
+        """Counters and families that the coordinator does not count, with its reasons."""
+        return {name: reason for session in self._sessions for name, reason in session.rejected.items()}
+
+    @property
+    def undeliverable(self) -> bool:
+        return any(session.undeliverable for session in self._sessions)
+
+    @property
     def acked(self) -> int:
         """The last `request_ack` that all shards have acknowledged."""
         acks = (session.acked if session.has_work else self._ack_requested for session in self._sessions)

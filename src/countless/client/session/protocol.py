@@ -102,6 +102,7 @@ class SiteSession:
         self.has_work = False  # there is, or was, something to send
         self.done = False  # there is nothing more to send
         self.delivered = False  # ... because all counters have left, and the coordinator has acknowledged that
+        self.undeliverable = False  # no attempt can succeed: counts that another process has left may be known already
         self.connected = False  # the coordinator has answered on the present stream
         self.contact = Contact()
         self._counters = SessionCounters(lock, self._has_work_now, clock)
@@ -166,6 +167,11 @@ class SiteSession:
         if not self._wakeup_pending:
             self._wakeup_pending = True
             self._notify()
+
+    @property
+    def rejected(self) -> dict[str, str]:
+        """Counters and families that the coordinator has rejected on the present stream, with its reasons."""
+        return self._counters.rejected | self._families.rejected
 
     # For the thread that owns the connection
 
@@ -245,6 +251,7 @@ class SiteSession:
             raise ProtocolError(f"no incarnation can be {item.incarnation} or more")
         with self._lock:
             if self._counters.inherited or self._families.inherited:
+                self.undeliverable = True
                 raise ProtocolError(
                     "the process that has left these counts was retired so long ago that the coordinator "
                     "does not know them any more: they may be in the totals already"

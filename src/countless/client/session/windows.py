@@ -6,7 +6,7 @@ ahead of its own, is tried again: the oldest of each series, once a minute.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from math import inf
 from threading import RLock
 from typing import Protocol
@@ -125,7 +125,7 @@ class SessionWindows:
         window = parse_window(name)
         return window is not None and name in self._rejected.get(window.series, ())
 
-    def behind(self, rejected: set[str]) -> set[str]:
+    def behind(self, rejected: Container[str]) -> set[str]:
         """The windows that cannot leave because of one of these."""
         return {name for finished in self._finished.values() if finished[0] in rejected for name in finished}
 

@@ -123,7 +123,8 @@ class NatsConnections:
         try:
             self._server.frame_bytes["up"] += len(frame)
             items = decode_up(frame)
-            connection.session = await self._server.on_hello(connection, _require_hello(items, connection.site_token))
+            hello = _require_hello(items, connection.site_token)
+            connection.session = await self._server.on_hello(connection, hello, f"site {hello.site}")
             if connection.session is None:  # the incarnation is retired, and the server has answered so
                 return
             self._server.on_frame(connection.session, connection, items[1:], len(frame))

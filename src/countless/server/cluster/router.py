@@ -159,7 +159,7 @@ async def _watch_counter(request: Request) -> Response:
         return error(_UNREACHABLE, 503)
     if response.status_code != 200:
         return response
-    return event_stream(_answers(member, name, _answer_in(response)), threshold)
+    return event_stream(request, _answers(member, name, _answer_in(response)), threshold)
 
 
 async def _answers(member: Member, name: str, answer: PublicAnswer) -> AsyncIterator[PublicAnswer]:

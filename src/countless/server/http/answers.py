@@ -1,20 +1,28 @@
 """The public answer of a counter: as one object, and as a stream of server-sent events."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from countless.core.answer import State
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
+from countless.server.http.openapi import error
+from countless.server.http.peers import peer_of
 from countless.server.http.schemas import PublicAnswer
 from countless.server.sessions.counter import Counter
+from countless.server.sessions.shares import Shares
 from countless.server.sessions.windows import WindowedCounter
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.frames import MAX_NUMBER
+
+WATCH_HEARTBEAT_S = 15.0  # a reader that receives nothing for three of these has lost the connection
+HEARTBEAT = b": heartbeat\n\n"  # a comment, which readers of events ignore
 
 
 class PublishedAnswer(Protocol):
@@ -58,19 +66,48 @@ def as_of(health: SaveHealth) -> str:
     return (datetime.now(UTC) - timedelta(seconds=health.behind_s)).isoformat(timespec="milliseconds")
 
 
-def event_stream(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> Response:
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(server_sent_events(answers, threshold), 200, headers, "text/event-stream")
+def event_stream(request: Request, answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> Response:
+    """A stream of answers, unless too many are open: in all, or of this caller."""
+    watches: Shares[object] = request.app.state.watches
+    most, peer = request.app.state.server.settings.max_watches, peer_of(request)
+    if len(watches) >= most or watches.is_full(peer):
+        return error(f"too many watches are open (max_watches: {most}, and {watches.most} for one token)", 503)
+    events = _counted(server_sent_events(answers, threshold), watches, peer)
+    return StreamingResponse(events, 200, {"cache-control": "no-store", "x-accel-buffering": "no"}, "text/event-stream")
+
+
+async def _counted(events: AsyncIterator[bytes], watches: Shares[object], peer: str) -> AsyncIterator[bytes]:
+    watches.add(events, peer)
+    try:
+        async for event in events:
+            yield event
+    finally:
+        watches.remove(events)
 
 
 async def server_sent_events(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> AsyncIterator[bytes]:
-    """`answer` for each of them; with a threshold also `possibly` and `certainly`, once each."""
+    """`answer` for each of them; with a threshold also `possibly` and `certainly`, once each; and heartbeats."""
     last: Verdict | None = None
-    async for answer in answers:
-        verdicts = threshold.new_verdicts(last, answer.lower, answer.upper) if threshold else ()
-        last = verdicts[-1] if verdicts else last
-        for event in ("answer", *verdicts):
-            yield encode_event(event, answer)
+    waiting = asyncio.ensure_future(_next(answers))
+    try:
+        while True:
+            if not (await asyncio.wait([waiting], timeout=WATCH_HEARTBEAT_S))[0]:
+                yield HEARTBEAT
+                continue
+            answer = waiting.result()
+            if answer is None:
+                return
+            verdicts = threshold.new_verdicts(last, answer.lower, answer.upper) if threshold else ()
+            last = verdicts[-1] if verdicts else last
+            for event in ("answer", *verdicts):
+                yield encode_event(event, answer)
+            waiting = asyncio.ensure_future(_next(answers))
+    finally:
+        waiting.cancel()
+
+
+async def _next(answers: AsyncIterator[PublicAnswer]) -> PublicAnswer | None:
+    return await anext(answers, None)
 
 
 def encode_event(event: str, data: object) -> bytes:

@@ -6,8 +6,8 @@
 | `member_app` | everything; sites are refused and the API is given | a `ServerView` of its own shards |
 | `shard_app` | the API, as it is given | a `SiteServer` |
 
-Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, for the page `open_streams`, and for
-operators `audit` and `loop_lag`.
+Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, `watches` that are open, for the page
+`open_streams`, and for operators `audit` and `loop_lag`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,6 +32,7 @@ from countless.server.http.probes import PROBES
 from countless.server.http.routes import OPERATIONS
 from countless.server.http.server_view import ServerView
 from countless.server.http.websocket import site_socket
+from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.timings import Timings
 
@@ -66,6 +67,7 @@ def set_state(
     app.state.recorder, app.state.open_streams = recorder, 0
     app.state.audit = audit or app.state.audit
     server.refused.listener = app.state.audit.refused
+    app.state.watches = Shares[object](server.settings.max_watches, server.settings.max_share)
 
 
 def _application(

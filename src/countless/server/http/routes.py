@@ -156,7 +156,7 @@ async def watch_counter(request: Request) -> Response:
     """
     server, name = _server(request), request.path_params["name"]
     parts_of(server, name)
-    return event_stream(answer_changes(server, name), parse_threshold(request.query_params.get("over")))
+    return event_stream(request, answer_changes(server, name), parse_threshold(request.query_params.get("over")))
 
 
 async def list_sites(request: Request) -> Response:

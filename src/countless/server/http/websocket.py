@@ -10,9 +10,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import ProtocolError
 from countless.server.http.auth import Authenticator, Grant
+from countless.server.http.peers import peer_of
 from countless.server.http.receiver import ERROR, RECEIVER
 from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
+from countless.server.sessions.shares import UNLIMITED
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
@@ -102,12 +104,20 @@ async def site_socket(websocket: WebSocket) -> None:
         server.refused.add(_address(websocket), "too many connections (max_connections)")
         await websocket.accept()
         return await websocket.close(1013, "no more connections (max_connections)")
+    peer = UNLIMITED if grant.allows("operator") else peer_of(websocket)
+    if server.connections.is_full(peer):
+        server.dropped["too many connections"] += 1
+        server.refused.add(_address(websocket), "too many connections of one token (max_share of max_connections)")
+        await websocket.accept()
+        return await websocket.close(1013, "no more connections of this token (max_share of max_connections)")
     server.connection_count += 1
+    server.connections.add(websocket, peer)
     try:
         await websocket.accept()
-        await _serve(websocket, server, grant)
+        await _serve(websocket, server, grant, peer)
     finally:
         server.connection_count -= 1
+        server.connections.remove(websocket)
 
 
 def _address(websocket: WebSocket) -> str:
@@ -120,11 +130,11 @@ def _why_refused(websocket: WebSocket, grant: Grant) -> str:
     return "a token that is not known here" if "authorization" in websocket.headers else "no token"
 
 
-async def _serve(websocket: WebSocket, server: SiteServer, grant: Grant) -> None:
+async def _serve(websocket: WebSocket, server: SiteServer, grant: Grant, peer: str) -> None:
     connection = SocketConnection(websocket, server)
     writer = asyncio.create_task(connection.write())
     try:
-        await _read(websocket, server, grant, connection)
+        await _read(websocket, server, grant, peer, connection)
     except WebSocketDisconnect:
         pass
     except Exception as error:
@@ -151,15 +161,17 @@ def _close_with_reason(server: SiteServer, connection: SocketConnection, error: 
         connection.close(1011, "internal error")
 
 
-async def _read(websocket: WebSocket, server: SiteServer, grant: Grant, connection: SocketConnection) -> None:
+async def _read(
+    websocket: WebSocket, server: SiteServer, grant: Grant, peer: str, connection: SocketConnection
+) -> None:
     async with asyncio.timeout(HELLO_TIMEOUT_S):
         frame = await _receive(websocket)
         server.frame_bytes["up"] += len(frame)
         items = decode_up(frame)
-        session = await _open_session(server, grant, connection, items)
-    if session is None:
-        await websocket.receive()  # the client was told that its incarnation is retired, and disconnects
-        return
+        session = await _open_session(server, grant, peer, connection, items)
+        if session is None:
+            await websocket.receive()  # the client was told that its incarnation is retired, and disconnects
+            return
     try:
         reader = RateLimitedReader(server, session, connection)
         pause_s = reader.on_items(items[1:], len(frame))
@@ -174,14 +186,14 @@ async def _read(websocket: WebSocket, server: SiteServer, grant: Grant, connecti
 
 
 async def _open_session(
-    server: SiteServer, grant: Grant, connection: SocketConnection, items: list[UpItem]
+    server: SiteServer, grant: Grant, peer: str, connection: SocketConnection, items: list[UpItem]
 ) -> Session | None:
     if not items or not isinstance(items[0], Hello):
         raise ProtocolError("a connection begins with a hello")
     if grant.site is not None and grant.site != items[0].site:
         server.refused.add(items[0].site, f"its token is for site {grant.site}")
         raise ProtocolError(f"this token is for site {grant.site!r}")
-    return await server.on_hello(connection, items[0])
+    return await server.on_hello(connection, items[0], peer)
 
 
 async def _receive(websocket: WebSocket) -> bytes:

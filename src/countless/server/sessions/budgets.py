@@ -357,7 +357,7 @@ class Budgets:
             return None
         session.budgets.discard(budget_id)
         session.asked.discard(budget_id)
-        if session.connection is None and not session.memberships and not session.budgets:
+        if session.connection is None and not session.is_member:
             self._sessions.remove(session)
         return session
 

@@ -16,6 +16,7 @@ from countless.errors import InvalidParameter, ProtocolError, UnknownName
 from countless.server.connection import Connection
 from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.shares import Shares
 from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import (
@@ -52,6 +53,7 @@ class Families:
         sessions: SessionTable,
         pipeline: CommitPipeline,
         clock: Callable[[], float],
+        shares: Shares[str],
         max_families: int,
         on_rejected: Callable[[], None],
     ) -> None:
@@ -61,6 +63,7 @@ class Families:
         self._sessions = sessions
         self._pipeline = pipeline
         self._clock = clock
+        self._shares = shares
         self._max_families = max_families
 
     def recover(self, saved: Mapping[str, SavedFamily]) -> None:
@@ -116,7 +119,7 @@ class Families:
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         try:
             _require_room(session, name)
-            family = self._family_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy))
+            family = self._family_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
             self._on_rejected()
             _ignore(session, name)
@@ -133,7 +136,7 @@ class Families:
             self._dispatch(family, family.coordinator.set_rule(family.rule.steps))
         return None
 
-    def _family_for(self, name: str, rule: FamilyRule) -> ServedFamily:
+    def _family_for(self, name: str, rule: FamilyRule, peer: str) -> ServedFamily:
         """The first site creates it; the smallest epsilon of all sites is in force."""
         family = self.by_name.get(name)
         if family is None:
@@ -145,7 +148,11 @@ class Families:
                 raise InvalidParameter("family", name, allowed)
             if len(self.by_name) >= self._max_families:
                 raise InvalidParameter("family", name, f"one of at most {self._max_families} (max_counters)")
+            if self._shares.is_full(peer):
+                allowed = f"one of at most {self._shares.most} of one token (max_share of max_counters)"
+                raise InvalidParameter("family", name, allowed)
             family = self.by_name[name] = ServedFamily(name, rule, health=self._pipeline.health)
+            self._shares.add(name, peer)
         if (family.rule.kind, family.rule.accuracy) != (rule.kind, rule.accuracy):
             kinds = {"labels": "a counter with labels", "values": f"a distribution of accuracy {family.rule.accuracy}"}
             raise InvalidParameter("family", name, f"used as {kinds[family.rule.kind]}, as it was; or delete it first")
@@ -200,6 +207,7 @@ class Families:
                     session.ignored.add(tombstone_of(name))
                     self._pipeline.send(session.connection, FamilyReset(name))
         del self.by_name[name]
+        self._shares.remove(name)
         self._pipeline.mark_family_deleted(name)
         family.notify()
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from countless.core.answer import State
 from countless.core.family.answer import LabelCounts, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Quantile, Rank, Ranks

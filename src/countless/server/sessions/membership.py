@@ -27,7 +27,7 @@ class Membership:
         is_new = group_of(name) not in session.windows_left  # not another window of a series that it has joined
         if is_new and session.counters >= self._max_per_session:
             raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
-        tracker = self._registry.tracker_for(name)
+        tracker = self._registry.tracker_for(name, session.peer)
         if tracker.name == name:
             return tracker, session.site_id
         if is_new:

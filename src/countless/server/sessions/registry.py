@@ -10,6 +10,7 @@ from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import counter_of, family_of
+from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
 from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
@@ -43,6 +44,9 @@ class CounterRegistry:
         self._pipeline = pipeline
         self._wall_clock = wall_clock
         self._series: Tally[str] = Tally()  # by counter: its labelled series
+        self._shares: Shares[str] = Shares(settings.max_counters, settings.max_share)
+        most_windows = MAX_TRACKERS_PER_COUNTER * settings.max_counters
+        self._window_shares: Shares[str] = Shares(most_windows, settings.max_share)
 
     def get(self, name: str) -> AnyCounter:
         try:
@@ -88,7 +92,7 @@ class CounterRegistry:
         else:
             self.trackers[counter.name] = counter
 
-    def create(self, name: str, config: Config) -> AnyCounter:
+    def create(self, name: str, config: Config, peer: str = UNLIMITED) -> AnyCounter:
         validate_name(name)
         require_config(config)
         if name in self.counters:
@@ -97,11 +101,15 @@ class CounterRegistry:
             raise InvalidParameter("counter", name, "a name that does not end like that of a window, such as @hour:5")
         if len(self.counters) >= self._settings.max_counters:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_counters} (max_counters)")
+        if self._shares.is_full(peer):
+            allowed = f"one of at most {self._shares.most} of one token (max_share of max_counters)"
+            raise InvalidParameter("counter", name, allowed)
         if self._is_beyond_cap(name):
             cap = self._config_of_family(name).label_cap
             raise InvalidParameter("counter", name, f"one of at most {cap} (label_cap)")
         counter = self._new(name, config)
         self.add(counter)
+        self._shares.add(name, peer)
         self._pipeline.mark_config(name, config)
         if isinstance(counter, WindowedCounter):
             self._pipeline.mark_windows(name)
@@ -145,6 +153,7 @@ class CounterRegistry:
 
     def remove(self, name: str) -> None:
         counter = self.counters.pop(name)
+        self._shares.remove(name)
         self._series.subtract(filter(None, [family_of(name)]))
         parent = counter_of(name)
         if parent is not None:
@@ -155,6 +164,7 @@ class CounterRegistry:
             del self.windowed[name]
             for tracker in counter.open.values():
                 del self.trackers[tracker.name]
+                self._window_shares.remove(tracker.name)
                 self._pipeline.mark_window_closed(tracker.name)
             self._pipeline.mark_windows_deleted(name)
             self._pipeline.mark_deleted(counter.group)  # its watermarks
@@ -165,7 +175,7 @@ class CounterRegistry:
 
     # Where sites are counted
 
-    def tracker_for(self, name: str) -> Counter:
+    def tracker_for(self, name: str, peer: str = UNLIMITED) -> Counter:
         """Where a site's events of this name are counted: the counter or window of that name, created if there is none,
         or for a series beyond the cap the overflow series. A rejected name changes nothing.
         """
@@ -182,23 +192,25 @@ class CounterRegistry:
         _require_same_windows(home, config, window)
         if window is not None:
             window.calendar.bounds(window.period)
-        counter = self.counters.get(home) or self.create(home, config)
-        tracker = counter if isinstance(counter, Counter) else self._window(counter, window)
+        counter = self.counters.get(home) or self.create(home, config, peer)
+        tracker = counter if isinstance(counter, Counter) else self._window(counter, window, peer)
         if overflows and tracker.coordinator.sites >= self._settings.max_sites:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_sites} beyond the label cap")
         return tracker
 
-    def _window(self, counter: WindowedCounter, window: WindowName | None) -> Counter:
+    def _window(self, counter: WindowedCounter, window: WindowName | None, peer: str) -> Counter:
         """A window that is opened, unless it is open."""
         if window is None:
             raise InvariantBroken(f"no window of {counter.name!r}")
         if window.period in counter.open:
             return counter.open[window.period]
         counter.require_near(window.period)
-        if len(self.trackers) >= MAX_TRACKERS_PER_COUNTER * self._settings.max_counters:
+        full = len(self.trackers) >= MAX_TRACKERS_PER_COUNTER * self._settings.max_counters
+        if full or self._window_shares.is_full(peer):
             raise InvalidParameter("counter", str(window), "one of fewer windows that are open at once (max_counters)")
         tracker = counter.open_window(window.period)
         self.trackers[tracker.name] = tracker
+        self._window_shares.add(tracker.name, peer)
         self._pipeline.mark_config(tracker.name, tracker.config)
         self._pipeline.mark_windows(counter.name, [window.period])
         return tracker
@@ -206,6 +218,7 @@ class CounterRegistry:
     def close_window(self, counter: WindowedCounter, period: int) -> None:
         tracker = counter.close_window(period)
         del self.trackers[tracker.name]
+        self._window_shares.remove(tracker.name)
         self._pipeline.mark_window_closed(tracker.name)
         self._pipeline.mark_windows(counter.name, {period} | counter.move_losses([period]))
 

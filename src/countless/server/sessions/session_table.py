@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
+from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.wire.frames import VERSION
 from countless.wire.windows import parse_window
 
 # Heartbeats find what TCP does not report at once, such as a power loss or a cut network: an idle site sends one in
 # three times `silent_after`, because each costs two frames.
 HEARTBEAT_PER_TIMEOUT = 3
+MAX_SESSIONS = 1 << 31  # of a table without a limit
 
 
 def group_of(name: str) -> str:
@@ -34,13 +36,14 @@ class Session:
 
     __slots__ = (
         "_open_windows", "asked", "awaiting_since", "budgets", "connection",
-        "connections", "families", "free_at", "ignored", "labels", "last_seen", "left", "memberships", "rules_sent",
-        "site_id", "unconfirmed", "unreachable", "version", "windows_left"
+        "connections", "families", "free_at", "ignored", "labels", "last_seen", "left", "memberships", "peer",
+        "rules_sent", "site_id", "unconfirmed", "unreachable", "version", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
         self.site_id = site_id
         self.connection: Connection | None = None
+        self.peer = UNLIMITED  # who opened the connection: see `shares.py`
         self.version = VERSION  # of the protocol, on this connection
         self.connections = 0  # since the coordinator started
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
@@ -119,7 +122,8 @@ class Session:
 class SessionTable:
     """All sessions by site id, and by the name of the site."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares[SiteId] | None = None) -> None:
+        self.shares = shares or Shares(MAX_SESSIONS, 1.0)
         self._sessions: dict[SiteId, Session] = {}
         self._by_site: dict[str | int, set[SiteId]] = {}
 
@@ -145,6 +149,7 @@ class SessionTable:
 
     def remove(self, session: Session) -> None:
         if self._sessions.pop(session.site_id, None) is not None:
+            self.shares.remove(session.site_id)
             incarnations = self._by_site[session.site_id.site]
             incarnations.discard(session.site_id)
             if not incarnations:

@@ -34,6 +34,7 @@ from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable
+from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.window_sweeps import WindowSweeps
 from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
@@ -78,12 +79,13 @@ class SiteServer:
     ) -> None:
         self.settings = settings
         self.counters: dict[str, AnyCounter] = {}
-        self.sessions = SessionTable()
+        self.sessions = SessionTable(Shares(settings.max_sites, settings.max_share))
         self.planner = Planner()
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
         self.refused = RefusedSites(wall_clock)
         self.frame_bytes = {"up": 0, "down": 0}
         self.connection_count = 0
+        self.connections: Shares[object] = Shares(settings.max_connections, settings.max_share)
         self.draining = False
         self._store = store
         self._clock = clock
@@ -108,6 +110,7 @@ class SiteServer:
                 self.sessions,
                 self._pipeline,
                 clock,
+                Shares[str](settings.max_counters, settings.max_share),
                 settings.max_counters,
                 self._count_rejected,
             ),
@@ -228,8 +231,8 @@ class SiteServer:
 
     # Connections
 
-    async def on_hello(self, connection: Connection, hello: Hello) -> Session | None:
-        """Open the session of an incarnation, or continue it on this connection.
+    async def on_hello(self, connection: Connection, hello: Hello, peer: str = UNLIMITED) -> Session | None:
+        """Open the session of an incarnation, or continue it on this connection, which the peer has opened.
 
         None: the incarnation is retired, or may have been. It was told so, and will start a new incarnation.
         """
@@ -254,6 +257,10 @@ class SiteServer:
                 return None
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
+            if self.sessions.shares.is_full(peer):
+                raise ProtocolError(
+                    f"this token has {self.sessions.shares.most} sites already (max_share of max_sites)"
+                )
         is_new = site_id not in self.sessions
         session = self.sessions.open(site_id, self._clock())
         if is_new:
@@ -261,7 +268,8 @@ class SiteServer:
         if session.connection is not None:
             session.connection.close(1008, "replaced by another connection of the same incarnation")
         session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
-        session.version = hello.version
+        session.version, session.peer = hello.version, peer
+        self.sessions.shares.add(site_id, peer)
         session.unreachable = False  # the core marks it reachable when it joins each counter again
         session.new_connection()
         for other in self.sessions.of_site(hello.site):

@@ -1,0 +1,76 @@
+"""uvicorn's HTTP protocol for the coordinator and the agent, with limits for clients that are slow, or too many.
+
+uvicorn waits without end for a request that has begun. Here a request must be complete within REQUEST_TIMEOUT_S after
+its connection was opened or its first byte came, its body included; otherwise the connection is closed. A response may
+take any time: it may be a stream of answers. An address may have MAX_CONNECTIONS_PER_ADDRESS connections, without those
+that became WebSockets: these have limits of their own.
+"""
+
+import asyncio
+import logging
+from collections import Counter as Tally
+from typing import ClassVar
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+log = logging.getLogger("countless.http")
+
+REQUEST_TIMEOUT_S = 20.0
+MAX_CONNECTIONS_PER_ADDRESS = 4_000  # more than all pages and watches that a proxy forwards
+
+
+class LimitedHTTPProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    _open: ClassVar[Tally[str]] = Tally()  # by address
+    _address: str | None = None  # while it is counted there
+    _timer: asyncio.TimerHandle | None = None  # while a request is awaited, or incomplete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        address = self.client[0] if self.client else ""  # a unix socket has none
+        if address and self._open[address] >= MAX_CONNECTIONS_PER_ADDRESS:
+            log.warning("connection refused: %s has %d open already", address, MAX_CONNECTIONS_PER_ADDRESS)
+            transport.abort()
+            return
+        if address:
+            self._address = address
+            self._open[address] += 1
+        self._set_timer()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.transport.get_protocol() is not self:  # it is a WebSocket now
+            self._end()
+        elif self._is_complete:
+            self._cancel_timer()
+        elif self._timer is None and not self.transport.is_closing():
+            self._set_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    @property
+    def _is_complete(self) -> bool:
+        """The application works at a request of which everything has arrived."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+
+    def _set_timer(self) -> None:
+        self._timer = self.loop.call_later(REQUEST_TIMEOUT_S, self._close)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close(self) -> None:
+        if not self.transport.is_closing():
+            log.info("connection closed: no complete request in %.0f s", REQUEST_TIMEOUT_S)
+            self.transport.abort()
+
+    def _end(self) -> None:
+        self._cancel_timer()
+        if self._address is not None:
+            self._open[self._address] -= 1
+            if not self._open[self._address]:
+                del self._open[self._address]
+            self._address = None

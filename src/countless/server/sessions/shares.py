@@ -1,0 +1,50 @@
+"""What one peer may use of a limit that all share.
+
+A peer is a token of scope site, or a site that connects through a broker. Without a limit of its own, one of them could
+use up `max_sites`, `max_counters` or `max_connections`, and no other could count any more.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+UNLIMITED = ""  # the peer of an operator
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Shares(Generic[Key]):
+    """Which peer uses what, and whether it may use more. What was loaded after a restart belongs to no peer.
+
+    >>> names = Shares[str](limit=4, share=0.5)
+    >>> names.add("hits", "token 1")
+    >>> names.add("visits", "token 1")
+    >>> names.is_full("token 1"), names.is_full("token 2")
+    (True, False)
+    >>> names.remove("hits")
+    >>> names.is_full("token 1")
+    False
+    """
+
+    def __init__(self, limit: int, share: float) -> None:
+        self.most = max(1, int(limit * share))  # for one peer
+        self._peers: dict[Key, str] = {}
+        self._used: Tally[str] = Tally()
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def is_full(self, peer: str) -> bool:
+        return peer != UNLIMITED and self._used[peer] >= self.most
+
+    def add(self, key: Key, peer: str) -> None:
+        self.remove(key)
+        self._peers[key] = peer
+        self._used[peer] += 1
+
+    def remove(self, key: Key) -> None:
+        peer = self._peers.pop(key, None)
+        if peer is not None:
+            self._used[peer] -= 1
+            if not self._used[peer]:
+                del self._used[peer]

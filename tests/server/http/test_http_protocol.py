@@ -1,0 +1,140 @@
+"""Clients that are slow or too many, against uvicorn's HTTP protocol with timers that a test fires."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from countless import http_protocol
+from countless.http_protocol import LimitedHTTPProtocol
+
+HEADER = b"POST /add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\n"
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Timers:
+    """Of the loop: only those of LimitedHTTPProtocol are kept."""
+
+    def __init__(self) -> None:
+        self.pending: dict[object, Callable[[], None]] = {}
+        self.create_task = asyncio.get_running_loop().create_task
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> "Timer":
+        timer = Timer(self)
+        if seconds == http_protocol.REQUEST_TIMEOUT_S:
+            self.pending[timer] = call
+        return timer
+
+
+class Timer:
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+
+    def cancel(self) -> None:
+        self._timers.pending.pop(self, None)
+
+
+class Client:
+    """A connection, and the transport that the protocol sees."""
+
+    def __init__(self, address: str = "192.0.2.1") -> None:
+        self.timers = Timers()
+        self.aborted = False
+        self.written = b""
+        self._address = address
+        config = uvicorn.Config(echo, ws="websockets-sansio", log_level="critical")
+        config.load()
+        protocol: Any = LimitedHTTPProtocol
+        self.protocol = self._present = protocol(config, ServerState(), {}, self.timers)
+        self.protocol.connection_made(self)
+
+    def get_extra_info(self, name: str) -> object:
+        return {"peername": (self._address, 5), "sockname": ("127.0.0.1", 80)}.get(name)
+
+    def get_protocol(self) -> object:
+        return self._present
+
+    def set_protocol(self, protocol: object) -> None:
+        self._present = protocol
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    close = abort
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def resume_reading(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def set_write_buffer_limits(self, **_: int) -> None: ...
+
+    def send(self, data: bytes) -> None:
+        self.protocol.data_received(data)
+
+    async def responses(self, number: int) -> None:
+        while self.written.count(b"HTTP/1.1 200") < number:
+            await asyncio.sleep(0)
+
+    def wait(self) -> None:
+        """Until the time for a request is over."""
+        for call in list(self.timers.pending.values()):
+            call()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", HEADER[:-3], HEADER, HEADER + b"abc"])
+async def test_request_that_is_not_complete_in_time_ends_the_connection(sent: bytes) -> None:
+    client = Client()
+    client.send(sent)
+    client.send(b"")
+    client.wait()
+    assert client.aborted
+    client.protocol.connection_lost(None)
+
+
+async def test_connection_with_a_complete_request_stays_and_the_next_request_has_its_own_time() -> None:
+    client = Client()
+    client.send(HEADER)
+    client.send(b"body")
+    assert client.timers.pending == {}
+    await client.responses(1)
+    client.wait()
+    assert not client.aborted
+    client.send(HEADER[:20])
+    assert len(client.timers.pending) == 1
+    client.send(HEADER[20:] + b"body")
+    await client.responses(2)
+    assert client.timers.pending == {}
+    client.protocol.connection_lost(None)
+
+
+async def test_address_has_a_limit_of_connections_and_websockets_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS_PER_ADDRESS", 2)
+    first, second = Client(), Client()
+    assert (Client().aborted, Client("192.0.2.2").aborted) == (True, False)
+    first.send(UPGRADE)
+    assert (first.get_protocol() is first.protocol, first.timers.pending) == (False, {})
+    third = Client()
+    assert (third.aborted, Client().aborted) == (False, True)
+    second.protocol.connection_lost(None)
+    assert not Client().aborted
