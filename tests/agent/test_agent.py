@@ -95,6 +95,8 @@ def test_adds_over_http_are_counted(server: Server, agent: Agent) -> None:
         ({"counter": "bad", "number": 1}, "unknown field `number`"),
         ({"counter": "bad", "labels": {"k": 1}}, "Expected `str`, got `int` - at `$.labels[...]`"),
         ({"counter": "bad", "labels": {"k": "v" * 500}}, "at most 500 characters"),
+        ({"counter": "bad", "labels": {'k="v",j': "w"}}, "must be letters, digits"),
+        ([{"counter": "bad"}, {"counter": "bad", "labels": {"": "w"}}], "at `$[1].labels`"),
         ([{"counter": "bad", "n": 1}, {"counter": "bad", "n": "1"}], "Expected `int`, got `str` - at `$[1].n`"),
         ([{"counter": "bad", "n": 1}, {"counter": "a\nb"}], "at `$[1].counter`"),
         ("bad", "Expected"),
@@ -117,6 +119,10 @@ def test_long_bodies_web_pages_and_unknown_paths_are_refused(agent: Agent) -> No
     assert agent.request("POST", "/add", b" " * (1 << 18) + b"{}")[0] == 413
     status, answer = agent.request("POST", "/add", {"counter": "page"}, origin="https://example.org")
     assert (status, "web page" in answer["error"]) == (403, True)
+    for path in ("/metrics", "/readyz"):  # a page that has bound its name to 127.0.0.1 sends no origin
+        status, answer = agent.request("GET", path, host="attacker.example:2687")
+        assert (status, "not a name of this agent" in answer["error"]) == (403, True)
+        assert agent.request("GET", path, host="localhost")[0] == 200
     assert agent.request("GET", "/add")[0] == 405
     assert agent.request("GET", "/elsewhere")[0] == 404
 

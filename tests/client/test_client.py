@@ -141,7 +141,7 @@ def test_new_incarnation_starts_with_the_undelivered_events(delivered: int | Non
     for _ in range(10):
         counter.add()
     counter.reset(NEXT, delivered)
-    assert counter.count == rest
+    assert (counter.count, counter.counted) == (rest, 30)
     counter.add()
     counter.add(5)
     assert counter.count == rest + 6

@@ -1,14 +1,17 @@
 """Real processes on loopback, killed and restarted: no event is lost or counted twice, and no published total falls."""
 
+import resource
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
 import countless
+from countless.client.api import ServiceError
 from countless.randomness import SeededRandom
-from support.service import Server, Watcher, python, until
+from support.service import TIMEOUT_S, Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
 
@@ -297,3 +300,24 @@ def test_sigterm_ends_watches_and_keeps_all_counts(server: Server) -> None:
         server.start()
         assert client.flush(20)
     assert server.inspect("hits")["known"] == 31
+
+
+def test_full_disk_is_shown_and_does_not_keep_the_coordinator_from_stopping(tmp_path: Path) -> None:
+    """A process that may write no file meets the same errors."""
+    with Server(tmp_path) as server, countless.connect(server.url) as client:
+        client.counter("hits").add(5)
+        assert client.flush(TIMEOUT_S)
+        _, most = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (0, most))
+        began = datetime.now(UTC)
+        client.counter("hits").add(1)
+        answer = until(lambda: (found := server.answer("hits"))["state"] == "degraded" and found, "a degraded answer")
+        assert (answer["estimate"], datetime.fromisoformat(answer["as_of"]) < datetime.now(UTC)) == (5, True)
+        assert began - timedelta(seconds=1) < datetime.fromisoformat(answer["as_of"])
+        with pytest.raises(ServiceError, match="the state cannot be saved at present") as refused:
+            server.reader.request("POST", "/api/v1/counters", {"name": "other"})
+        assert refused.value.status == 503
+        assert server.stop() == 1
+        server.start()
+        assert client.flush(TIMEOUT_S)
+        assert server.answer("hits")["estimate"] == 6

@@ -1,11 +1,13 @@
 """Settings: flag over environment over file over default; errors name the setting."""
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from countless.core.durations import seconds
 from countless.errors import InvalidParameter
+from countless.server.serve import MAX_OPEN_FILES, raise_file_limit
 from countless.server.settings import PORT, Settings, load_settings
 
 
@@ -23,6 +25,16 @@ def test_flag_overrides_environment_overrides_file(tmp_path: Path) -> None:
 def test_port_that_kubernetes_sets_is_ignored() -> None:
     assert load_settings({}, {"COUNTLESS_PORT": "tcp://10.96.0.17:2686"}) == Settings()
     assert Settings().port == PORT == 2686
+
+
+def test_soft_limit_on_open_files_is_raised() -> None:
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(hard, MAX_OPEN_FILES)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize(("text", "value"), [("500ms", 0.5), ("10s", 10), ("2m", 120), ("1.5h", 5400), (7, 7)])

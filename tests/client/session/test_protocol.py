@@ -16,6 +16,7 @@ from countless.errors import ProtocolError
 from countless.randomness import SeededRandom
 from countless.wire.frames import (
     VERSION,
+    CounterRejected,
     DownItem,
     Hello,
     HelloAck,
@@ -205,12 +206,36 @@ def test_expired_incarnation_sends_what_it_has_never_sent(stream: Stream) -> Non
     assert stream.counter.count == 0
 
 
+def test_count_of_the_process_includes_what_it_delivered_before_it_was_given_up(stream: Stream) -> None:
+    stream.counter.add(5)
+    stream.wait(1.0)
+    stream.connect()
+    with pytest.raises(SessionRetired) as retired:
+        stream.receive(IncarnationRetired((("hits", 3),)))
+    stream.session.renew(retired.value, lambda site_id: nullcontext())
+    stream.counter.add(1)
+    assert (stream.counter.count, stream.counter.counted) == (3, 6)
+    stream.counter.after_fork(SITE_ID)
+    assert stream.counter.counted == 0
+
+
+def test_rejected_counter_has_its_reason_until_the_next_stream(stream: Stream) -> None:
+    stream.counter.add(5)
+    stream.wait(1.0)
+    stream.receive(CounterRejected("hits", "one of at most 2 (max_counters)"))
+    assert stream.session.rejected == {"hits": "one of at most 2 (max_counters)"}
+    stream.connect()
+    stream.acknowledge_hello()
+    assert stream.session.rejected == {}
+
+
 def test_counts_that_another_process_left_do_not_expire(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalCounter, "inherited", True)
     stream.counter.add(5)
     stream.connect()
     with pytest.raises(ProtocolError, match="may be in the totals already"):
         stream.receive(IncarnationExpired(1))
+    assert stream.session.undeliverable
 
 
 def test_least_incarnation_that_does_not_exist_is_refused(stream: Stream) -> None:

@@ -13,7 +13,7 @@ from countless.core.answer import State
 from countless.core.budget.messages import Ask, BudgetId, Grant
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report, SiteId
-from countless.errors import ProtocolError
+from countless.errors import CounterRefused, ProtocolError
 from countless.server.sessions.site_server import CLOCK_READINGS
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import (
@@ -221,3 +221,8 @@ def test_counter_beyond_max_counters_is_rejected_with_a_reason(server: Server) -
     assert refused
     assert "max_counters" in refused[0].reason
     link.close()
+    client = countless.connect(server.url, site="refused")
+    client.counter("one too many").add(1)
+    for deliver in (client.flush, client.close):
+        with pytest.raises(CounterRefused, match=r"counter 'one too many' is refused .*max_counters"):
+            deliver(20)

@@ -1,0 +1,67 @@
+"""Counts that cannot be delivered: one warning with the reason, and the file stays."""
+
+import logging
+import socket
+from pathlib import Path
+from threading import RLock
+
+import pytest
+
+from countless.client.durable.count_file import SUFFIX, CountFile
+from countless.client.durable.recovery import OrphanRecovery
+from countless.client.transport.base import Received, Send
+from countless.core.messages import SiteId
+from countless.wire.frames import DownItem, IncarnationExpired, encode_frames
+from support.service import until
+
+
+class OneAnswer:
+    """A transport to a coordinator that answers the hello with one item."""
+
+    def __init__(self, item: DownItem) -> None:
+        self._frames = list(encode_frames([item]))
+        self._ours, self._theirs = socket.socketpair()
+
+    def shard_count(self) -> int:
+        return 1
+
+    def shard_of(self, counter: str) -> int:
+        return 0
+
+    shard_of_budget = shard_of
+
+    def open_stream(self, shard: int) -> Send:
+        self._theirs.send(b"!")
+        return lambda frame: None
+
+    def sockets(self) -> list[socket.socket]:
+        return [self._ours]
+
+    def receive(self) -> dict[int, Received]:
+        self._ours.recv(1)
+        return {0: list(self._frames)}
+
+    def close_stream(self, shard: int) -> None: ...
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+    abandon = close
+
+
+def test_counts_of_an_expired_incarnation_are_kept_and_not_tried_for_ever(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They may be in the totals already: nothing is counted twice."""
+    file = CountFile.create(tmp_path, SiteId("here", 1))
+    file.allocate("hits").add(5)
+    file.release()
+    caplog.set_level(logging.WARNING, "countless")
+    recovery = OrphanRecovery(tmp_path, lambda: OneAnswer(IncarnationExpired(7)), RLock())
+    recovery.start()
+    until(lambda: not recovery.running, "the end of the recovery")
+    (message,) = caplog.messages
+    assert "may be in the totals already" in message
+    assert str(file.path) in message
+    assert len(list(tmp_path.glob(f"*{SUFFIX}"))) == 1
