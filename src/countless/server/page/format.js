@@ -73,7 +73,7 @@ export const STATES = {
   exact: { word: "Exact", many: "exact", sign: "●", means: "Every event is reported: these counts are exact." },
   holding: { word: "Within bounds", many: "within bounds", sign: "◐", means: "The true counts are inside these ranges." },
   learning: { word: "Catching up", many: "catching up", sign: "◌", means: "Not all sites have reported their counts yet. Until then these are the last known counts: the true ones may be larger." },
-  degraded: { word: "Sites missing", many: "with sites missing", sign: "▲", means: "At least one site is silent. Counts that it did not deliver are missing here: the true ones may be larger." },
+  degraded: { word: "Sites missing", many: "with sites missing", sign: "▲", means: "At least one site is silent, or the coordinator cannot save. Counts since then are missing here: the true ones may be larger." },
 };
 
 // Whether the truth is for certain in the range.
