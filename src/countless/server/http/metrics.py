@@ -191,4 +191,4 @@ async def exposition(server: ServerView, accept: str, more: Iterable[Metric] = (
         else:
             metrics.append(metric)
     encoder, content_type = choose_encoder(accept)
-    return await asyncio.to_thread(encoder, _Collected(metrics)), content_type  # type: ignore[arg-type]
+    return await asyncio.to_thread(encoder, _Collected(metrics)), content_type

@@ -123,7 +123,7 @@ class SessionTable:
     """All sessions by site id, and by the name of the site."""
 
     def __init__(self, shares: Shares[SiteId] | None = None) -> None:
-        self.shares = shares or Shares(MAX_SESSIONS, 1.0)
+        self.shares = Shares(MAX_SESSIONS, 1.0) if shares is None else shares
         self._sessions: dict[SiteId, Session] = {}
         self._by_site: dict[str | int, set[SiteId]] = {}
 
