@@ -320,4 +320,4 @@ def test_full_disk_is_shown_and_does_not_keep_the_coordinator_from_stopping(tmp_
         assert server.stop() == 1
         server.start()
         assert client.flush(TIMEOUT_S)
-        assert server.answer("hits")["estimate"] == 6
+        assert server.inspect("hits")["known"] == 6

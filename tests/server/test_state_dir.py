@@ -14,6 +14,7 @@ from shutil import copyfile, copytree
 import pytest
 
 import countless
+from countless.errors import CounterRefused
 from countless.randomness import SeededRandom
 from support.service import TIMEOUT_S, Server, Watcher, python, until
 
@@ -275,9 +276,10 @@ def test_rejected_counter_stays_in_its_file(tmp_path: Path, caplog: pytest.LogCa
         server.reader.request("POST", "/api/v1/counters", {"name": "other"})
         client = countless.connect(server.url, state_dir=tmp_path / "state")
         client.counter("hits").add(3)
-        assert not client.close(TIMEOUT_S)
+        with pytest.raises(CounterRefused, match="max_counters"):
+            client.close(TIMEOUT_S)
         with countless.connect(server.url, state_dir=tmp_path / "state"):
-            until(lambda: "has rejected a counter of" in caplog.text, "a warning")
+            until(lambda: "is refused by the coordinator" in caplog.text, "a warning")
         server.reader.request("DELETE", "/api/v1/counters/other")
         deliver(server, tmp_path / "state")
         assert server.inspect("hits")["known"] == 3
