@@ -15,6 +15,7 @@ from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
 from countless.server.http.application import member_app, shard_app
 from countless.server.http.auth import Grant
 from countless.server.http.history import Recorder
+from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join
@@ -39,7 +40,7 @@ class FakeMember:
         self.shards = {number: SimpleNamespace(app=app) for number, app in enumerate(apps)}
         self.app = member_app(MEMBER_OPERATIONS, None)  # type: ignore[arg-type]
         self.app.state.member, self.app.state.access = self, ForwardedAuth()
-        self.app.state.server = tables[0].server
+        self.app.state.server, self.app.state.watches = tables[0].server, Shares[object](10, 1.0)
 
     def _valid(self) -> bool:
         if not self.leased:
