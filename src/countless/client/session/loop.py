@@ -1,6 +1,5 @@
 """The client's background thread: one session with each shard, over one transport."""
 
-import select
 from collections.abc import Mapping, Sequence
 from math import inf
 from threading import RLock
@@ -211,9 +210,7 @@ class ClientLoop:
         """Wait for data (True), a notification, or the time of the next step."""
         sockets = self._transport.sockets()
         timeout = None if self.next_wakeup == inf else max(0.0, self.next_wakeup - self._clock())
-        ready, _, _ = select.select([wakeup.reader, *sockets], [], [], timeout)
-        wakeup.drain()
-        return any(socket in ready for socket in sockets)
+        return wakeup.wait(timeout, sockets)
 
     def _open_sessions(self, wakeup: Wakeup) -> list[ReconnectingSession]:
         """Find out how many shards there are, and assign the counters, budgets and families to them."""
@@ -259,6 +256,5 @@ class ClientLoop:
         """Until the time is over or the program is in a hurry."""
         deadline = self._clock() + seconds
         while not (self._urgent or self._stopped) and self._clock() < deadline:
-            select.select([wakeup.reader], [], [], max(0.0, deadline - self._clock()))
-            wakeup.drain()
+            wakeup.wait(max(0.0, deadline - self._clock()))
         self._urgent = False
