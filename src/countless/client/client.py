@@ -77,7 +77,7 @@ def connect(
 
     It does not wait for the coordinator. With a `state_dir` counts are kept in a file there, and what a killed process
     could not deliver is delivered by the next process that uses the directory. Processes may share the directory; it
-    belongs to one coordinator, so it is refused with a broker.
+    belongs to one coordinator, or to the coordinators behind one broker.
 
     What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`),
     `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the default of the site's name is the host's name. Processes may
@@ -153,23 +153,19 @@ class Client:
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False
 
-    def _open_transport(self) -> Transport:
+    def _open_transport(self, site: str | None = None) -> Transport:
+        """`site`: whose counts it delivers, if not ours."""
         if isinstance(self._endpoint, Endpoint):
             return WebSocketTransport(self._endpoint, self._token)
         from countless.client.transport.nats_transport import NatsTransport  # most programs never need it
 
-        return NatsTransport(self._endpoint, self._site)
+        return NatsTransport(self._endpoint, site or self._site)
 
     def _open_state_dir(self, directory: Path) -> "DurableState":
-        if isinstance(self._endpoint, Broker):
-            raise InvalidParameter(
-                "state_dir",
-                str(directory),
-                f"left out with the broker {self._endpoint.base}, because a file of counts belongs to one coordinator",
-            )
         from countless.client.durable.state import DurableState  # most clients need none, and it needs `fcntl`
 
-        return DurableState(directory, self._site_id, self._open_transport, self._lock)
+        sharded = isinstance(self._endpoint, Broker)
+        return DurableState(directory, self._site_id, self._open_transport, self._lock, sharded)
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else f"error: {self._last_error}" if self._last_error else "open"
@@ -581,8 +577,8 @@ class Client:
                 self._changed.notify_all()
 
     @contextmanager
-    def _renew_incarnation(self, site_id: SiteId) -> Iterator[None]:
-        with self._durable.new_incarnation(site_id.incarnation) if self._durable else nullcontext():
+    def _renew_incarnation(self, site_id: SiteId, shard: int) -> Iterator[None]:
+        with self._durable.new_incarnation(site_id.incarnation, shard) if self._durable else nullcontext():
             yield
         self._site_id = site_id
 

@@ -99,7 +99,7 @@ class SimulatedClient(Client):
             Endpoint("simulated", 1, False), None, site, state_dir, wall_clock=wall_clock, clock=events.time
         )
 
-    def _open_transport(self) -> Transport:
+    def _open_transport(self, site: str | None = None) -> Transport:
         return self._driver.transport
 
     def _open_state_dir(self, directory: Path) -> DurableState:

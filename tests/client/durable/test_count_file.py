@@ -109,6 +109,49 @@ def test_counts_are_found_in_the_file_of_a_process_that_has_ended(tmp_path: Path
     assert list(tmp_path.glob("deep/down/*")) == []
 
 
+def renew_shard(file: CountFile, shard: int, incarnation: int, counter: str, delivered: int) -> None:
+    """A new incarnation of the one counter that the shard has."""
+    orphan = OrphanedCounter(counter, file.records[counter])
+    with file.new_incarnation(incarnation, shard):
+        orphan.reset(SiteId("here", incarnation), delivered)
+
+
+@pytest.mark.usefixtures("killable")
+def test_shard_renewed_alone_is_renewed_completely_or_not_at_all_when_killed_at_any_store(tmp_path: Path) -> None:
+    def prepared(directory: Path) -> CountFile:
+        file = CountFile.create(directory, SITE_ID)
+        file.allocate("a").add(30)
+        file.allocate("b").add(7)
+        file.allocate_family("pages\nlabels\n0.01\n0.0")
+        file.allocate_family("pages\n/x").add(3)
+        return file
+
+    found = set()
+    for stores in itertools.count():
+        file = open_orphan(orphaned(prepared(tmp_path / str(stores))))
+        try:
+            with killed_after(stores):
+                renew_shard(file, 1, 88, "b", 5)
+                renew_shard(file, 0, 99, "a", 10)
+                renew_shard(file, 1, 111, "b", 2)
+            killed = False
+        except KeyboardInterrupt:
+            killed = True
+        again = open_orphan(orphaned(file))
+        assert again.site_id == SITE_ID
+        assert again.families["pages\n/x"].count == 3
+        incarnations = {shard: number for shard, number in again.incarnations.items() if number != 77}
+        found.add((tuple(sorted(incarnations.items())), *counts(again).items()))
+        if not killed:
+            break
+    assert found == {
+        ((), ("a", 30), ("b", 7)),
+        (((1, 88),), ("a", 30), ("b", 2)),
+        (((0, 99), (1, 88)), ("a", 20), ("b", 2)),
+        (((0, 99), (1, 111)), ("a", 20), ("b", 0)),
+    }
+
+
 def test_file_is_locked_by_one_process_at_a_time(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE_ID)
     assert file.path is not None
@@ -223,7 +266,7 @@ def test_file_that_was_deleted_before_it_was_locked_is_created_again(
     ("word", "value", "message"),
     [
         (0, 7, "not a file of counts, or is damaged"),
-        (1, 5, "newer Countless"),
+        (1, 6, "newer Countless"),
         (3, MAX_COUNT, "the incarnation is invalid"),
         (5, 1 << 32 | 4, "the site's name is invalid"),
         (5, (1 << 32) - 1, "the site's name is invalid"),

@@ -58,7 +58,7 @@ def test_counts_of_an_expired_incarnation_are_kept_and_not_tried_for_ever(
     file.allocate("hits").add(5)
     file.release()
     caplog.set_level(logging.WARNING, "countless")
-    recovery = OrphanRecovery(tmp_path, lambda: OneAnswer(IncarnationExpired(7)), RLock())
+    recovery = OrphanRecovery(tmp_path, lambda site: OneAnswer(IncarnationExpired(7)), RLock())
     recovery.start()
     until(lambda: not recovery.running, "the end of the recovery")
     (message,) = caplog.messages

@@ -20,7 +20,7 @@ from support.service import until
 FIRST, SECOND = SiteId("here", 1), SiteId("here", 2)
 
 
-def unreachable() -> Transport:
+def unreachable(site: str) -> Transport:
     return WebSocketTransport(Endpoint.parse("http://127.0.0.1:9"), None)
 
 

@@ -1,6 +1,5 @@
 """The NATS transport without a broker: what is refused, and when a node is given up."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +11,6 @@ from countless.errors import InvalidParameter
 from countless.wire.nats_url import Broker
 
 URL = "nats://me:secret@127.0.0.1:9"
-
-
-def test_state_dir_with_a_broker_is_refused_by_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidParameter, match=r"state_dir = .*left out with the broker nats://127\.0\.0\.1:9"):
-        countless.connect(URL, state_dir=tmp_path / "state")
-    monkeypatch.setenv("COUNTLESS_CLIENT_STATE_DIR", str(tmp_path / "state"))
-    with pytest.raises(InvalidParameter, match="belongs to one coordinator"):
-        countless.connect(URL)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_watch_with_a_broker_is_refused() -> None:

@@ -12,11 +12,14 @@ The file is an array of 8-byte words in the byte order of the machine, in chunks
 A name word is the length of the name and its CRC-32, a bit that says whether it is a budget, one that says whether it
 is of a family, and one that says whether the record of a counter is free: it can be used again, for a name that takes
 as many words. It is written last: from then on the record exists. No record crosses the end of a chunk, and a name word
-of zero ends the records of a chunk. The version is 2 from the first budget on, 3 from the first free record on and 4
-from the first family on, so that an earlier Countless does not take the file for damaged.
+of zero ends the records of a chunk. The version is 2 from the first budget on, 3 from the first free record on, 4 from
+the first family on and 5 from the first shard on, so that an earlier Countless does not take the file for damaged.
 
 A new incarnation of the same counters is prepared in the slots that are not active, 0 or 1, of the incarnation and of
 every record; then `generation`, whose last bit is the active slot, is incremented: one store.
+
+Behind a broker each shard may retire the incarnation on its own. Then the counters of this shard alone begin a new one,
+whose number is the base of a record of the shard; all other records are copied to the slot that becomes active.
 
 The process that counts in a file holds an flock on it, which the system releases when the process ends: if a file can
 be locked, its process has ended. Lock and map have descriptors of their own: a forked child inherits both, and closes
@@ -43,12 +46,12 @@ from countless.wire.names import require_name
 log = logging.getLogger("countless")
 
 SUFFIX = ".counts"
-VERSION = 4
+VERSION = 5
 CHUNK_BYTES = 1 << 16  # a multiple of every page size in use
 _CHUNK_WORDS = CHUNK_BYTES // 8
 _MAGIC = int.from_bytes(b"countles", "little")
 _VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
-_WITHOUT_BUDGETS, _WITH_BUDGETS, _WITH_FREE_RECORDS, _WITH_FAMILIES = 1, 2, 3, 4  # versions
+_WITHOUT_BUDGETS, _WITH_BUDGETS, _WITH_FREE_RECORDS, _WITH_FAMILIES, _WITH_SHARDS = 1, 2, 3, 4, 5  # versions
 _IS_BUDGET, _IS_FREE, _IS_FAMILY = 1 << 31, 1 << 30, 1 << 29  # in a name word
 
 
@@ -65,6 +68,9 @@ class CountFile:
         self.records: dict[str, CounterRecord] = {}
         self.budgets: list[BudgetRecord] = []
         self.families: dict[str, CounterRecord] = {}  # of families and their labels: `family.py` has the names
+        self._shards: dict[
+            int, CounterRecord
+        ] = {}  # of shards with an incarnation of their own: the base is its number
         self._free_records: dict[int, list[CounterRecord]] = {}  # by the words of their names
         self._free_budgets: dict[int, list[BudgetRecord]] = {}  # likewise
         self._lock = lock
@@ -122,6 +128,11 @@ class CountFile:
     def site_id(self) -> SiteId:
         head = self._chunks[0]
         return SiteId(_read_name(head, _SITE, _SITE + 1) or "", head[_INCARNATION + self.slot])
+
+    @property
+    def incarnations(self) -> dict[int, int]:
+        """By shard, where it is not that of `site_id`."""
+        return {shard: record.base for shard, record in self._shards.items()}
 
     def allocate(self, name: str) -> CounterRecord:
         """A record for a new counter: in memory only, with a warning, if there is no room on the disk."""
@@ -196,13 +207,32 @@ class CountFile:
         return self._chunks[-1], at
 
     @contextmanager
-    def new_incarnation(self, incarnation: int) -> Iterator[None]:
-        """While the context lasts, every record must be rebased. All of it takes effect when the context ends."""
+    def new_incarnation(self, incarnation: int, shard: int | None = None) -> Iterator[None]:
+        """While the context lasts, every record must be rebased; with a `shard`, those of its counters and families.
+        All of it takes effect when the context ends.
+        """
+        head, of_shard = self._chunks[0], None
+        if shard is not None:
+            of_shard = self._shards.get(shard) or self._allocate_shard(shard)
+            for record in (*self.records.values(), *self.families.values(), *self._shards.values()):
+                record.copy_slot()
+        former = head[_INCARNATION + self.slot]
         self.slot ^= 1
         yield
-        head = self._chunks[0]
-        head[_INCARNATION + self.slot] = incarnation
+        if of_shard is not None:
+            of_shard.rebase(incarnation)
+        head[_INCARNATION + self.slot] = incarnation if of_shard is None else former
         head[_GENERATION] += 1
+
+    def _allocate_shard(self, shard: int) -> CounterRecord:
+        """Until the next generation its incarnation is that of the file."""
+        self._raise_version(_WITH_SHARDS)
+        name = f"\n{shard}"
+        record = CounterRecord(self, *self._reserve("shard", name, NAME_OFFSET))
+        record.rebase(self.site_id.incarnation)
+        record.words[record.at] = _write_name(record.words, record.at + NAME_OFFSET, name.encode()) | _IS_FAMILY
+        self._shards[shard] = record
+        return record
 
     def release(self) -> None:
         """Leave the file to the next process; in a forked child, to the parent."""
@@ -279,7 +309,7 @@ class CountFile:
         for words in self._chunks:
             while at < _CHUNK_WORDS and words[at]:
                 at = self._read_record(words, at)
-            at = 0
+            self._free, at = at, 0
 
     def _read_record(self, words: memoryview, at: int) -> int:
         """The index of the next one."""
@@ -292,7 +322,11 @@ class CountFile:
             return name_at + _words_of_name(words[at])
         if words[at] & _IS_FAMILY and not is_budget:
             key = self._require(_read_text(words, at, name_at), what)
-            self.families[key] = CounterRecord(self, words, at)
+            if key.startswith("\n"):
+                shard = self._require(key[1:] if key[1:].isdecimal() else None, what)
+                self._shards[int(shard)] = CounterRecord(self, words, at)
+            else:
+                self.families[key] = CounterRecord(self, words, at)
             return name_at + _words_for(key.encode())
         name = _read_name(words, at, name_at)
         if is_budget and (name is not None or not BudgetRecord("", words, at).incarnation):

@@ -128,6 +128,12 @@ class CounterRecord:
         """Begin an incarnation that has sent nothing yet and does not count the first `base` events."""
         self._rebase(self._active, base)
 
+    def copy_slot(self) -> None:
+        """To the slot that is not active, for a generation in which this record stays as it is."""
+        source, target = self._active, self.at + _SLOTS[self._file.slot ^ 1]
+        for word in range(_CROSSINGS + 1):
+            self.words[target + word] = self.words[source + word]
+
     def _rebase(self, at: int, base: int) -> None:
         words = self.words
         words[at + _CROSSINGS] = words[at + _LAST] = words[at + _ADOPTED] = 0

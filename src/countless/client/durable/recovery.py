@@ -63,19 +63,26 @@ class OrphanDelivery:
     """One attempt to deliver one file: its loop ends at the first error."""
 
     def __init__(
-        self, file: CountFile, transport: Transport, clock: Clock = steady_clock, wall_clock: Clock = time
+        self,
+        file: CountFile,
+        transport: Transport,
+        clock: Clock = steady_clock,
+        wall_clock: Clock = time,
+        sharded: bool = False,
     ) -> None:
         counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
         budgets, families = orphaned_budgets(file.budgets), _families_in(file)
         counted = any(counter.count or counter.announced for counter in counters.values())
         self.needed = bool(budgets or families) or counted
         self._file = file
+        self._sharded = sharded
         self._error: str | None = None
         self.loop = ClientLoop(
             *(file.site_id, counters, RLock(), transport, self._on_status, self._new_incarnation, budgets),
             families=families,
             clock=clock,
             wall_clock=wall_clock,
+            incarnations=file.incarnations if sharded else {},
         )
 
     def _on_status(self, error: str | None) -> None:
@@ -83,8 +90,8 @@ class OrphanDelivery:
             self._error = error
             self.loop.stop()
 
-    def _new_incarnation(self, site_id: SiteId) -> AbstractContextManager[None]:
-        return self._file.new_incarnation(site_id.incarnation)
+    def _new_incarnation(self, site_id: SiteId, shard: int) -> AbstractContextManager[None]:
+        return self._file.new_incarnation(site_id.incarnation, shard if self._sharded else None)
 
     def finish(self) -> None:
         """Delete the file, unless something of it was not delivered."""
@@ -100,8 +107,11 @@ class OrphanDelivery:
 class OrphanRecovery:
     """A thread that runs until every file of the directory is delivered or abandoned."""
 
-    def __init__(self, directory: Path, open_transport: Callable[[], Transport], lock: RLock) -> None:
+    def __init__(
+        self, directory: Path, open_transport: Callable[[str], Transport], lock: RLock, sharded: bool = False
+    ) -> None:
         self._directory = directory
+        self._sharded = sharded
         self._open_transport = open_transport
         self._lock = lock  # held around a fork, when everything that is open must be known
         self._abandoned: set[Path] = set()
@@ -173,7 +183,7 @@ class OrphanRecovery:
         return True
 
     def _deliver(self, file: CountFile) -> None:
-        delivery = OrphanDelivery(file, self._open_transport())
+        delivery = OrphanDelivery(file, self._open_transport(str(file.site_id.site)), sharded=self._sharded)
         if delivery.needed:
             with self._lock:
                 delivery.loop.open()

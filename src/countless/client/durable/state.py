@@ -71,8 +71,16 @@ class DurableCounter(LocalCounter):
 class DurableState:
     """The file of the client's present incarnation, and the recovery of what other processes have left beside it."""
 
-    def __init__(self, directory: Path, site_id: SiteId, open_transport: Callable[[], Transport], lock: RLock) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        site_id: SiteId,
+        open_transport: Callable[[str], Transport],
+        lock: RLock,
+        sharded: bool = False,
+    ) -> None:
         self._directory = directory
+        self._sharded = sharded  # there are shards, and each may retire the incarnation on its own
         self._open_transport = open_transport
         self._lock = lock
         self._file = CountFile.create(directory, site_id)
@@ -82,7 +90,7 @@ class DurableState:
     def start_recovery(self) -> None:
         """Deliver orphaned counts in the background, once in each process."""
         if self._recovery is None:
-            self._recovery = OrphanRecovery(self._directory, self._open_transport, self._lock)
+            self._recovery = OrphanRecovery(self._directory, self._open_transport, self._lock, self._sharded)
             self._recovery.start()
 
     def counter(self, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
@@ -113,9 +121,9 @@ class DurableState:
             if isinstance(counter, DurableCounter):
                 counter.bind(self._file.allocate(name))
 
-    def new_incarnation(self, incarnation: int) -> AbstractContextManager[None]:
-        """While the context lasts, every counter must be reset. All of it takes effect when the context ends."""
-        return self._file.new_incarnation(incarnation)
+    def new_incarnation(self, incarnation: int, shard: int = 0) -> AbstractContextManager[None]:
+        """While the context lasts, every counter of the shard must be reset. All of it takes effect when it ends."""
+        return self._file.new_incarnation(incarnation, shard if self._sharded else None)
 
     def debug_state(self) -> dict[str, object]:
         """The file of the present incarnation (None: in memory), and whether the recovery is running: for tests."""

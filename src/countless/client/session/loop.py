@@ -1,6 +1,7 @@
 """The client's background thread: one session with each shard, over one transport."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from math import inf
 from threading import RLock
 from time import time
@@ -21,6 +22,8 @@ from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
 from countless.wire.frames import BudgetLeave
 
+NewIncarnationOfShard = Callable[[SiteId, int], AbstractContextManager[None]]
+
 
 class ClientLoop:
     """Sends what the counters report, to all shards, until the client leaves."""
@@ -32,13 +35,16 @@ class ClientLoop:
         lock: RLock,
         transport: Transport,
         on_status: OnStatus,
-        new_incarnation: NewIncarnation,
+        new_incarnation: NewIncarnationOfShard,
         budgets: Mapping[str, BudgetState] | None = None,
         windows: Mapping[str, WindowsState] | None = None,
         families: Mapping[str, FamilyState] | None = None,
         clock: Clock = steady_clock,
         wall_clock: Clock = time,
+        incarnations: Mapping[int, int] | None = None,
     ) -> None:
+        """`incarnations`: by shard, where it is not that of the site id."""
+        self._incarnations: Mapping[int, int] = {} if incarnations is None else incarnations
         self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
         self._windows: Mapping[str, WindowsState] = {} if windows is None else windows
         self._families: Mapping[str, FamilyState] = {} if families is None else families
@@ -226,8 +232,8 @@ class ClientLoop:
             return []
         with self._lock:
             self._sessions = [
-                SiteSession(self._site_id, self._lock, self._notify, self._clock, self._wall_clock)
-                for _ in range(shard_count)
+                SiteSession(self._site_id_at(shard), self._lock, self._notify, self._clock, self._wall_clock)
+                for shard in range(shard_count)
             ]
             for name, counter in self._counters.items():
                 session = self._session_of(name)
@@ -244,9 +250,15 @@ class ClientLoop:
                 if self._leaving:
                     session.leave()
         return [
-            ReconnectingSession(session, shard, self._transport, self._on_status, self._new_incarnation, self._clock)
+            ReconnectingSession(session, shard, self._transport, self._on_status, self._renewal_of(shard), self._clock)
             for shard, session in enumerate(self._sessions)
         ]
+
+    def _site_id_at(self, shard: int) -> SiteId:
+        return SiteId(self._site_id.site, self._incarnations.get(shard, self._site_id.incarnation))
+
+    def _renewal_of(self, shard: int) -> NewIncarnation:
+        return lambda site_id: self._new_incarnation(site_id, shard)
 
     @property
     def _waited_for(self) -> bool:
