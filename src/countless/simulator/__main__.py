@@ -1,6 +1,7 @@
-"""The fault simulator: clients and a coordinator of production, in a world that fails, from one seed.
+"""The fault simulator: clients and coordinators of production, in a world that fails, from one seed.
 
-    python -m countless.simulator --seed 7 [--profile windows] [--seeds 100]
+    python -m countless.simulator --seed 7 [--profile windows] [--store cluster]
+    python -m countless.simulator --seeds 0:100000
 
 Real are the client with its session, budgets, windows and files, the site server with its registry, the commit
 pipeline and the stores. Simulated are the network, the disk's failures, the threads, the clocks and the random numbers.
@@ -12,28 +13,36 @@ import sys
 from time import process_time
 
 from countless.errors import InvariantBroken
-from countless.simulator.trial import PROFILES, Trial
+from countless.simulator.trial import ACTIONS, PROFILES, Trial
+from countless.simulator.world import STORES
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        "python -m countless.simulator", description="Clients and a coordinator, with faults."
-    )
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
+    parser = argparse.ArgumentParser("python -m countless.simulator", description="Clients, coordinators and faults.")
+    seeds = parser.add_mutually_exclusive_group()
+    seeds.add_argument("--seed", type=int, help="one seed (default: 0)")
+    seeds.add_argument("--seeds", type=_range, help="all seeds from A to B - 1, as A:B; or the first N, as N")
     parser.add_argument("--profile", choices=PROFILES, help="instead of one that the seed chooses")
+    parser.add_argument("--store", choices=STORES, help="instead of one that the seed chooses")
+    parser.add_argument("--actions", type=int, default=ACTIONS, help=f"until everything heals (default: {ACTIONS})")
     options = parser.parse_args()
+    chosen = options.seeds or range(options.seed or 0, (options.seed or 0) + 1)
     started, failed = process_time(), 0
-    for seed in range(options.seed, options.seed + options.seeds):
+    for seed in chosen:
         try:
-            done = Trial.drawn(seed, options.profile).run()
-            if options.seeds == 1:
+            done = Trial.drawn(seed, options.profile, options.store)._replace(actions=options.actions).run()
+            if len(chosen) == 1:
                 print(done)
         except InvariantBroken as error:
             failed += 1
-            print(error, file=sys.stderr)
-    print(f"{options.seeds} seeds, {failed} failed, {process_time() - started:.1f} s")
+            print(error, file=sys.stderr, flush=True)
+    print(f"{len(chosen)} seeds, {failed} failed, {process_time() - started:.1f} s")
     sys.exit(failed > 0)
+
+
+def _range(text: str) -> range:
+    first, colon, last = text.rpartition(":")
+    return range(int(first) if colon else 0, int(last))
 
 
 main()

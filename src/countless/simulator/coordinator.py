@@ -2,47 +2,136 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
-from countless.client.transport.base import ConnectionLost
+from countless.client.transport.base import ConnectionLost, Transport
 from countless.core.budget.rule import BudgetRule
+from countless.core.random_source import RandomSource
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
-from countless.simulator.network import Link
-from countless.simulator.stores import Disk, Media
+from countless.simulator.network import Link, LinkTransport
+from countless.simulator.stores import Disk, new_store
 from countless.simulator.virtual_loop import InlineExecutor
-from countless.wire.frames import Hello, decode_up
+from countless.wire.frames import DownItem, Hello, decode_up
 
-TICK_S = 2.0
+TICK_S = 5.0  # as production's, a quarter of the time after which a site is silent
+
+
+class BreaksDown(Protocol):
+    def break_down(self, rng: RandomSource) -> None: ...
+
+
+class AnyTransport(Transport, Protocol):
+    @property
+    def link(self) -> BreaksDown | None:
+        """The present connection."""
+
+
+class Endpoint(Protocol):
+    """A process, as the network sees it."""
+
+    @property
+    def site(self) -> str: ...
+
+    def is_cut(self) -> bool: ...
+
+    def watch(self, transport: AnyTransport, items: list[DownItem]) -> None:
+        """Is told what a coordinator sends, whether it arrives or not."""
+
+
+class Service(Protocol):
+    """One coordinator, or several."""
+
+    async def start(self) -> None: ...
+
+    async def create_budgets(self, rules: dict[str, BudgetRule]) -> None: ...
+
+    def servers(self) -> list[SiteServer]:
+        """Those that may answer readers at present."""
+
+    def trouble(self) -> str | None:
+        """What is missing for the service to be whole."""
+
+    def failure(self) -> str | None: ...
+
+    async def fail(self, pause: float) -> None: ...
+
+    def turn_clock(self, jump: float) -> None: ...
+
+    def heal(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def transport(self, endpoint: Endpoint, notify: Callable[[], None]) -> AnyTransport: ...
 
 
 class CoordinatorProcess:
+    """Implements `Service`."""
+
     def __init__(
-        self, media: Media, settings: Settings, is_full: Callable[[], bool], wall_clock: Callable[[], float]
+        self,
+        rng: RandomSource,
+        store: str,
+        settings: Settings,
+        is_full: Callable[[], bool],
+        delay: Callable[[], float],
+        true_clock: Callable[[], float],
     ) -> None:
-        self.up = False
-        self._media = media
+        self._rng = rng
         self._settings = settings
         self._is_full = is_full
-        self._wall_clock = wall_clock
+        self._delay = delay
+        self._true_clock = true_clock
+        self._offset = 0.0  # of its wall clock
+        self._up = False
         self._links: list[Link] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._store = new_store(store, self._wall_clock)
+
+    def _wall_clock(self) -> float:
+        return self._true_clock() + self._offset
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._disk = Disk(await self._media.open(), self._is_full)
-        self.server = SiteServer(self._disk, self._settings, loop.time, self._wall_clock)
-        self.server.planner = Planner(InlineExecutor())
-        self._tasks = [loop.create_task(self.server.run()), loop.create_task(self._tick())]
-        self.up = True
+        self._disk = Disk(self._store, self._rng, self._is_full)
+        self._server = SiteServer(self._disk, self._settings, loop.time, self._wall_clock)
+        self._server.planner = Planner(InlineExecutor())
+        self._tasks = [loop.create_task(self._server.run()), loop.create_task(self._tick())]
+        self._up = True
 
-    async def kill(self) -> None:
-        if not self.up:
+    async def create_budgets(self, rules: dict[str, BudgetRule]) -> None:
+        for name, rule in rules.items():
+            self._server.budgets.create(name, rule)
+        await self._server.flush()
+
+    def servers(self) -> list[SiteServer]:
+        return [self._server] if self._up else []
+
+    def trouble(self) -> str | None:
+        return None if self._up else "no coordinator"
+
+    def failure(self) -> str | None:
+        return None
+
+    async def fail(self, pause: float) -> None:
+        await self.close()
+        await asyncio.sleep(pause)
+        await self.start()
+
+    def turn_clock(self, jump: float) -> None:
+        self._offset = jump
+
+    def heal(self) -> None:
+        self._offset = 0.0
+
+    async def close(self) -> None:
+        """Kill it."""
+        if not self._up:
             return
-        self.up = False
+        self._up = False
         self._disk.kill()
-        self._media.kill()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -50,15 +139,18 @@ class CoordinatorProcess:
             link.kill_server()
         self._links = []
 
-    def create_budgets(self, rules: dict[str, BudgetRule]) -> None:
-        for name, rule in rules.items():
-            self.server.budgets.create(name, rule)
+    def transport(self, endpoint: Endpoint, notify: Callable[[], None]) -> LinkTransport:
+        def connect(transport: LinkTransport) -> Link:
+            if endpoint.is_cut():
+                raise ConnectionLost("the network is cut")
+            if not self._up:
+                raise ConnectionLost("no coordinator")
+            link = Link(transport, self._delay, lambda items: endpoint.watch(transport, items))
+            self._links.append(link)
+            self._tasks.append(asyncio.get_running_loop().create_task(self._serve(self._server, link)))
+            return link
 
-    def accept(self, link: Link) -> None:
-        if not self.up:
-            raise ConnectionLost("no coordinator")
-        self._links.append(link)
-        self._tasks.append(asyncio.get_running_loop().create_task(self._serve(self.server, link)))
+        return LinkTransport(connect, notify)
 
     async def _serve(self, server: SiteServer, link: Link) -> None:
         """As `server/http/websocket.py` does it; but whatever an honest client sends must be accepted."""
@@ -79,10 +171,10 @@ class CoordinatorProcess:
             while (frame := await link.arrived.get()) is not None:
                 server.on_frame(session, link, decode_up(frame), len(frame))
         finally:
-            if self.server is server and self.up:
+            if self._server is server and self._up:
                 server.on_disconnect(session, link)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self.server.tick()
+            self._server.tick()

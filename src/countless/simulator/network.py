@@ -95,13 +95,10 @@ class Link:
             arrive(*args)
 
 
-Connect = Callable[["Listener"], Link]  # raises ConnectionLost
-
-
 class LinkTransport:
     """A `Transport` over one link after another, to a coordinator that has all counters."""
 
-    def __init__(self, connect: Connect, notify: Callable[[], None]) -> None:
+    def __init__(self, connect: Callable[["LinkTransport"], Link], notify: Callable[[], None]) -> None:
         self._connect = connect
         self._notify = notify
         self._link: Link | None = None

@@ -15,8 +15,9 @@ from countless.client.session.loop import ClientLoop
 from countless.client.session.wakeup import Wakeup
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint
-from countless.simulator.network import Connect, LinkTransport
+from countless.simulator.coordinator import AnyTransport
 
+OpenTransport = Callable[[Callable[[], None]], AnyTransport]  # with what is called when something has arrived
 _LATE_S = 1e-5
 RETRY_S = 10.0  # between two attempts to deliver what other processes have left
 
@@ -38,8 +39,8 @@ class Notification(Wakeup):
 class LoopDriver:
     """Runs a `ClientLoop` as its thread would."""
 
-    def __init__(self, connect: Connect, on_done: Callable[[], None]) -> None:
-        self.transport = LinkTransport(connect, self.notify)
+    def __init__(self, open_transport: OpenTransport, on_done: Callable[[], None]) -> None:
+        self.transport = open_transport(self.notify)
         self.stopped = False
         self._events = asyncio.get_running_loop()
         self._on_done = on_done
@@ -61,7 +62,7 @@ class LoopDriver:
     def stop(self) -> None:
         """The process was killed, or the loop is done."""
         self.stopped = True
-        self.transport.close()
+        self.transport.abandon()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -71,6 +72,7 @@ class LoopDriver:
             return
         self._loop.step(self.transport.receive(), self._wakeup)
         if self._loop.done:
+            self.transport.close()
             self.stop()
             self._on_done()
             return
@@ -157,7 +159,7 @@ class Process:
         self,
         site: str,
         state_dir: Path | None,
-        connect: Callable[["Process"], Connect],
+        open_transport: Callable[["Process"], OpenTransport],
         wall_clock: Callable[[], float],
     ) -> None:
         self.site = site
@@ -166,9 +168,9 @@ class Process:
         self.cut_until = 0.0  # no connection before
         self.accepted = False  # the coordinator has opened a session for it
         self._true_clock = wall_clock
-        self._connect = connect(self)
+        self._open_transport = open_transport(self)
         self._events = asyncio.get_running_loop()
-        self.driver = LoopDriver(self._connect, lambda: None)
+        self.driver = LoopDriver(self._open_transport, lambda: None)
         self.client = SimulatedClient(self.driver, site, state_dir, self.wall_clock)
         self.budgets: dict[str, ClientBudget] = {}  # a client forgets those that its program has forgotten
         self.recoveries: dict[Path, LoopDriver] = {}
@@ -210,7 +212,7 @@ class Process:
         if file is None:
             return
         self.open_files.append(file)
-        driver = self.recoveries[path] = LoopDriver(self._connect, lambda: self._ended(path, file, delivery))
+        driver = self.recoveries[path] = LoopDriver(self._open_transport, lambda: self._ended(path, file, delivery))
         delivery = OrphanDelivery(file, driver.transport, self._events.time, self.wall_clock)
         if delivery.needed:
             driver.start(delivery.loop)

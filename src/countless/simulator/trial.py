@@ -4,21 +4,26 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from countless import randomness
+from countless.client.transport import nats_transport
 from countless.errors import InvariantBroken
+from countless.planning.cache import PlanCache
 from countless.randomness import SeededRandom
-from countless.server.cluster import log_store
+from countless.server.cluster import lease_keeper, log_store, member, shard
 from countless.server.sessions import site_server
-from countless.simulator.stores import STORES
+from countless.simulator.cluster import SimulatedLogStore
+from countless.simulator.coordinator import TICK_S
 from countless.simulator.virtual_loop import VirtualLoop
 from countless.simulator.world import BUDGETS, DAY_S, DISTRIBUTION, Profile, World
 from countless.wire import frames
 
+ACTIONS = 40
 SCHEMES = ("auto", "deterministic", "exact", "lattice", "sampled", "blocks", "hyz")
 NEAR = (0.0, 0.0, -61.0, 61.0, 122.0, -200.0, 350.0)
 FAR = (0.0, 800 * DAY_S, 800 * DAY_S, -800 * DAY_S)
@@ -36,6 +41,9 @@ PROFILES = {
     ),
     "dying coordinator": Profile(
         budgets=("for good",), latency=1.0, kill_coordinator=12.0, fill_disk=4.0, close=4.0, start=8.0
+    ),
+    "take-overs": Profile(
+        kill_coordinator=8.0, close=6.0, kill=4.0, start=10.0, pauses=(0.05, 0.5, 3.0, 10.0), store="cluster"
     ),
     "small frames": Profile(MANY, frame_bytes=4096, pauses=(0.05, 2.0, 30.0), cut=8.0),
     "families": Profile(families=("pages", DISTRIBUTION), jumps=FAR, clock=1.0, kill_coordinator=4.0),
@@ -60,20 +68,26 @@ class Trial(NamedTuple):
     scheme: str
     sites: int
     in_files: bool
-    actions: int = 60
+    actions: int = ACTIONS
 
     @classmethod
-    def drawn(cls, seed: int, profile: str | None = None) -> "Trial":
-        rng = SeededRandom(seed).spawn("trial")
-        drawn = [*PROFILES][rng.randbelow(len(PROFILES) - 1)]  # all but the last, which every eighth seed has
-        return cls(
-            seed,
-            profile or (drawn if seed % 8 else "families"),
-            STORES[rng.randbelow(len(STORES))],
-            SCHEMES[rng.randbelow(len(SCHEMES))],
-            1 + rng.randbelow(3),
-            bool(rng.randbelow(2)),
-        )
+    def drawn(cls, seed: int, profile: str | None = None, store: str | None = None) -> "Trial":
+        rng = SeededRandom(seed)
+
+        def draw(what: str, n: int) -> int:
+            return rng.spawn(what).randbelow(n)
+
+        profile = profile or [*PROFILES][draw("profile", len(PROFILES))]
+        drawn_store = "cluster" if draw("cluster", 6) == 0 else ("memory", "sqlite")[draw("store", 2)]
+        store = store or PROFILES[profile].store or drawn_store
+        scheme = SCHEMES[draw("scheme", len(SCHEMES))]
+        return cls(seed, profile, store, scheme, 1 + draw("sites", 3), bool(draw("files", 2)))
+
+    @property
+    def options(self) -> str:
+        """Of the command that repeats it."""
+        actions = "" if self.actions == ACTIONS else f" --actions {self.actions}"
+        return f"--seed {self.seed} --profile '{self.profile}' --store {self.store}{actions}"
 
     def run(self) -> Result:
         """What happened; InvariantBroken, with the command that repeats it, if a check failed."""
@@ -81,14 +95,15 @@ class Trial(NamedTuple):
         loop = VirtualLoop(lambda: rng.random() * PROFILES[self.profile].latency)
         try:
             with (
-                _limits(PROFILES[self.profile]),
+                _replaced(PROFILES[self.profile], rng.spawn("names")),
                 _seeded(rng.spawn("system")),
+                _no_plans(),
                 _silent(),
                 TemporaryDirectory() as directory,
             ):
                 return loop.run_until_complete(self._play(loop, rng, Path(directory)))
         except Exception as error:
-            command = f"PYTHONHASHSEED=0 python -m countless.simulator --seed {self.seed} --profile '{self.profile}'"
+            command = f"PYTHONHASHSEED=0 python -m countless.simulator {self.options}"
             raise InvariantBroken(f"{self} after {loop.time():.3f} s: {error!r}; to repeat it: {command}") from error
         finally:
             loop.close()
@@ -97,9 +112,8 @@ class Trial(NamedTuple):
         directory_of_files = directory if self.in_files else None
         world = World(rng, PROFILES[self.profile], self.store, self.scheme, self.sites, directory_of_files)
         try:
-            await world.coordinator.start()
-            world.coordinator.create_budgets({name: BUDGETS[name] for name in world.profile.budgets})
-            await world.coordinator.server.flush()
+            await world.service.start()
+            await world.service.create_budgets({name: BUDGETS[name] for name in world.profile.budgets})
             for _ in range(self.sites):
                 world.start()
             for _ in range(self.actions):
@@ -109,13 +123,12 @@ class Trial(NamedTuple):
             await world.settle()
             kept = await world.close_all()
             world.check()
-            world.truth.check_all_known(world.coordinator.server, kept)
+            world.truth.check_all_known(world.service.servers(), kept)
             _raise(loop)
             events = sum(world.truth.events.values()) + sum(world.truth.labels.values())
             return Result(self, events, loop.time(), world.seen)
         finally:
-            await world.coordinator.kill()
-            world.close()
+            await world.close()
 
 
 def _raise(loop: VirtualLoop) -> None:
@@ -135,6 +148,29 @@ def _silent() -> Iterator[None]:
 
 
 @contextmanager
+def _no_plans() -> Iterator[None]:
+    """As in a coordinator that has just started: plans of earlier seeds are not computed again, but not known either.
+
+    Otherwise a seed would not repeat, because a round takes a plan that happens to be there.
+    """
+    plan, cached = PlanCache.plan, PlanCache.cached
+    known: dict[PlanCache[Any], PlanCache[Any]] = {}
+
+    def plan_anew(self: PlanCache[Any], sites: int, alpha: float, eta: float) -> Any:
+        mine = known.setdefault(self, PlanCache(partial(plan, self)))
+        return plan(mine, sites, alpha, eta)
+
+    def cached_since(self: PlanCache[Any], sites: int, alpha: float, eta: float) -> Any:
+        return cached(known[self], sites, alpha, eta) if self in known else None
+
+    PlanCache.plan, PlanCache.cached = plan_anew, cached_since  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        PlanCache.plan, PlanCache.cached = plan, cached  # type: ignore[method-assign]
+
+
+@contextmanager
 def _seeded(rng: SeededRandom) -> Iterator[None]:
     """The random numbers of production come from the seed."""
     kind = randomness.SystemRandom
@@ -148,19 +184,29 @@ def _seeded(rng: SeededRandom) -> Iterator[None]:
 
 
 @contextmanager
-def _limits(profile: Profile) -> Iterator[None]:
-    """Small ones, so that few events reach them."""
-    limits: list[tuple[ModuleType, str, int]] = [
+def _replaced(profile: Profile, rng: SeededRandom) -> Iterator[None]:
+    """Small limits, so that few events reach them; names from the seed; and the log store that takes turns."""
+
+    def token_hex(size: int) -> str:
+        return f"{rng.randbelow(1 << 8 * size):0{2 * size}x}"
+
+    replaced: list[tuple[ModuleType, str, object]] = [
         (frames, "MAX_FRAME_BYTES", profile.frame_bytes),
-        (log_store, "_PART_BYTES", 200),
+        (log_store, "_PART_BYTES", 300),
         (log_store, "_COMPACT_AFTER_MESSAGES", 40),
         (site_server, "CLOCK_READINGS", 2),
+        (shard, "_MAX_TICK_S", TICK_S),
+        (shard, "LogStore", SimulatedLogStore),
+        (shard, "token_hex", token_hex),
+        (lease_keeper, "token_hex", token_hex),
+        (nats_transport, "token_hex", token_hex),
+        (member, "raise_signal", lambda _: None),  # `World.check` sees that it has failed
     ]
-    before = [getattr(module, name) for module, name, _ in limits]
-    for module, name, limit in limits:
-        setattr(module, name, limit)
+    before = [getattr(module, name) for module, name, _ in replaced]
+    for module, name, value in replaced:
+        setattr(module, name, value)
     try:
         yield
     finally:
-        for (module, name, _), limit in zip(limits, before, strict=True):
-            setattr(module, name, limit)
+        for (module, name, _), value in zip(replaced, before, strict=True):
+            setattr(module, name, value)

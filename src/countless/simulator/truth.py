@@ -48,9 +48,9 @@ class Truth:
 
     # Always
 
-    def check(self, server: SiteServer | None, now: float) -> None:
+    def check(self, servers: list[SiteServer], now: float) -> None:
         self._check_budgets(now)
-        if server is not None:
+        for server in servers:
             for name, counter in server.counters.items():
                 estimate = counter.published_answer.estimate
                 _require(estimate >= self._published.get(name, 0.0), f"the total of {name} has fallen to {estimate}")
@@ -108,9 +108,9 @@ class Truth:
         widest = max(known.held_back.label, known.held_back.total / 2)
         _require(widest <= epsilon * events, f"{name} may miss {widest} of {events} events: epsilon is {epsilon}")
 
-    def check_all_known(self, server: SiteServer, kept: Counter[str]) -> None:
+    def check_all_known(self, servers: list[SiteServer], kept: Counter[str]) -> None:
         """`kept`: what processes could not deliver, because it is in windows of a clock that was wrong."""
-        known = known_counts(server)
+        known = {name: count for server in servers for name, count in known_counts(server).items()}
         for name, events in self.events.items():
             undelivered = kept[name] if parse_window(name) else 0
             missing = events - known.get(name, 0)
@@ -118,7 +118,7 @@ class Truth:
                 missing <= undelivered + self.may_be_lost[name],
                 f"{missing} events of {name} are missing of {events}, of which {self.may_be_lost[name]} may be lost",
             )
-        labels = known_labels(server)
+        labels = {label: count for server in servers for label, count in known_labels(server).items()}
         for label, events in self.labels.items():
             missing, lost = events - labels.get(label, 0), self.labels_maybe_lost[label]
             _require(missing <= lost, f"{missing} events of {label} are missing of {events}, {lost} may be lost")

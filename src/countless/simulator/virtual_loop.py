@@ -1,11 +1,33 @@
-"""An event loop on virtual time: it never waits, and work for threads runs in it."""
+"""An event loop on virtual time: it never waits. Work for threads runs in it, or in threads that take turns with it.
+
+A *group* is the tasks of one simulated operating system process, so that they can be killed together. A task belongs to
+the group of the task that has created it.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor, Future
-from typing import Any
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from threading import Semaphore, Thread, current_thread
+from typing import Any, TypeVar
 
 from countless.errors import InvariantBroken
+
+T = TypeVar("T")
+Work = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]
+Tasks = set[asyncio.Task[Any]]
+_group: ContextVar[Tasks | None] = ContextVar("group", default=None)
+
+
+def new_group() -> tuple[Context, Tasks]:
+    """What is started in this context belongs to the group."""
+    context, tasks = copy_context(), Tasks()
+    context.run(_group.set, tasks)
+    return context, tasks
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -15,49 +37,146 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._latency = latency
-        self._selector = self
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = count()
+        self._queues: dict[Any, deque[Work]] = {}  # by executor: one of them does one thing at a time
         self.error: BaseException | None = None  # the first of a callback
         self.set_exception_handler(self._on_error)
 
     def time(self) -> float:
         return self._now
 
-    def select(self, timeout: float | None) -> list[object]:
-        """In place of a selector: nothing arrives from outside, so the time of the next timer has come."""
-        if timeout is None:
-            raise InvariantBroken("nothing is left to do")
-        self._now += timeout
-        return []
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
+
+    def _run_once(self) -> None:
+        """Nothing arrives from outside: when nothing is ready, the time of the next timer has come."""
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        if not ready:
+            if not self._timers:
+                raise InvariantBroken("nothing is left to do")
+            when, _, timer = heappop(self._timers)
+            if timer.cancelled():
+                return
+            self._now = max(self._now, when)
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        task = super().create_task(coro, name=name, context=context)
+        group = _group.get() if context is None else context.get(_group)
+        if group is not None:
+            group.add(task)
+            task.add_done_callback(group.discard)
+        return task
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         future = self.create_future()
-        self.call_later(self._latency(), self._run_work, future, func, args)
+        queue = deque[Work]() if executor is None else self._queues.setdefault(executor, deque())
+        queue.append((future, func, args))
+        if len(queue) == 1:
+            self.call_later(self._latency(), self._work_on, queue)
         return future
 
-    def _run_work(self, future: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        try:
-            result, error = func(*args), None
-        except Exception as raised:
-            result, error = None, raised
+    def _work_on(self, queue: deque[Work]) -> None:
+        future, func, args = queue[0]
+        if future.cancelled():
+            self._done(queue, None, None)
+        elif isinstance(getattr(func, "__self__", None), TakesTurns):
+            Turns(self, partial(func, *args), partial(self._done, queue)).resume()
+        else:
+            self._done(queue, *_outcome(partial(func, *args)))
+
+    def _done(self, queue: deque[Work], result: Any, error: BaseException | None) -> None:
+        future, _, _ = queue.popleft()
         self.call_later(self._latency(), _set, future, result, error)
+        if queue:
+            self.call_later(self._latency(), self._work_on, queue)
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.error = self.error or context.get("exception") or InvariantBroken(str(context["message"]))
 
-    def _process_events(self, events: list[object]) -> None: ...
-
     def _write_to_self(self) -> None: ...
 
 
-def _set(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+def _outcome(func: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return func(), None
+    except BaseException as error:
+        return None, error
+
+
+def _set(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if future.done():  # who has waited for it was killed
         return
-    if error is None:
-        future.set_result(result)
-    else:
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    elif error is not None:
         future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class TakesTurns:
+    """Base of objects whose methods wait for the loop while they run in a thread."""
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        thread = current_thread()
+        if not isinstance(thread, Turns):
+            raise InvariantBroken("waits for the loop in the loop's own thread")
+        return thread.wait_for(work)
+
+
+class Turns(Thread):
+    """A thread that runs only while the loop's thread waits for it, so that a seed repeats."""
+
+    def __init__(
+        self, loop: VirtualLoop, func: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        super().__init__(daemon=True)
+        self._loop = loop
+        self._func = func
+        self._on_done = on_done
+        self._context = copy_context()
+        self._mine, self._loops = Semaphore(0), Semaphore(0)
+        self._outcome: tuple[Any, BaseException | None] | None = None
+
+    def run(self) -> None:
+        self._mine.acquire()
+        self._outcome = _outcome(self._func)
+        self._loops.release()
+
+    def resume(self, _: object = None) -> None:
+        """In the loop's thread: until it waits for the loop, or is done."""
+        if not self.is_alive():
+            self.start()
+        self._mine.release()
+        self._loops.acquire()
+        if self._outcome is not None:
+            self.join()
+            self._on_done(*self._outcome)
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        task = self._loop.create_task(work, context=self._context)
+        task.add_done_callback(self.resume)
+        self._loops.release()
+        self._mine.acquire()
+        return task.result()
 
 
 class InlineExecutor(Executor):

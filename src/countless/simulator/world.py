@@ -9,17 +9,14 @@ from typing import NamedTuple
 
 from countless.client.budgets.budget import BudgetRequest
 from countless.client.durable.family import orphaned_families
-from countless.client.transport.base import ConnectionLost
 from countless.core.budget.rule import BudgetRule
 from countless.core.calendar import Calendar
 from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken, UnknownBudget
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.simulator.coordinator import CoordinatorProcess
-from countless.simulator.network import Connect, Link, Listener
-from countless.simulator.process import Process
-from countless.simulator.stores import media
+from countless.simulator.cluster import LEASE_S, SHARDS, Cluster
+from countless.simulator.coordinator import AnyTransport, CoordinatorProcess, Service
+from countless.simulator.process import OpenTransport, Process
 from countless.simulator.truth import LIMIT, ROLLING_S, Truth
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
 from countless.wire.windows import parse_window
@@ -35,6 +32,8 @@ BUDGETS = {
 DISTRIBUTION = "ms"  # of the families of a profile, the one of values
 LABELS, EPSILON = 8, 0.2
 SILENT_AFTER_S = 20.0
+STORES = ("memory", "sqlite", "cluster")
+_CLUSTER_FAULTS = 2.0  # as many for each one that a single coordinator has: most do no harm
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ class Profile:
     pauses: tuple[float, ...] = (0.005, 0.05, 0.5, 2.0, 10.0)  # between two actions
     latency: float = 0.02  # of the thread that saves, at most
     frame_bytes: int = 1 << 18
+    store: str | None = None  # instead of one that the seed chooses
     start: float = 2.0
     kill: float = 2.0
     close: float = 1.0
@@ -68,8 +68,25 @@ class Hold(NamedTuple):
     request: BudgetRequest
 
 
+class Watched(NamedTuple):
+    """An `Endpoint`: a process, and the world that sees what it is sent."""
+
+    world: "World"
+    process: Process
+
+    @property
+    def site(self) -> str:
+        return self.process.site
+
+    def is_cut(self) -> bool:
+        return self.world.now < self.process.cut_until
+
+    def watch(self, transport: AnyTransport, items: list[DownItem]) -> None:
+        self.world.watch(self.process, transport, items)
+
+
 class World:
-    """Must be made in the running loop."""
+    """Must be made in the running loop. `store` is that of one coordinator, or "cluster": several behind a broker."""
 
     def __init__(
         self, rng: RandomSource, profile: Profile, store: str, scheme: str, sites: int, directory: Path | None
@@ -78,63 +95,63 @@ class World:
         self._loop = asyncio.get_running_loop()
         self.profile = profile
         self.truth = Truth()
-        self.offset = 0.0  # of the coordinator's wall clock
         self.disk_is_full = False
         self.healed = False
         self.seen: Counter[str] = Counter()  # items that the coordinator has sent, by kind
         self.processes: list[Process] = []
         self._sites = [f"site-{number}" for number in range(sites)]
-        self._directory = directory
+        self._directory = None if store == "cluster" else directory  # a file of counts belongs to one coordinator
         self._holds: dict[Process, list[Hold]] = {}
         settings = Settings(
-            silent_after=SILENT_AFTER_S, remember_for=DAY_S, scheme=scheme, alpha=0.2, delta=1e-9, restore_wait=1.0
+            silent_after=SILENT_AFTER_S,
+            remember_for=DAY_S,
+            scheme=scheme,
+            alpha=0.2,
+            delta=1e-9,
+            restore_wait=1.0,
+            nats_shards=SHARDS,
+            nats_lease=LEASE_S,
         )
-        disk = media(store, rng, lambda: self.disk_is_full, self.coordinator_clock)
-        self.coordinator = CoordinatorProcess(disk, settings, lambda: self.disk_is_full, self.coordinator_clock)
-        self._disk = disk
-        self._starts_with_a_save = store == "log"
+        conditions = (settings, lambda: self.disk_is_full, self._delay, self.true_clock)
+        self.service: Service
+        self._coordinator_faults = profile.kill_coordinator
+        if store == "cluster":
+            self.service = Cluster(rng, 2 + rng.randbelow(2), *conditions)
+            self._coordinator_faults *= _CLUSTER_FAULTS
+        else:
+            self.service = CoordinatorProcess(rng, store, *conditions)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        await self.service.close()
         for process in self.processes:
             process.kill()
-        self._disk.close()
-
-    def true_clock(self) -> float:
-        return START_S + self._loop.time()
-
-    def coordinator_clock(self) -> float:
-        return self.true_clock() + self.offset
 
     @property
-    def server(self) -> SiteServer | None:
-        return self.coordinator.server if self.coordinator.up else None
+    def now(self) -> float:
+        return self._loop.time()
+
+    def true_clock(self) -> float:
+        return START_S + self.now
 
     # The network
 
     def _delay(self) -> float:
         return 0.001 if self.healed else self._rng.random() * (0.01, 0.1, 1.0)[self._rng.randbelow(3)]
 
-    def _connect_of(self, process: Process) -> Connect:
-        def connect(listener: Listener) -> Link:
-            if self._loop.time() < process.cut_until:
-                raise ConnectionLost("the network is cut")
-            link = Link(listener, self._delay, lambda items: self._watch(process, listener, items))
-            self.coordinator.accept(link)
-            return link
+    def _transport_of(self, process: Process) -> OpenTransport:
+        return lambda notify: self.service.transport(Watched(self, process), notify)
 
-        return connect
-
-    def _watch(self, process: Process, listener: Listener, items: list[DownItem]) -> None:
+    def watch(self, process: Process, transport: AnyTransport, items: list[DownItem]) -> None:
         for item in items:
             self.seen[type(item).__name__] += 1
-            if isinstance(item, HelloAck) and listener is process.driver.transport:
+            if isinstance(item, HelloAck) and transport is process.driver.transport:
                 process.accepted = True
             if isinstance(item, IncarnationExpired):
-                self._expire(process, listener)
+                self._expire(process, transport)
 
-    def _expire(self, process: Process, listener: Listener) -> None:
+    def _expire(self, process: Process, transport: AnyTransport) -> None:
         """Its incarnation may have been retired, and forgotten: what was sent is not sent again."""
-        if listener is not process.driver.transport:
+        if transport is not process.driver.transport:
             for file in process.open_files:
                 self.truth.add_lost({name: record.count for name, record in file.records.items()})
                 for family in orphaned_families(file):
@@ -159,19 +176,22 @@ class World:
             (profile.clock, self._turn_clock),
             (profile.fill_disk, self._fill_disk),
         ]
-        point = self._rng.random() * (sum(weight for weight, _ in actions) + profile.kill_coordinator)
+        point = self._rng.random() * (sum(weight for weight, _ in actions) + self._coordinator_faults)
         for weight, action in actions:
             if point < weight:
                 action()
                 break
             point -= weight
         else:
-            await self._kill_coordinator()
+            await self.service.fail(self._choose(profile.pauses))
         await asyncio.sleep(self._choose(profile.pauses))
         self.check()
 
     def check(self) -> None:
-        self.truth.check(self.server, self._loop.time())
+        self.truth.check(self.service.servers(), self._loop.time())
+        failure = self.service.failure()
+        if failure is not None:
+            raise InvariantBroken(failure)
 
     def _choose(self, values: tuple[float, ...]) -> float:
         return values[self._rng.randbelow(len(values))]
@@ -185,7 +205,7 @@ class World:
             return
         site = site or self._sites[self._rng.randbelow(len(self._sites))]
         state_dir = None if self._directory is None else self._directory / site
-        process = Process(site, state_dir, self._connect_of, self.true_clock)
+        process = Process(site, state_dir, self._transport_of, self.true_clock)
         process.offset = self._choose(self.profile.jumps) if not self._rng.randbelow(4) else 0.0
         self.processes.append(process)
         self._holds[process] = []
@@ -199,10 +219,11 @@ class World:
 
     def count(self, process: Process) -> None:
         names = self.profile.counters
-        if self.profile.windows and self._rng.randbelow(2):
-            self._count_in_window(process)
-        elif self.profile.families and self._rng.randbelow(4):
-            self._count_label(process)
+        windows, families = self.profile.windows, self.profile.families
+        if windows and self._rng.randbelow(2):
+            self._count_in_window(process, windows[self._rng.randbelow(len(windows))], 1 + self._rng.randbelow(9))
+        elif families and self._rng.randbelow(4):
+            self._count_label(process, families[self._rng.randbelow(len(families))], 1 + self._rng.randbelow(30))
         elif len(names) > 5 and not self._rng.randbelow(3):
             for name in names:
                 self.add(process, name, 1)
@@ -213,18 +234,16 @@ class World:
         process.client.counter(name).add(n)
         self.truth.events[name] += n
 
-    def _count_in_window(self, process: Process) -> None:
-        name, n = self.profile.windows[self._rng.randbelow(len(self.profile.windows))], 1 + self._rng.randbelow(9)
+    def _count_in_window(self, process: Process, name: str, n: int) -> None:
         before = Counter(process.client.debug_state())
         process.client.counter(name, per="minute").add(n)
         added = Counter(process.client.debug_state()) - before
-        [(window, number)] = added.items()
-        if number != n or parse_window(window) is None:
+        window = next(iter(added), "")
+        if list(added.values()) != [n] or parse_window(window) is None:
             raise InvariantBroken(f"{n} events of {name} are {added}")
         self.truth.events[window] += n
 
-    def _count_label(self, process: Process) -> None:
-        name, n = self.profile.families[self._rng.randbelow(len(self.profile.families))], 1 + self._rng.randbelow(30)
+    def _count_label(self, process: Process, name: str, n: int) -> None:
         number = self._rng.randbelow(1 + self._rng.randbelow(LABELS))  # small ones are counted more often
         before = Counter(process.client.labels)
         if name == DISTRIBUTION:
@@ -316,29 +335,35 @@ class World:
         if self._rng.randbelow(3):
             self._any().offset = jump
         else:
-            self.offset = jump
+            self.service.turn_clock(jump)
 
     def _fill_disk(self) -> None:
         self.disk_is_full = not self.disk_is_full
-
-    async def _kill_coordinator(self) -> None:
-        await self.coordinator.kill()
-        await asyncio.sleep(self._choose(self.profile.pauses))
-        self.disk_is_full = self.disk_is_full and not self._starts_with_a_save
-        await self.coordinator.start()
 
     # The end
 
     async def heal(self) -> None:
         """Everything works from now on; at every site one more process starts, which finds what others have left."""
-        self.healed, self.disk_is_full, self.offset = True, False, 0.0
+        self.healed, self.disk_is_full = True, False
+        self.service.heal()
         for process in [each for each in self.processes if not each.client.open]:
             self._end(process)
         for site in self._sites:
             self.start(site)
         for process in self.processes:
             process.offset = process.cut_until = 0.0
-            self.count(process)
+            self._use_everything(process)
+
+    def _use_everything(self, process: Process) -> None:
+        """So that it has a session with every shard: there it succeeds those of its site that have ended."""
+        for name in self.profile.counters:
+            self.add(process, name, 1)
+        for name in self.profile.windows:
+            self._count_in_window(process, name, 1)
+        for name in self.profile.families:
+            self._count_label(process, name, 1)
+        for name in self.profile.budgets:
+            self._request(process, name)
 
     async def settle(self) -> None:
         """Wait until the world is quiet; an error if it is not after a long time."""
@@ -351,19 +376,22 @@ class World:
         raise InvariantBroken(f"not quiet {60 * 10} s after everything was healed: {trouble}")
 
     def _trouble(self) -> str | None:
-        server = self.coordinator.server
+        trouble = self.service.trouble()
+        if trouble is not None:
+            return trouble
         for process in self.processes:
             if not process.client.done and not process.client.connected:
                 return f"a process of {process.site} is not connected: {process.client.error}"
             if process.recoveries:
                 return f"a process of {process.site} delivers what others have left: {[*process.recoveries]}"
-        silent = [session.site_id for session in server.sessions if session.unreachable]
-        if silent:
-            return f"{silent} cannot be reached"
-        try:
-            self.truth.check_answers(server)
-        except CountlessError as error:
-            return str(error)
+        for server in self.service.servers():
+            silent = [session.site_id for session in server.sessions if session.unreachable]
+            if silent:
+                return f"{silent} cannot be reached"
+            try:
+                self.truth.check_answers(server)
+            except CountlessError as error:
+                return str(error)
         return None
 
     async def close_all(self) -> Counter[str]:

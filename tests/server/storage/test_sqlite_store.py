@@ -14,6 +14,7 @@ from countless.server.storage import journal, sqlite_store
 from countless.server.storage.base import Changes, Config, CounterFields, StoreError
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.simulator.stores import TearingSqliteStore
 
 WEB = SiteId("web", 2**62)
 
@@ -41,6 +42,23 @@ def test_failed_save_changes_nothing_and_the_next_one_succeeds() -> None:
     assert store.load()["hits"][1].published == 5
     store.save(Changes({"hits": CounterFields(2, 6, 0)}))
     assert store.load()["hits"][1].published == 6
+
+
+def test_save_that_is_interrupted_anywhere_changes_nothing_and_the_next_one_succeeds() -> None:
+    """Also at its first statement: the transaction that it has begun is not left open."""
+    store = TearingSqliteStore(None)
+    store.save(created("hits"))
+    interrupted = 0
+    for steps in range(1, 60):
+        saved = store.load()
+        try:
+            store.save_in_part(Changes({"hits": CounterFields(1, 5 + steps, 0)}), steps)
+        except StoreError:
+            interrupted += 1
+            assert store.load() == saved
+    assert interrupted > 5
+    store.save(Changes({"hits": CounterFields(2, 100, 0)}))
+    assert store.load()["hits"][1].published == 100
 
 
 Step = tuple[int, int, int]

@@ -5,6 +5,7 @@ connection to the next node of the broker.
 """
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
 from time import monotonic
@@ -89,8 +90,9 @@ class NatsStream:
 class NatsTransport:
     """Streams to all shards over one connection."""
 
-    def __init__(self, broker: Broker, site: str) -> None:
+    def __init__(self, broker: Broker, site: str, clock: Callable[[], float] = monotonic) -> None:
         self._broker = broker
+        self._clock = clock
         self._nodes: list[BrokerNode] = list(broker.nodes)
         self._next_node = SystemRandom().randbelow(len(self._nodes))  # clients spread over the nodes
         self._site_token = subject_token(site)
@@ -119,7 +121,7 @@ class NatsTransport:
 
     def open_stream(self, shard: int) -> Send:
         connection = self._connect()
-        now = monotonic()
+        now = self._clock()
         if self._unanswered_since is None:
             self._unanswered_since = now
         elif now - self._unanswered_since > _NODE_TIMEOUT_S:
@@ -134,10 +136,13 @@ class NatsTransport:
         if self._connection is None:
             node = self._nodes[self._next_node % len(self._nodes)]
             self._next_node += 1
-            self._connection = NatsSocket(self._broker, node)
+            self._connection = self._open(node)
             self._unanswered_since = None
             self._nodes = list(dict.fromkeys((*self._broker.nodes, *self._connection.discovered)))
         return self._connection
+
+    def _open(self, node: BrokerNode) -> NatsSocket:
+        return NatsSocket(self._broker, node)
 
     def sockets(self) -> list[socket.socket]:
         return [self._connection.socket] if self._connection else []

@@ -40,9 +40,14 @@ class NatsConnection:
     """One stream, as the server sees it. Sending only queues."""
 
     def __init__(
-        self, site_token: str, stream: str, rate_limit: RateLimit, on_queued: Callable[["NatsConnection"], None]
+        self,
+        site_token: str,
+        stream: str,
+        opened_at: float,
+        rate_limit: RateLimit,
+        on_queued: Callable[["NatsConnection"], None],
     ) -> None:
-        self.last_seen = monotonic()
+        self.opened_at = opened_at
         self.site_token = site_token
         self.stream = stream
         self.session: Session | None = None  # None until the server has accepted the hello
@@ -68,13 +73,20 @@ class NatsConnections:
     """All streams of one shard, while this coordinator owns it."""
 
     def __init__(
-        self, server: SiteServer, shard: int, ownership_id: str, leased: Callable[[], bool], publish: Publish
+        self,
+        server: SiteServer,
+        shard: int,
+        ownership_id: str,
+        leased: Callable[[], bool],
+        publish: Publish,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._server = server
         self._shard = shard
         self._ownership_id = ownership_id
         self._leased = leased
         self._publish = publish
+        self._clock = clock
         self._connections: dict[tuple[str, str], NatsConnection] = {}  # by site token and stream
         self._ready: dict[NatsConnection, None] = {}  # those with something to send, in order
         self._wakeup = asyncio.Event()
@@ -108,7 +120,7 @@ class NatsConnections:
     def _open(self, site_token: str, stream: str, frame: bytes) -> None:
         server = self._server
         rate_limit = RateLimit(server.settings.max_messages_per_second)
-        connection = NatsConnection(site_token, stream, rate_limit, self._mark_ready)
+        connection = NatsConnection(site_token, stream, self._clock(), rate_limit, self._mark_ready)
         self._connections[site_token, stream] = connection
         server.connection_count += 1
         if server.connection_count > server.settings.max_connections or server.draining:
@@ -167,8 +179,9 @@ class NatsConnections:
 
     def drop_idle(self) -> None:
         """Close streams without a session. The server times out those that have one."""
+        oldest = self._clock() - self._server.settings.silent_after
         for connection in self._connections.values():
-            if connection.session is None and monotonic() - connection.last_seen > self._server.settings.silent_after:
+            if connection.session is None and connection.opened_at < oldest:
                 connection.close(1001, "timed out")
 
     # To the sites

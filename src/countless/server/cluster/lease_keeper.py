@@ -7,6 +7,7 @@ heartbeat for longer than that.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from secrets import token_hex
 from time import monotonic
 
@@ -27,17 +28,20 @@ class Expelled(Exception):
 
 
 class LeaseKeeper:
-    def __init__(self, bucket: Bucket, shards: int, lease_s: float) -> None:
+    def __init__(self, bucket: Bucket, shards: int, lease_s: float, clock: Callable[[], float] = monotonic) -> None:
         self.shards = shards
         self.lease_s = lease_s
         self.member_id = token_hex(8)
         self._bucket = bucket
+        self._clock = clock
         self._joined = False  # a heartbeat of this member id has been written
         self._expires = 0.0
         self._detector = FailureDetector()
 
     @classmethod
-    async def join(cls, bucket: Bucket, shards: int, lease_s: float) -> "LeaseKeeper":
+    async def join(
+        cls, bucket: Bucket, shards: int, lease_s: float, clock: Callable[[], float] = monotonic
+    ) -> "LeaseKeeper":
         """Agree with the others. The number of shards is fixed for ever; the lease, while there are other members."""
         agreed = unassigned(shards, lease_s)
         while True:
@@ -49,21 +53,21 @@ class LeaseKeeper:
             await bucket.compare_and_set(_KEY, encode(msgspec.structs.replace(agreed, lease_s=lease_s)), revision)
         if (len(agreed.owners), agreed.lease_s) != (shards, lease_s):
             log.warning("settings of the cluster: nats_shards %d, nats_lease %gs", len(agreed.owners), agreed.lease_s)
-        return cls(bucket, len(agreed.owners), agreed.lease_s)
+        return cls(bucket, len(agreed.owners), agreed.lease_s, clock)
 
     def valid(self) -> bool:
         """Whether no other coordinator can own our shards yet."""
-        return monotonic() < self._expires
+        return self._clock() < self._expires
 
     async def renew(self, released: frozenset[int]) -> Assignment:
         """Write a heartbeat, give up the released shards and return the new assignment. Raises Expelled."""
         while True:
-            started = monotonic()  # before the read: our lease starts here, while others are timed after the read
+            started = self._clock()  # before the read: our lease starts here, while others are timed after the read
             assignment, revision = await self._read()
             if self._joined and self.member_id not in assignment.heartbeats:
                 self._expires = 0.0
                 raise Expelled
-            expired = self._detector.expired(assignment, monotonic()) - {self.member_id}
+            expired = self._detector.expired(assignment, self._clock()) - {self.member_id}
             renewed = renew(assignment, self.member_id, expired, released)
             if await self._bucket.compare_and_set(_KEY, encode(renewed), revision):
                 self._joined, self.lease_s, self._expires = True, renewed.lease_s, started + renewed.lease_s

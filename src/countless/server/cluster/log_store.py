@@ -154,10 +154,9 @@ class LogStore:
 
     async def _compact(self, whole_state: Body) -> None:
         last_before = self._last_sequence
-        records = self._records(whole_state)
-        self._unsent += records
+        self._unsent += self._records(whole_state)
         await self._append_unsent()
-        self._messages = len(records)
+        self._messages = 0  # without those of the whole state: one of many parts would be written again at once
         with suppress(*BROKER_ERRORS):  # the next compaction purges these messages too
             await self._jetstream.purge_stream(LOG_STREAM, seq=last_before + 1, subject=self._subject)
 

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from signal import SIGTERM, raise_signal
+from time import monotonic, time
 from typing import Any
 
 import msgspec
@@ -56,6 +57,8 @@ class Member:
         bucket: Bucket,
         lease: LeaseKeeper,
         app_for: Callable[[SiteServer], Starlette],
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = time,
     ) -> None:
         self.client = client
         self.lease = lease
@@ -66,6 +69,8 @@ class Member:
         self._settings = settings
         self._bucket = bucket
         self._app_for = app_for
+        self._clock = clock
+        self._wall_clock = wall_clock
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._stopping: dict[int, asyncio.Task[None]] = {}
         self._released: set[int] = set()  # saved and stopped, but still ours in the assignment
@@ -75,9 +80,20 @@ class Member:
     async def join(cls, settings: Settings, app_for: Callable[[SiteServer], Starlette]) -> "Member":
         """Connect, and agree with the other members. Raises NoBroker."""
         client = await connect(settings.nats)
-        bucket = await open_log_and_bucket(client)
-        lease = await LeaseKeeper.join(bucket, settings.nats_shards, settings.nats_lease)
-        member = cls(settings, client, bucket, lease, app_for)
+        return await cls.join_on(client, await open_log_and_bucket(client), settings, app_for)
+
+    @classmethod
+    async def join_on(
+        cls,
+        client: Client,
+        bucket: Bucket,
+        settings: Settings,
+        app_for: Callable[[SiteServer], Starlette],
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = time,
+    ) -> "Member":
+        lease = await LeaseKeeper.join(bucket, settings.nats_shards, settings.nats_lease, clock)
+        member = cls(settings, client, bucket, lease, app_for, clock, wall_clock)
         await member.tokens.refresh(bucket)
         await client.subscribe(SHARDS_SUBJECT, queue="countless", cb=member._on_shards_request)
         return member
@@ -153,7 +169,8 @@ class Member:
         try:
             on_failure = partial(self._on_shard_failure, number)
             self.shards[number] = await Shard.take_over(
-                self.client, number, self._settings, self.lease.valid, self._app_for, on_failure
+                *(self.client, number, self._settings, self.lease.valid, self._app_for, on_failure),
+                *(self._clock, self._wall_clock),
             )
             if self.draining:
                 self.shards[number].server.drain()

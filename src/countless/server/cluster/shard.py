@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from secrets import token_hex
+from time import monotonic, time
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -54,13 +55,15 @@ class Shard:
         leased: Callable[[], bool],
         app_for: Callable[[SiteServer], Starlette],
         on_failure: Callable[[BaseException], None],
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = time,
     ) -> "Shard":
         """Fence the previous owner, recover the state from the log, then ask the sites to connect."""
         ownership_id = token_hex(8)
-        store = LogStore(client.jetstream(timeout=JETSTREAM_TIMEOUT_S), number, ownership_id, leased)
+        store = LogStore(client.jetstream(timeout=JETSTREAM_TIMEOUT_S), number, ownership_id, leased, wall_clock)
         await store.take_over()
-        server = SiteServer(store, settings)
-        connections = NatsConnections(server, number, ownership_id, leased, partial(_publish, client))
+        server = SiteServer(store, settings, clock, wall_clock)
+        connections = NatsConnections(server, number, ownership_id, leased, partial(_publish, client), clock)
         shard = cls(server, app_for(server), connections, on_failure)
         try:
             await shard._start(client, number, leased)

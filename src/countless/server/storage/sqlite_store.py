@@ -137,8 +137,8 @@ class SqliteStore:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._locked():
-            self._db.execute("BEGIN IMMEDIATE")
             try:
+                self._db.execute("BEGIN IMMEDIATE")
                 yield
                 self._db.execute("COMMIT")
             except BaseException:

@@ -1,0 +1,34 @@
+"""Mistakes that are easily made with several coordinators; seeds must find each."""
+
+import pytest
+
+from countless.server.cluster.lease_keeper import LeaseKeeper
+from countless.server.cluster.log_store import LogStore
+from countless.server.cluster.records import Record, decode_body
+from countless.simulator.broker import Message, SimulatedBroker
+
+
+def appends_without_fencing(patch: pytest.MonkeyPatch) -> None:
+    """An owner appends behind records of another one, which it has not read."""
+    original = SimulatedBroker.append
+
+    def append(self: SimulatedBroker, subject: str, payload: bytes, expected: str | None) -> Message:
+        return original(self, subject, payload, None)
+
+    patch.setattr(SimulatedBroker, "append", append)
+
+
+def answers_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseKeeper, "valid", lambda self: True)
+
+
+def joins_parts_of_two_records(patch: pytest.MonkeyPatch) -> None:
+    """What a killed owner has left in the middle of a record is not dropped."""
+
+    def on_record(self: LogStore, record: Record) -> None:
+        self._parts_read.append(record)
+        if record.part == record.parts - 1:
+            parts, self._parts_read = self._parts_read, []
+            self._apply(decode_body(b"".join(part.body for part in parts)))
+
+    patch.setattr(LogStore, "_on_record", on_record)
