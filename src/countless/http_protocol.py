@@ -4,19 +4,33 @@ uvicorn waits without end for a request that has begun. Here a request must be c
 its connection was opened or its first byte came, its body included; otherwise the connection is closed. A response may
 take any time: it may be a stream of answers. An address may have MAX_CONNECTIONS_PER_ADDRESS connections, without those
 that became WebSockets: these have limits of their own.
+
+It reads attributes that uvicorn does not document, so it is used with the version it was tested with, and no other.
 """
 
 import asyncio
 import logging
 from collections import Counter as Tally
+from importlib.metadata import version
 from typing import ClassVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 log = logging.getLogger("countless.http")
 
+TESTED_UVICORN = "0.54"
 REQUEST_TIMEOUT_S = 20.0
 MAX_CONNECTIONS_PER_ADDRESS = 4_000  # more than all pages and watches that a proxy forwards
+
+
+def http_protocol() -> type[asyncio.Protocol] | str:
+    """For `uvicorn.Config(http=...)`."""
+    if not version("uvicorn").startswith(f"{TESTED_UVICORN}."):
+        log.warning(
+            "no limits for slow clients: tested with uvicorn %s, installed %s", TESTED_UVICORN, version("uvicorn")
+        )
+        return "auto"
+    return LimitedHTTPProtocol
 
 
 class LimitedHTTPProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]

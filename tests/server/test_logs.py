@@ -15,12 +15,13 @@ NAMES = ("countless", "uvicorn", logs.AUDIT)
 
 
 @pytest.fixture
-def stream() -> Iterator[StringIO]:
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[StringIO]:
     """The loggers are as before afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     levels = {name: logging.getLogger(name).level for name in NAMES}
     root.handlers.clear()  # `configure` would close those of pytest
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)  # an earlier uvicorn.Config may say False
     yield StringIO()
     root.handlers[:] = handlers
     root.setLevel(level)

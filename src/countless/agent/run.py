@@ -15,7 +15,7 @@ from countless.agent.rules import WindowRules
 from countless.agent.statsd import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
-from countless.http_protocol import LimitedHTTPProtocol
+from countless.http_protocol import http_protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _serve(agent: Agent, endpoints: list[socket.socket]) -> None:
     config = uvicorn.Config(
         build_app(agent),
         loop="auto",  # uvloop where it exists
-        http=LimitedHTTPProtocol,
+        http=http_protocol(),
         ws="none",
         lifespan="on",
         log_level="warning",

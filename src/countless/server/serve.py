@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import gc
+import logging
 import resource
 import signal
 import socket
@@ -14,10 +15,9 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 
-from countless.errors import CountlessError, InvalidParameter
-from countless.http_protocol import LimitedHTTPProtocol
+from countless.errors import InvalidParameter
+from countless.http_protocol import http_protocol
 from countless.server import logs
 from countless.server.app import build_app, require_nats
 from countless.server.certificates import reload_certificate
@@ -36,19 +36,6 @@ from countless.wire.nats_url import netloc
 GC_THRESHOLDS = (50_000, 5, 20)
 MAX_OPEN_FILES = 1 << 18  # far more than max_connections needs
 SWITCH_INTERVAL_S = 0.001  # the event loop waits at most so long for the commit and planner threads
-
-
-class Startup(LifespanOn):
-    """As in uvicorn, but a problem that the operator can solve is not logged with a traceback: `serve` raises it."""
-
-    problem: CountlessError | None = None
-
-    async def send(self, message: LifespanSendMessage) -> None:
-        error = sys.exc_info()[1]  # Starlette sends from its `except` clause
-        if message["type"] == "lifespan.startup.failed" and isinstance(error, CountlessError):
-            self.problem = error
-            message["message"] = ""
-        await super().send(message)
 
 
 class Server(uvicorn.Server):
@@ -139,14 +126,29 @@ def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1 if app.state.server.failing else 0))
     server = Server(config, settings)
     app.state.open_connections = lambda: len(server.server_state.connections)
-    try:
+    with _without_traceback(app):
         server.run([listener])
-    except SystemExit:
-        if isinstance(server.lifespan, Startup) and server.lifespan.problem is not None:
-            raise server.lifespan.problem from None
-        raise
     if not server.started:
         sys.exit(1)
+
+
+@contextmanager
+def _without_traceback(app: Starlette) -> Iterator[None]:
+    """Raise a problem that the operator can solve, which uvicorn would log with a traceback."""
+    log = logging.getLogger("uvicorn.error")
+
+    def has_no_remedy(record: logging.LogRecord) -> bool:
+        return app.state.problem is None
+
+    log.addFilter(has_no_remedy)
+    try:
+        yield
+    except SystemExit:
+        if app.state.problem is not None:
+            raise app.state.problem from None
+        raise
+    finally:
+        log.removeFilter(has_no_remedy)
 
 
 def raise_file_limit() -> None:
@@ -162,7 +164,7 @@ def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicor
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop if it is installed
-        http=LimitedHTTPProtocol,
+        http=http_protocol(),
         ws=websocket_protocol(),
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=None,  # sites send heartbeats, which the site server sees
@@ -183,5 +185,4 @@ def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicor
     except (OSError, ssl.SSLError) as error:
         names = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
         raise InvalidParameter("tls_cert", names, f"PEM files that fit together ({error})") from None
-    config.lifespan_class = Startup
     return config

@@ -45,9 +45,8 @@ def test_node_that_leaves_a_hello_unanswered_is_given_up_and_an_idle_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("countless.client.transport.nats_transport.monotonic", lambda: clock[0])
     monkeypatch.setattr("countless.client.transport.nats_transport.NatsSocket", MuteNode)
-    transport = NatsTransport(Broker.parse(URL), "here")
+    transport = NatsTransport(Broker.parse(URL), "here", lambda: clock[0])
     transport.open_stream(0)(b"hello")
     transport.receive()
     clock[0] = 1000.0  # the connection was idle

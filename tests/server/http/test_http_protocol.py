@@ -138,3 +138,9 @@ async def test_address_has_a_limit_of_connections_and_websockets_do_not_count(
     assert (third.aborted, Client().aborted) == (False, True)
     second.protocol.connection_lost(None)
     assert not Client().aborted
+
+
+def test_other_version_of_uvicorn_has_its_own_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert http_protocol.http_protocol() is LimitedHTTPProtocol
+    monkeypatch.setattr("countless.http_protocol.TESTED_UVICORN", "0.1")
+    assert http_protocol.http_protocol() == "auto"

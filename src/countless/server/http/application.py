@@ -7,10 +7,11 @@
 | `shard_app` | the API, as it is given | a `SiteServer` |
 
 Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, `watches` that are open, for the page
-`open_streams`, and for operators `audit` and `loop_lag`.
+`open_streams`, and for operators `audit`, `loop_lag` and a `problem` that prevented the start.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,6 +22,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Lifespan
 from starlette.websockets import WebSocket
 
+from countless.errors import CountlessError
 from countless.server.audit import AuditLog
 from countless.server.http import assets
 from countless.server.http.audited import AuditedRequests
@@ -76,10 +78,27 @@ def _application(
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     handlers = {HTTPException: _http_error, Exception: _internal_error}
-    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan, exception_handlers=handlers)
+    starting = lifespan and _with_problem(lifespan)
+    app = Starlette(routes=routes, middleware=middleware, lifespan=starting, exception_handlers=handlers)
+    app.state.problem = None
     app.state.openapi = openapi(_OPERATIONS)
     app.state.audit, app.state.loop_lag = AuditLog(None), Timings()
     return app
+
+
+def _with_problem(lifespan: Lifespan[Starlette]) -> Lifespan[Starlette]:
+    """Keep a problem that the operator can solve in `app.state.problem`: Starlette passes on its traceback only."""
+
+    @asynccontextmanager
+    async def starting(app: Starlette) -> AsyncIterator[None]:
+        try:
+            async with lifespan(app):
+                yield
+        except CountlessError as error:
+            app.state.problem = error
+            raise
+
+    return starting
 
 
 async def _refuse_site(websocket: WebSocket) -> None:
