@@ -75,7 +75,7 @@ def measure(pid: int, statsd: str, http: str, datagrams: list[bytes]) -> tuple[f
 def main() -> Iterator[Table]:
     rows = []
     with TemporaryDirectory() as state, ExitStack() as stack:
-        _, (url,) = start(stack, "serve", "--port", "0", "--state-dir", state)
+        _, (url,) = start(stack, "serve", "--open", "--port", "0", "--state-dir", state)
         agent, (statsd, http) = start(stack, "agent", "--url", url, "--statsd-port", "0", "--http-port", "0")
         for name, datagrams in DATAGRAMS.items():
             received, lines, lost = measure(agent.pid, statsd, http, datagrams)

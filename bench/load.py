@@ -38,7 +38,8 @@ class Coordinator:
     """A `countless serve` process, and what the system says of its time and memory."""
 
     def __init__(self, directory: str) -> None:
-        command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0", "--state-dir", directory]
+        command = [sys.executable, "-m", "countless.cli.main", "serve", "--open", "--port", "0"]
+        command += ["--state-dir", directory]
         self.process = subprocess.Popen([*command, "--silent-after", "12h"], stdout=subprocess.PIPE, text=True)  # noqa: S603
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[-1]

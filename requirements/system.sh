@@ -2,7 +2,7 @@
 # Programs that tests and the race use for real and that no Python package brings. Installed when root; otherwise named.
 set -e
 missing=""
-for program in chromium redis-server; do
+for program in chromium redis-server nginx; do
     command -v "$program" >/dev/null || missing="$missing $program"
 done
 [ -n "$missing" ] || exit 0

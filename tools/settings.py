@@ -30,7 +30,8 @@ TAIL = """
 | variable | meaning |
 |---|---|
 | `COUNTLESS_URL` | address of the coordinator or broker; default `http://127.0.0.1:2686` |
-| `COUNTLESS_TOKEN`, `COUNTLESS_TOKEN_FILE` | the bearer token, or a file that holds it |
+| `COUNTLESS_TOKEN`, `COUNTLESS_TOKEN_FILE` | the bearer token, or a file that holds it, read for each connection |
+| `COUNTLESS_STATE_DIR` | where a coordinator on this machine has the operator's token |
 | `COUNTLESS_SITE` | the site's name; default: the host's name |
 | `COUNTLESS_CLIENT_STATE_DIR` | a directory for counts, so that `kill -9` loses none; not with a broker |
 | `COUNTLESS_NATS_CREDS` | a credentials file for `nats://` and `tls://` |

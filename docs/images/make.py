@@ -82,7 +82,7 @@ def picture(url: str) -> None:
 
 def main() -> None:
     """Serve, count, look."""
-    command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "countless.cli.main", "serve", "--open", "--port", "0"]
     command += ["--silent-after", "60s", "--state-dir"]
     with tempfile.TemporaryDirectory() as directory:
         past_hours(Path(directory), time())

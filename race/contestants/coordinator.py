@@ -33,7 +33,7 @@ class CoordinatorBackend(Backend):
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", self._port]
+        command = [sys.executable, "-m", "countless.cli.main", "serve", "--open", "--port", self._port]
         environment = os.environ | self._settings
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603
         line = self._process.stdout.readline() if self._process.stdout else ""

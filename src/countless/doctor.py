@@ -16,12 +16,14 @@ from typing import NamedTuple
 
 from countless import __version__
 from countless.client.api import ApiClient, ServiceError
+from countless.client.environment import token_for
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import check
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.token_file import OPERATOR_TOKEN_FILE
 
 MAX_CLOCK_SKEW_S = 5.0  # with more, times in logs and on the page are confusing
 
@@ -82,6 +84,7 @@ def check_coordinator(settings: Settings) -> Iterator[Finding]:
     hard, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], settings.max_connections + 100
     remedy = f"raise it to {need:,} (LimitNOFILE= in the unit), or lower max_connections" if 0 <= hard < need else ""
     yield Finding("open files", f"at most {hard:,}", remedy)
+    yield _operator(settings)
     if settings.tls_cert:
         yield _attempt("tls", lambda: _certificate(settings), settings.tls_cert, "renew or replace the PEM files")
 
@@ -102,6 +105,17 @@ def _state(settings: Settings) -> str | None:
     nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
     with tempfile.TemporaryFile(dir=nearest):
         return f"{directory}: will be created"
+
+
+def _operator(settings: Settings) -> Finding:
+    """Who may operate it."""
+    file = Path(settings.state_dir) / OPERATOR_TOKEN_FILE
+    if settings.open:
+        return Finding("operator", "every program on this machine, without a token (open)")
+    if not file.exists():
+        return Finding("operator", f"{file}: made by the first start, unless there is a token of scope operator")
+    remedy = f"chmod 600 {file}; then: countless token rotate" if file.stat().st_mode & 0o077 else ""
+    return Finding("operator", f"{file} has a token{', and others can read it' if remedy else ''}", remedy)
 
 
 def _port(settings: Settings) -> Finding:
@@ -150,12 +164,16 @@ def check_connection(url: str, token: str | None) -> Iterator[Finding]:
     remedy = "set both clocks by NTP: times in logs and on the page do not agree" if skew > MAX_CLOCK_SKEW_S else ""
     yield Finding("clock", f"{skew:.1f} s from the coordinator's", remedy)
     allowed = [scope for scope, attempt in _SCOPES.items() if _succeeds(partial(attempt, url, token))]
-    remedy = "" if allowed else "create a token there with: countless token site; then set COUNTLESS_TOKEN"
+    remedy = "" if allowed else "create a token there with: countless token site; then set COUNTLESS_TOKEN_FILE"
     yield Finding("allowed", ", ".join(allowed) or "nothing", remedy)
 
 
+def _connect(endpoint: Endpoint, token: str | None) -> None:
+    WebSocketConnection(endpoint, token_for(endpoint, token), timeout=5.0).close()
+
+
 _SCOPES: dict[str, Callable[[str, str | None], object]] = {
-    "to count": lambda url, token: WebSocketConnection(Endpoint.parse(url), token, timeout=5.0).close(),
+    "to count": lambda url, token: _connect(Endpoint.parse(url), token),
     "to read": lambda url, token: ApiClient(url, token).request("GET", "/api/v1/counters"),
     "to operate": lambda url, token: ApiClient(url, token).request("GET", "/api/v1/sites"),
 }

@@ -90,18 +90,13 @@ async def test_client_reads_where_it_counts(api: list[FakeApi]) -> None:
     assert [query for _, query in api[0].asked] == queries
 
 
-def test_reader_takes_url_and_token_from_the_environment(
-    api: list[FakeApi], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    (tmp_path / "token").write_text("from a file\n")
+def test_reader_takes_its_url_from_the_environment(api: list[FakeApi], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLESS_URL", "https://count.example")
-    monkeypatch.setenv("COUNTLESS_TOKEN_FILE", str(tmp_path / "token"))
     countless.Reader()
-    assert api[0].arguments[:2] == ("https://count.example", "from a file")
-    monkeypatch.setenv("COUNTLESS_TOKEN", "given")
     countless.Reader(None, "mine")
-    countless.Reader()
-    assert [each.arguments[1] for each in api[1:]] == ["mine", "given"]
+    countless.Reader("http://here", "mine")
+    expected = [("https://count.example", None), ("https://count.example", "mine"), ("http://here", "mine")]
+    assert [each.arguments[:2] for each in api] == expected
 
 
 def test_reader_refuses_the_address_of_a_broker() -> None:

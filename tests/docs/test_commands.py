@@ -23,6 +23,9 @@ ELSEWHERE = {
     "pip install": "packaging/test_package.py",
     "countless serve": "support/service.py",
     "countless agent": "agent/test_agent.py",
+    "countless token site --label fleet": "server/test_reverse_proxy.py",
+    "countless token read --label dashboards": "server/test_reverse_proxy.py",
+    "countless doctor --url": "server/test_reverse_proxy.py",
     "countless backup": "server/test_budget_failures.py",
     "countless restore": "server/test_budget_failures.py",
     "countless forget": "cli/test_service.py",
@@ -152,21 +155,22 @@ def test_commands_of_budgets(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_commands_with_tokens_and_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site, operator, certificate = [
+    site, read, certificate = [
         line for line in here("tutorial/first-deployment.md") if re.match("countless token|openssl", line)
     ]
     serve = next(line for line in shown(ROOT / "docs/tutorial/first-deployment.md") if "--tls-cert" in line)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COUNTLESS_STATE_DIR", str(tmp_path / "state"))
-    tokens = [run(line).strip() for line in (site, operator)]
+    tokens = [run(line).strip() for line in (site, read)]
     subprocess.run(shlex.split(certificate), check=True, capture_output=True)
-    with Server(tmp_path / "state", *shlex.split(serve)[2:]) as server:
+    with Server(tmp_path / "state", *shlex.split(serve)[2:], closed=True) as server:
         url = re.sub(r"//[^:]*", "//127.0.0.1", server.url)
         monkeypatch.setenv("COUNTLESS_CA", "cert.pem")
         with countless.connect(url, token=tokens[0]) as client:
             client.counter("requests").add(5)
             assert client.flush()
         assert run("countless get requests", COUNTLESS_URL=url, COUNTLESS_TOKEN=tokens[1]).startswith("requests: 5 ")
+        assert "requests" in run("countless counters", COUNTLESS_URL=url)  # with the operator's token, found by itself
 
 
 @pytest.mark.slow

@@ -195,7 +195,7 @@ def memory(_: Path) -> Iterator[Setup]:
 @contextmanager
 def websocket(directory: Path) -> Iterator[Setup]:
     with Server(directory) as server:
-        yield OverSockets(server, lambda _: WebSocketTransport(Endpoint.parse(server.url), None))
+        yield OverSockets(server, lambda _: WebSocketTransport(Endpoint.parse(server.url)))
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, expect
 
 import countless
 from countless.client.api import ApiClient
-from countless.server.http.auth import SCOPES, new_token
 from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import SCOPES, new_token
 from support.browser import window
 from support.service import Server
 
@@ -44,7 +44,7 @@ class Guarded:
         store = SqliteStore(directory / STATE_FILE)
         self.tokens = {scope: new_token(store, scope, scope) for scope in SCOPES}
         store.close()
-        self.server = Server(directory)
+        self.server = Server(directory, closed=True)
         self.url = self.server.url
         self.site = countless.connect(self.url, site=SITE, token=self.tokens["site"])
 

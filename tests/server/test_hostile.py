@@ -13,9 +13,9 @@ from countless.client.transport.base import ConnectionLost
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
-from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import new_token
 from countless.wire.frames import MAX_FRAME_BYTES, Hello, Item, Join, Leave, Sync, SyncAck, encode_frames
 from support.raw_connection import close_reason, receive_until, send_text
 from support.service import Server, until
@@ -99,7 +99,7 @@ def test_protocol_violations_are_counted_in_the_metrics(server: Server) -> None:
 
 
 def test_site_token_is_refused_for_another_site(tmp_path: Path) -> None:
-    with Server(tmp_path) as server:
+    with Server(tmp_path, closed=True) as server:
         store = SqliteStore(tmp_path / STATE_FILE)
         token, reading = new_token(store, "site", "a", site="a"), new_token(store, "read", "r")
         store.close()

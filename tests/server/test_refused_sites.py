@@ -7,10 +7,10 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from countless.server.app import build_app
-from countless.server.http.auth import new_token
 from countless.server.refused_sites import FORGET_AFTER_S, MAX_ADDRESSES, RefusedSites
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import new_token
 from countless.wire.frames import Hello, encode_frames
 
 URL = "ws://127.0.0.1:2686/api/v1/site"

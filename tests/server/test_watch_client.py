@@ -107,7 +107,7 @@ def new_token(state: Path, scope: str) -> str:
 
 def test_watch_needs_a_token_of_scope_read(tmp_path: Path) -> None:
     site, read = (new_token(tmp_path, scope) for scope in ("site", "read"))
-    with Server(tmp_path) as server, countless.connect(server.url, token=site) as client:
+    with Server(tmp_path, closed=True) as server, countless.connect(server.url, token=site) as client:
         client.counter("hits").add(10)
         assert client.flush()
         refused = client.watch("hits", over=5)

@@ -101,11 +101,19 @@ def cluster(directory: Path) -> Iterator[list[Node]]:
 class Coordinator(Server):
     """`countless serve --nats`."""
 
-    def __init__(self, directory: Path, url: str, *options: str, lease: str = "1s", shards: int = 4) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        url: str,
+        *options: str,
+        lease: str = "1s",
+        shards: int = 4,
+        closed: bool = False,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         file = directory / "serve.toml"
         file.write_text(f'nats = "{url}"\nnats_lease = "{lease}"\nnats_shards = {shards}\n')
-        super().__init__(directory, "--config", str(file), *options)
+        super().__init__(directory, "--config", str(file), *options, closed=closed)
 
     def start(self) -> None:
         super().start()

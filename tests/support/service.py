@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from countless.client.api import AnswerStream, ApiClient, ServiceError
+from countless.token_file import OPERATOR_TOKEN_FILE, read_token
 
 TIMEOUT_S = 45.0  # many times what anything here takes, also on a busy machine
 POLL_S = 0.005
@@ -44,24 +45,28 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 class Server:
-    """`countless serve` on loopback. After `kill` or `stop`, `start` uses the same port and the same state."""
+    """`countless serve` on loopback, `--open` unless it is `closed`; then its reader has the token of the first start.
+    After `kill` or `stop`, `start` uses the same port and the same state.
+    """
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, closed: bool = False) -> None:
         self.directory = directory
+        self._closed = closed
         self._options = options
         self._port = "0"
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", self._port]
-        command += ["--state-dir", str(self.directory), *self._options]
+        command += ["--state-dir", str(self.directory), *self._options, *([] if self._closed else ["--open"])]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert "listening on" in line, line
         self.url = line.split()[-1]
         self._port = self.url.rpartition(":")[2]
-        self.reader = ApiClient(self.url)
+        file = self.directory / OPERATOR_TOKEN_FILE
+        self.reader = ApiClient(self.url, read_token(file) if self._closed and file.exists() else None)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)

@@ -30,6 +30,10 @@ def serve(
     allow_plaintext: Annotated[
         bool | None, typer.Option("--allow-plaintext", help="Listen beyond loopback without TLS.")
     ] = None,
+    open_: Annotated[
+        bool | None,
+        typer.Option("--open", help="Every program on this machine is operator, without a token. Not behind a proxy."),
+    ] = None,
     after_restore: Annotated[
         bool | None,
         typer.Option(
@@ -60,6 +64,7 @@ def serve(
         "tls_key": tls_key,
         "tls_client_ca": tls_client_ca,
         "allow_plaintext": allow_plaintext,
+        "open": open_,
         "after_restore": after_restore,
     }
     run(load_settings(flags, file=config), log_level, log_format)

@@ -1,25 +1,36 @@
-"""`countless token`: create, list and revoke tokens. Works while coordinators run."""
+"""`countless token`: create, list, rotate and revoke tokens. Works while coordinators run."""
 
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from countless.core.durations import require_duration
 from countless.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from countless.server.storage.base import Token
+    from countless.server.storage.base import Token, TokenStore
 
-EXAMPLE = "Example:  countless token site --label web-fleet"
+EXAMPLE = "Example:  countless token site --label web-fleet --expires 90d"
 
 
 def token(
     scope: Annotated[
-        str | None, typer.Argument(help="site, read or operator; without a scope, tokens are listed.")
+        str | None, typer.Argument(help="site, read or operator; or rotate; without it, tokens are listed.")
     ] = None,
-    label: Annotated[str, typer.Option(help="Label of the token, for listing and revoking.")] = "",
+    label: Annotated[str, typer.Option(help="Label of the token, for listing, rotating and revoking.")] = "",
     site: Annotated[str | None, typer.Option(help="With scope site: valid for this site only.")] = None,
-    revoke: Annotated[str | None, typer.Option(help="Revoke the tokens with this label.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="How long the token is valid, such as 30d. [default: until it is revoked]")
+    ] = None,
+    overlap: Annotated[str, typer.Option(help="With rotate: how long the former tokens stay valid.")] = "1h",
+    revoke: Annotated[
+        str | None, typer.Option(help="Revoke the tokens with this label, and end what they have opened.")
+    ] = None,
     state_dir: Annotated[
         Path | None,
         typer.Option(
@@ -31,45 +42,57 @@ def token(
         typer.Option(envvar="COUNTLESS_NATS", help="URL of the NATS broker that several coordinators share."),
     ] = None,
 ) -> None:
-    """Create, list or revoke bearer tokens. A new token is printed once; only its hash is stored."""
-    from countless.server.app import require_nats
+    """Create, list, rotate or revoke bearer tokens. A new token is printed once; only its hash is stored."""
+    from countless.server import tokens
     from countless.server.audit import AuditLog, shell_user
-    from countless.server.http.auth import SCOPES, new_token
-    from countless.server.settings import STATE_FILE
-    from countless.server.storage.base import TokenStore
-    from countless.server.storage.sqlite_store import SqliteStore
 
-    def work(store: TokenStore) -> tuple[list[str], int]:
+    directory = state_dir or Path("countless-state")
+    expires_in = None if expires is None else require_duration("expires", expires, "1s", "36500d")
+    overlap_s = require_duration("overlap", overlap, "0s", "365d")
+    if scope == "rotate" and not label:
+        raise InvalidParameter("label", label, "given with rotate")
+    former: set[bytes] = set()
+
+    def work(store: "TokenStore") -> list[str]:
+        nonlocal former
         if revoke is not None:
-            number = store.revoke(revoke)
-            return [f"{number} revoked"], 0 if number else 1
+            return [f"{store.revoke(revoke)} revoked"]
+        if scope == "rotate":
+            new, former = tokens.rotate(store, label, overlap_s, expires_in)
+            return [new]
         if scope is not None:
-            _warn(store.tokens(), scope)
-            return [new_token(store, scope, label, site)], 0
-        tokens = store.tokens()
-        return [f"{each.scope}\t{each.label}\t{each.site or ''}\t{each.digest.hex()[:12]}" for each in tokens], 0
+            return [tokens.new_token(store, scope, label, site, expires_in)]
+        return [_row(each) for each in store.tokens()]
+
+    creates = state_dir is not None and scope in tokens.SCOPES and revoke is None
+    lines = _change(nats, directory, creates, work)
+    if not nats and lines != ["0 revoked"] and (revoke is not None or scope is not None):
+        event = "revoked" if revoke is not None else "rotated" if scope == "rotate" else "made"
+        what = {"scope": scope if event == "made" else None, "label": label if revoke is None else revoke}
+        AuditLog(directory).record(f"token {event}", shell_user(), **what, site=site, expires=expires)
+    for line in lines:
+        print(line)
+    if former and (path := tokens.replace_in_file(directory, former, lines[0])):
+        typer.echo(f"countless: {path} has the new token", err=True)
+    if lines == ["0 revoked"]:
+        raise typer.Exit(1)
+
+
+def _change(nats: str | None, directory: Path, creates: bool, work: "Callable[[TokenStore], list[str]]") -> list[str]:
+    from countless.server.app import require_nats
+    from countless.server.settings import STATE_FILE
+    from countless.server.storage.sqlite_store import SqliteStore
 
     if nats:
         require_nats()
         from countless.server.cluster.tokens import change_tokens
 
-        lines, code = change_tokens(nats, work)
-    else:
-        file = (state_dir or Path("countless-state")) / STATE_FILE
-        if not file.exists():
-            _require_meant(file, state_dir is not None and scope in SCOPES and revoke is None)
-        store = SqliteStore(file)
-        try:
-            lines, code = work(store)
-        finally:
-            store.close()
-        if (revoke is not None or scope is not None) and code == 0:
-            event, what = ("token revoked", revoke) if revoke is not None else ("token made", label)
-            AuditLog(file.parent).record(event, shell_user(), scope=scope, label=what, site=site)
-    for line in lines:
-        print(line)
-    if code:
-        raise typer.Exit(code)
+        return change_tokens(nats, work)
+    file = directory / STATE_FILE
+    if not file.exists():
+        _require_meant(file, creates)
+    with closing(SqliteStore(file)) as store:
+        return work(store)
 
 
 def _require_meant(file: Path, create: bool) -> None:
@@ -84,23 +107,11 @@ def _require_meant(file: Path, create: bool) -> None:
     )
 
 
-def _warn(before: "list[Token]", scope: str) -> None:
-    """The first token locks out what needed none before. Open connections stay, so it shows only when they end."""
-    from countless.server.http.auth import SCOPES
+def _row(each: "Token") -> str:
+    expiry = "expires" if each.valid_at(time()) else "expired"
+    times = (f"created {_minute(each.created)}", f"{expiry} {_minute(each.expires)}", f"used {_minute(each.last_used)}")
+    return "\t".join((each.scope, each.label, each.site or "", each.digest.hex()[:12], *times))
 
-    if scope not in SCOPES:
-        return
-    if not before:
-        typer.echo("countless: the first token: from now on every site, reader and operator needs one.", err=True)
-    if "site" not in {scope, *(each.scope for each in before)}:
-        typer.echo(
-            "countless: there is no token of scope site, so sites that connect from now on are refused. Make one:\n"
-            "  countless token site --label fleet    and give it to the sites as COUNTLESS_TOKEN",
-            err=True,
-        )
-    if not {"read", "operator"} & {scope, *(each.scope for each in before)}:
-        typer.echo(
-            "countless: there is no token of scope read or operator, so nothing can be read any more, also on this "
-            "machine. Make one:\n  countless token operator --label me    and use it as COUNTLESS_TOKEN",
-            err=True,
-        )
+
+def _minute(second: int | None) -> str:
+    return "never" if second is None else f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%MZ}"

@@ -8,9 +8,14 @@ from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from countless.client.environment import token_for
 from countless.client.transport.endpoint import Endpoint
-from countless.errors import CountlessError
+from countless.errors import CountlessError, InvalidParameter
 from countless.tls import client_tls_context
+
+_WHERE_TOKENS_ARE = (
+    ": set COUNTLESS_TOKEN or COUNTLESS_TOKEN_FILE, or, on the machine of the coordinator, COUNTLESS_STATE_DIR"
+)
 
 
 class ServiceError(CountlessError):
@@ -62,7 +67,7 @@ class AnswerStream:
 
 
 class ApiClient:
-    """Every failure is a `ServiceError`."""
+    """Every failure is a `ServiceError`. The token is looked up for each request: see `token_for`."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
         self._endpoint = Endpoint.parse(url)
@@ -128,7 +133,11 @@ class ApiClient:
             connection: HTTPConnection = HTTPSConnection(host, port, timeout=self._timeout, context=tls)
         else:
             connection = HTTPConnection(host, port, timeout=self._timeout)
-        headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._token}"} if self._token else {})
+        try:
+            token = token_for(self._endpoint, self._token)
+        except InvalidParameter as error:
+            raise ServiceError(str(error)) from None
+        headers = {"accept": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
@@ -139,7 +148,7 @@ class ApiClient:
             problem = response.read().decode(errors="replace")
             connection.close()
             text = _message(problem) or f"the coordinator answered with status {response.status}"
-            raise ServiceError(text, response.status)
+            raise ServiceError(text + (_WHERE_TOKENS_ARE if response.status == 401 else ""), response.status)
         return connection, response
 
 

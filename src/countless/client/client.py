@@ -28,7 +28,7 @@ from countless.client import forks, goodbye
 from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
 from countless.client.clock import Clock, steady_clock
 from countless.client.counter import LABEL_CAP, Counter
-from countless.client.environment import token_or_default, url_or_default
+from countless.client.environment import token_for, url_or_default
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
@@ -79,19 +79,24 @@ def connect(
     could not deliver is delivered by the next process that uses the directory. Processes may share the directory; it
     belongs to one coordinator, or to the coordinators behind one broker.
 
-    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`),
-    `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the default of the site's name is the host's name. Processes may
-    share a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
+    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`, which
+    is read for each connection), `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the default of the site's name is
+    the host's name. Processes may share a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept. To a
+    coordinator on this machine the client shows the operator's token from its state directory, if it may read it.
 
     If the program has no handler for SIGTERM, one is installed that closes the client first; it replaces no other.
     """
     environment = os.environ
     url = url_or_default(url)
+    endpoint = Broker.parse(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url)
+    token = token or environment.get("COUNTLESS_TOKEN")
+    if isinstance(endpoint, Endpoint):
+        token_for(endpoint, token)  # raises here if it cannot be used
     directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
     disabled = environment.get("COUNTLESS_DISABLE") == "1"
     client = Client(
-        Broker.parse(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url),
-        token_or_default(token),
+        endpoint,
+        token,
         validate_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
         Path(directory) if directory else None,
         disabled=disabled,
@@ -156,7 +161,7 @@ class Client:
     def _open_transport(self, site: str | None = None) -> Transport:
         """`site`: whose counts it delivers, if not ours."""
         if isinstance(self._endpoint, Endpoint):
-            return WebSocketTransport(self._endpoint, self._token)
+            return WebSocketTransport(self._endpoint, partial(token_for, self._endpoint, self._token))
         from countless.client.transport.nats_transport import NatsTransport  # most programs never need it
 
         return NatsTransport(self._endpoint, site or self._site)

@@ -1,7 +1,10 @@
 """What is not given in a call comes from the environment."""
 
 import os
-from pathlib import Path
+from ipaddress import ip_address
+
+from countless.client.transport.endpoint import Endpoint
+from countless.token_file import local_token, read_token, usable
 
 DEFAULT_URL = "http://127.0.0.1:2686"
 
@@ -10,9 +13,23 @@ def url_or_default(url: str | None) -> str:
     return url or os.environ.get("COUNTLESS_URL") or DEFAULT_URL
 
 
-def token_or_default(token: str | None) -> str | None:
-    """`COUNTLESS_TOKEN`, or what is in the file `COUNTLESS_TOKEN_FILE`."""
+def token_for(endpoint: Endpoint, token: str | None = None) -> str | None:
+    """The token to send: the given one, else `COUNTLESS_TOKEN`, else what is in the file `COUNTLESS_TOKEN_FILE`, else,
+    for a coordinator on this machine, the operator's token from its state directory, if this user may read it.
+
+    Call it for each connection: a file may have a new token. Raises InvalidParameter if a token cannot be used.
+    """
+    token = token or os.environ.get("COUNTLESS_TOKEN")
+    if token:
+        return usable(token)
     file = os.environ.get("COUNTLESS_TOKEN_FILE")
-    if token is not None:
-        return token
-    return os.environ.get("COUNTLESS_TOKEN") or (Path(file).read_text(encoding="utf-8").strip() if file else None)
+    if file:
+        return read_token(file)
+    return local_token() if _is_loopback(endpoint.host) else None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

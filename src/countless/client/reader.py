@@ -13,7 +13,7 @@ from math import ceil, floor, inf, log10
 from typing import Any, NamedTuple
 
 from countless.client.api import ApiClient
-from countless.client.environment import token_or_default, url_or_default
+from countless.client.environment import url_or_default
 
 _BAR_CHARS = 30
 _TIMES = ("start", "end", "known_since", "as_of")
@@ -236,7 +236,7 @@ class Reader:
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, timeout: float = 10.0) -> None:
-        self._api = ApiClient(url_or_default(url), token_or_default(token), timeout)
+        self._api = ApiClient(url_or_default(url), token, timeout)
 
     def answer(self, counter: str) -> TotalCount:
         """All that was ever counted."""

@@ -57,7 +57,7 @@ class Fleet:
 
     def start_coordinator(self) -> None:
         options = ["--port", str(self._port), "--state-dir", self._state_dir, "--alpha", str(self.alpha)]
-        self._coordinator = self._spawn("countless.cli.main", "serve", *options)
+        self._coordinator = self._spawn("countless.cli.main", "serve", "--open", "--log-level", "error", *options)
         self.url = self._line(self._coordinator, "the coordinator").split()[-1]
         self._port = int(self.url.rpartition(":")[2])
 

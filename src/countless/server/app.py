@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -21,9 +21,11 @@ from countless.server.audit import AuditLog
 from countless.server.http.application import coordinator_app, set_state
 from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
+from countless.server.http.revocation import SAVE_USES_S, check_tokens
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import end_restore, is_copy
+from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.timings import measure_lag
 
@@ -60,13 +62,15 @@ def _single_coordinator(settings: Settings) -> Starlette:
         recorder = Recorder(server)
         writer = ThreadPoolExecutor(1, "countless-audit")
         audit = AuditLog(path.parent, writer.submit)
-        set_state(app, server, Access(tokens), recorder, audit)
+        access = Access(tokens, settings.open)
+        set_state(app, server, access, recorder, audit)
         audit.write("started", f"process {os.getpid()}", version=__version__)
         tasks = [asyncio.create_task(server.run()), asyncio.create_task(_tick(server))]
         for task in tasks:
             task.add_done_callback(partial(_stop_on_failure, server))
         tasks += [asyncio.create_task(recorder.run()), asyncio.create_task(_checkpoint(tokens))]
         tasks.append(asyncio.create_task(measure_lag(app.state.loop_lag)))
+        tasks += [asyncio.create_task(check_tokens(access)), asyncio.create_task(_save_uses(access, path))]
         if restored:
             tasks.append(asyncio.create_task(_end_of_restore(server, path)))
         try:
@@ -83,6 +87,7 @@ def _single_coordinator(settings: Settings) -> Starlette:
                 writer.shutdown(wait=False)
                 tokens.close()
                 store.close()
+                _note_uses(path, access.take_uses())
 
     return coordinator_app(lifespan)
 
@@ -115,3 +120,19 @@ async def _checkpoint(store: SqliteStore) -> None:
             await asyncio.to_thread(store.checkpoint)
         except sqlite3.Error:  # a full disk: the next save reports it
             log.info("checkpoint of the state file failed", exc_info=True)
+
+
+async def _save_uses(access: Access, path: Path) -> None:
+    while True:
+        await asyncio.sleep(SAVE_USES_S)
+        await asyncio.to_thread(_note_uses, path, access.take_uses())
+
+
+def _note_uses(path: Path, uses: dict[bytes, int]) -> None:
+    """With a connection of its own: it may wait for the writer, and requests must not."""
+    try:
+        if uses:
+            with closing(SqliteStore(path)) as store:
+                store.note_uses(uses)
+    except (sqlite3.Error, StoreError):
+        log.info("last use of tokens not saved", exc_info=True)

@@ -4,13 +4,14 @@ import asyncio
 import fcntl
 import gc
 import logging
+import os
 import resource
 import signal
 import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -20,6 +21,7 @@ from countless.errors import InvalidParameter
 from countless.http_protocol import http_protocol
 from countless.server import logs
 from countless.server.app import build_app, require_nats
+from countless.server.audit import AuditLog
 from countless.server.certificates import reload_certificate
 from countless.server.http.fastpath import websocket_protocol
 from countless.server.logs import LOG_FORMATS, LOG_LEVELS
@@ -27,8 +29,11 @@ from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.systemd import keep_watchdog_quiet, notify
+from countless.server.tokens import FIRST_LABEL, first_operator_token
 from countless.wire.frames import MAX_FRAME_BYTES
 from countless.wire.nats_url import netloc
+
+log = logging.getLogger("countless.serve")
 
 # Allocations between two runs of the garbage collector, for each generation. Nothing else runs meanwhile, and 10,000
 # connected sites are millions of objects: with Python's defaults it would stop the process for more than a second,
@@ -73,6 +78,7 @@ def serve(settings: Settings, log_level: str = "warning", log_format: str = "pla
         raise InvalidParameter("log_format", log_format, f"one of: {', '.join(LOG_FORMATS)}")
     with _usable_state(settings), _listener(settings) as listener:
         logs.configure(log_level, log_format)
+        _say_who_may_operate(settings)
         _run(settings, listener, log_level)
 
 
@@ -90,6 +96,25 @@ def _usable_state(settings: Settings) -> Iterator[None]:
         SqliteStore(directory / STATE_FILE).close()
         with exclusive(directory):
             yield
+
+
+def _say_who_may_operate(settings: Settings) -> None:
+    """Make a token for the operator if there is none: without a token nothing is allowed."""
+    if settings.open:
+        log.warning("open: every program on this machine is operator, without a token")
+        return
+    directory = Path(settings.state_dir)
+    if settings.nats:
+        from countless.server.cluster.tokens import change_tokens
+
+        path = change_tokens(settings.nats, lambda store: first_operator_token(store, directory))
+    else:
+        with closing(SqliteStore(directory / STATE_FILE)) as store:
+            path = first_operator_token(store, directory)
+    if path is not None:
+        audit = AuditLog(None if settings.nats else directory)
+        audit.write("token made", f"process {os.getpid()}", scope="operator", label=FIRST_LABEL)
+        log.warning("made a token for the operator: %s; commands on this machine find it there", path.absolute())
 
 
 @contextmanager
@@ -159,8 +184,14 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _without_tokens(record: logging.LogRecord) -> bool:
+    """At level debug the WebSocket library logs every header of a request."""
+    return "authorization" not in record.getMessage().lower()
+
+
 def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicorn.Config:
     """Raises InvalidParameter if the TLS files cannot be used."""
+    logging.getLogger("uvicorn.error").addFilter(_without_tokens)
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop if it is installed

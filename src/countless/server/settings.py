@@ -49,6 +49,7 @@ class Settings:
     tls_key: str = ""  # PEM file of the certificate's private key
     tls_client_ca: str = ""  # PEM file; with it, clients need a certificate that this authority signed
     allow_plaintext: bool = False  # without TLS, tokens and counts can be read on the network; loopback is exempt
+    open: bool = False  # every program on this machine is operator, without a token; on a loopback address only
     silent_after: TimeOut = 10.0  # time-out of a site that is disconnected or owes a reply; five times this if idle
     forget_after: Seconds = 7 * 86_400.0  # a site that is silent for so long is retired; its counts stay; 0: never
     remember_for: Retention = 365 * 86_400.0  # tombstones are kept for this time: their counts are not counted again
@@ -100,6 +101,8 @@ class Settings:
         """Raise if tokens and counts would cross a network unencrypted and `allow_plaintext` is not set."""
         if bool(self.tls_cert) is not bool(self.tls_key) or (self.tls_client_ca and not self.tls_cert):
             raise InvalidParameter("tls_cert", self.tls_cert, "given together with tls_key")
+        if self.open and not self.is_loopback:
+            raise InvalidParameter("host", self.host, "a loopback address with --open, which lets programs in unasked")
         if not (self.is_loopback or self.allow_plaintext or self.tls_cert):
             raise InvalidParameter(
                 "host",

@@ -21,7 +21,7 @@ FIRST, SECOND = SiteId("here", 1), SiteId("here", 2)
 
 
 def unreachable(site: str) -> Transport:
-    return WebSocketTransport(Endpoint.parse("http://127.0.0.1:9"), None)
+    return WebSocketTransport(Endpoint.parse("http://127.0.0.1:9"))
 
 
 class DurableHits:

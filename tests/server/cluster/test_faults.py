@@ -18,7 +18,7 @@ import countless
 from countless.client.api import ApiClient
 from countless.client.transport.nats_socket import NatsSocket
 from countless.server.cluster.tokens import change_tokens
-from countless.server.http.auth import new_token
+from countless.server.tokens import new_token
 from countless.wire.nats_subjects import StreamClosed, decode_downlink, shard_of
 from countless.wire.nats_url import Broker
 from support.nats import Coordinator, LoadClient, Node, PollingReader, node, require_fenced
@@ -277,7 +277,7 @@ def test_broker_enforces_tls_passwords_and_permissions(tmp_path: Path, monkeypat
     config = PERMISSIONS.format(**pem)
     with node(tmp_path / "broker", config, login="coordinator:c0@", scheme="tls") as broker:
         address = broker.url.rpartition("@")[2]
-        with Coordinator(tmp_path / "one", broker.url, shards=2) as server:
+        with Coordinator(tmp_path / "one", broker.url, shards=2, closed=True) as server:
             with countless.connect(f"tls://site:s0@{address}", site="web-1") as site:
                 site.counter("hits").add(5)
                 assert site.flush(20)
@@ -296,8 +296,10 @@ def test_broker_enforces_tls_passwords_and_permissions(tmp_path: Path, monkeypat
             with pytest.raises(countless.CountlessError, match="scope operator"):
                 reader.request("GET", "/api/v1/operator/hits")
             with pytest.raises(countless.CountlessError, match="scope read"):
-                server.answer("hits")
+                ApiClient(server.url).answer("hits")
+            watch = reader.watch("hits", TIMEOUT_S)
             assert change_tokens(broker.url, lambda store: store.revoke("page")) == 1
+            assert {answer["estimate"] for answer in watch} == {5}  # then the stream ends
             monkeypatch.delenv("COUNTLESS_CA")
             with countless.connect(f"tls://site:s0@{address}", site="web-1") as refused:
                 refused.counter("hits").add()

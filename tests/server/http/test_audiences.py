@@ -9,9 +9,9 @@ from starlette.testclient import TestClient
 
 from countless.core.messages import Report
 from countless.server.app import build_app
-from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import new_token
 from countless.wire.frames import Hello, Join, Leave, Sync, SyncAck, UpItem, decode_down, encode_frames
 
 READS = [

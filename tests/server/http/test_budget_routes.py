@@ -33,7 +33,7 @@ MONTHLY = LIMIT | {"per": "month", "tz": "Europe/Berlin", "anchor": 31}
 
 
 def client_of(directory: Path) -> TestClient:
-    app = build_app(Settings(state_dir=str(directory)))
+    app = build_app(Settings(state_dir=str(directory), open=True))
     return TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000))
 
 

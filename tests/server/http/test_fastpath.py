@@ -55,7 +55,7 @@ def test_fast_path_is_off_with_other_versions(
 @contextmanager
 def running(directory: Path) -> Iterator[tuple[Server, str]]:
     """A coordinator in a thread of this process."""
-    settings = Settings(state_dir=str(directory), port=0, max_messages_per_second=1000, scheme="exact")
+    settings = Settings(state_dir=str(directory), port=0, open=True, max_messages_per_second=1000, scheme="exact")
     config = uvicorn_config(build_app(settings), settings, "critical")
     config.port = 0
     server = Server(config)

@@ -22,7 +22,7 @@ FUNCTIONS = {"by", "count", "increase", "or", "rate", "sum", "time", "topk", "la
 
 def real_metrics(directory: Path) -> dict[str, set[str]]:
     """Names of metrics with their labels, of a coordinator with sites, windows, budgets and one rejected request."""
-    app = build_app(Settings(state_dir=str(directory)))
+    app = build_app(Settings(state_dir=str(directory), open=True))
     with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
         for name in ("tokens", "keys/*"):
             assert client.post("/api/v1/budgets", json={"name": name, "limit": 10}).status_code == 201

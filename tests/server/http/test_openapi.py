@@ -19,9 +19,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from countless.server.app import build_app
-from countless.server.http.auth import new_token
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import new_token
 
 BASE = "http://127.0.0.1:2686"
 DOCUMENT = build_app(Settings()).state.openapi

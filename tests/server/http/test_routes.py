@@ -9,10 +9,10 @@ from starlette.testclient import TestClient
 
 from countless.errors import InvariantBroken
 from countless.server.app import build_app
-from countless.server.http.auth import SCOPES, new_token
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import SCOPES, new_token
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
 
 PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}
@@ -39,8 +39,8 @@ READ = [
 ]
 
 
-def client_of(directory: Path, host: str = "127.0.0.1") -> TestClient:
-    app = build_app(Settings(state_dir=str(directory)))
+def client_of(directory: Path, host: str = "127.0.0.1", is_open: bool = True) -> TestClient:
+    app = build_app(Settings(state_dir=str(directory), open=is_open))
     return TestClient(app, base_url="http://127.0.0.1:2686", client=(host, 5000))
 
 
@@ -96,13 +96,13 @@ def status(client: TestClient, method: str, path: str, **headers: str) -> int:
 def test_each_scope_allows_its_operations_only(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / STATE_FILE)
     tokens = {scope: new_token(store, scope, scope) for scope in SCOPES}
-    with client_of(tmp_path) as client:
+    with client_of(tmp_path, is_open=False) as client:
         for method, path in OPERATOR_ONLY + READ[:2]:
             for scope, token in {**tokens, "no": "countless-operator-guess"}.items():
                 allowed = scope == "operator" or ((method, path) in READ and scope == "read")
                 code = status(client, method, path, authorization=f"Bearer {token}")
                 assert (code != 401) is allowed, (method, path, scope)
-            assert status(client, method, path) == 401  # with tokens, the machine's own programs need one too
+            assert status(client, method, path) == 401  # the machine's own programs need one too
     store.close()
 
 
@@ -110,11 +110,12 @@ def test_token_is_stored_as_a_hash_and_can_be_revoked(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / STATE_FILE)
     token = new_token(store, "read", "dashboards")
     assert token.encode() not in (tmp_path / STATE_FILE).read_bytes() + (tmp_path / f"{STATE_FILE}-wal").read_bytes()
-    new_token(store, "operator", "me")
-    with client_of(tmp_path) as client:
+    with client_of(tmp_path, is_open=False) as client:
         assert status(client, "GET", "/api/v1/counters", authorization=f"Bearer {token}") == 200
-        assert store.revoke("dashboards") == 1
-        assert status(client, "GET", "/api/v1/counters", authorization=f"Bearer {token}") == 401
+        assert store.revoke("dashboards") == 1  # the last token: nothing is open now
+        for headers in ({"authorization": f"Bearer {token}"}, {}):
+            for method, path in OPERATOR_ONLY + READ:
+                assert status(client, method, path, **headers) == 401
     store.close()
 
 
@@ -133,7 +134,7 @@ def test_web_pages_and_proxies_on_this_machine_need_a_token(
     assert status(local, method, path, **headers) == 401
 
 
-def test_other_machines_are_rejected_while_there_are_no_tokens(tmp_path: Path) -> None:
+def test_other_machines_are_rejected_by_an_open_coordinator(tmp_path: Path) -> None:
     with client_of(tmp_path, "192.0.2.1") as other:
         for method, path in OPERATOR_ONLY + READ:
             assert status(other, method, path) == 401

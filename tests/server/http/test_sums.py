@@ -35,7 +35,7 @@ def total(server: SiteServer, name: str = "hits") -> PublicAnswer:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[TestClient]:
-    app = build_app(Settings(state_dir=str(tmp_path)))
+    app = build_app(Settings(state_dir=str(tmp_path), open=True))
     with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
         yield client
 

@@ -25,7 +25,7 @@ START = 1_800_000_000.0
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[TestClient]:
-    app = build_app(Settings(state_dir=str(tmp_path)))
+    app = build_app(Settings(state_dir=str(tmp_path), open=True))
     with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
         yield client
 

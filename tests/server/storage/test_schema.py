@@ -91,7 +91,8 @@ def test_budgets_of_schema_4_are_upgraded(tmp_path: Path) -> None:
     families = ("families", "family_labels", "family_sites", "family_counts")
     for table in ("budgets", "budget_periods", "budget_sites", "windows", *families):
         database.execute(f"DROP TABLE {table}")
-    database.execute("ALTER TABLE counters DROP COLUMN windows")
+    for table, column in (("counters", "windows"), ("tokens", "expires"), ("tokens", "last_used")):
+        database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
     database.executescript(FOURTH_SCHEMA)
     database.close()
     store = SqliteStore(tmp_path / "file")

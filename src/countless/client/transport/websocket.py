@@ -4,7 +4,9 @@ The protocol is the sans-IO part of `websockets`; this module adds the socket, t
 """
 
 import encodings.idna  # noqa: F401 - resolving a host name imports it; a fork must not find it half imported
+import logging
 import socket
+from collections.abc import Callable
 from time import monotonic
 
 from websockets.client import ClientProtocol
@@ -15,16 +17,19 @@ from websockets.uri import parse_uri
 
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send, read_available
 from countless.client.transport.endpoint import Endpoint
+from countless.errors import InvalidParameter
 from countless.tls import client_tls_context
 from countless.wire.frames import MAX_FRAME_BYTES, VERSION
 
 PATH = "/api/v1/site"
+_PROTOCOL_LOG = logging.getLogger("countless.websocket.protocol")
+_PROTOCOL_LOG.setLevel(logging.INFO)  # at DEBUG the library logs all headers, the token included
 
 
 class WebSocketTransport:
-    """One coordinator, one connection, one shard."""
+    """One coordinator, one connection, one shard. `token` is called for each connection: it may have changed."""
 
-    def __init__(self, endpoint: Endpoint, token: str | None) -> None:
+    def __init__(self, endpoint: Endpoint, token: Callable[[], str | None] = lambda: None) -> None:
         self._endpoint = endpoint
         self._token = token
         self._connection: WebSocketConnection | None = None
@@ -39,7 +44,10 @@ class WebSocketTransport:
         return 0
 
     def open_stream(self, shard: int) -> Send:
-        self._connection = WebSocketConnection(self._endpoint, self._token)
+        try:
+            self._connection = WebSocketConnection(self._endpoint, self._token())
+        except InvalidParameter as error:
+            raise ConnectionLost(str(error)) from None
         return self._connection.send
 
     def sockets(self) -> list[socket.socket]:
@@ -71,7 +79,7 @@ class WebSocketConnection:
     def __init__(self, endpoint: Endpoint, token: str | None, timeout: float = 10.0) -> None:
         self._timeout = timeout
         uri = parse_uri(f"{'wss' if endpoint.secure else 'ws'}://{endpoint.netloc}{PATH}")
-        self._protocol = ClientProtocol(uri, max_size=MAX_FRAME_BYTES)
+        self._protocol = ClientProtocol(uri, max_size=MAX_FRAME_BYTES, logger=_PROTOCOL_LOG)
         self.socket = self._connect(endpoint)
         try:
             self._handshake(token)

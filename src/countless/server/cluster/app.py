@@ -13,6 +13,7 @@ from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
 from countless.server.http.application import member_app, set_state, shard_app
 from countless.server.http.auth import Access
 from countless.server.http.history import Recorder
+from countless.server.http.revocation import SAVE_USES_S, check_tokens
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.timings import measure_lag
@@ -27,10 +28,12 @@ def build_cluster_app(settings: Settings) -> Starlette:
         member = await Member.join(settings, app_for)
         shards = MergedShards(member, settings)
         recorder = Recorder(shards)
-        set_state(app, shards, Access(member.tokens), recorder)
+        access = Access(member.tokens, settings.open)
+        set_state(app, shards, access, recorder)
         app.state.member = member
         tasks = [asyncio.create_task(member.run()), asyncio.create_task(recorder.run())]
         tasks.append(asyncio.create_task(measure_lag(app.state.loop_lag)))
+        tasks += [asyncio.create_task(check_tokens(access)), asyncio.create_task(_save_uses(member, access))]
         try:
             yield
         finally:
@@ -41,3 +44,10 @@ def build_cluster_app(settings: Settings) -> Starlette:
             await member.leave()
 
     return member_app(MEMBER_OPERATIONS, lifespan)
+
+
+async def _save_uses(member: Member, access: Access) -> None:
+    while True:
+        await asyncio.sleep(SAVE_USES_S)
+        if uses := access.take_uses():
+            await member.note_uses(uses)

@@ -118,6 +118,14 @@ class Member:
             log.warning("broker unavailable, lease not released")
         await self.client.close()
 
+    async def note_uses(self, uses: dict[bytes, int]) -> None:
+        """For the list of tokens. If it fails, the next use is noted."""
+        self.tokens.note_uses(uses)
+        try:
+            await self.tokens.write(self._bucket)
+        except _UNAVAILABLE:
+            log.info("broker unavailable, last use of tokens not saved")
+
     # The lease
 
     async def run(self) -> None:

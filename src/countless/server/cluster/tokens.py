@@ -1,7 +1,8 @@
 """Bearer tokens that all coordinators behind a broker share: digests under one key of the bucket, and a copy here."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
@@ -36,9 +37,6 @@ class BrokerTokens:
     def token(self, digest: bytes) -> Token | None:
         return self._tokens.get(digest)
 
-    def has_tokens(self) -> bool:
-        return bool(self._tokens)
-
     def tokens(self) -> list[Token]:
         return sorted(self._tokens.values(), key=lambda token: (token.created, token.label))
 
@@ -47,17 +45,29 @@ class BrokerTokens:
         revoked, self._tokens = len(self._tokens) - len(kept), kept
         return revoked
 
+    def expire(self, digest: bytes, second: int) -> None:
+        token = self._tokens[digest]
+        self._tokens[digest] = replace(token, expires=min(second, token.expires or second))
+
+    def note_uses(self, uses: Mapping[bytes, int]) -> None:
+        for digest, second in uses.items():
+            if token := self._tokens.get(digest):
+                self._tokens[digest] = replace(token, last_used=max(second, token.last_used or second))
+
 
 def change_tokens(url: str, change: Callable[[TokenStore], T]) -> T:
-    """Apply a change from outside. Running coordinators read it with their next heartbeat."""
+    """Apply a change from outside, again if another change came first. Running coordinators read it with their next
+    heartbeat.
+    """
 
     async def run() -> T:
         async with connected_bucket(url) as bucket:
             while True:
                 tokens = BrokerTokens()
                 await tokens.refresh(bucket)
+                before = tokens.tokens()
                 result = change(tokens)
-                if await tokens.write(bucket):
+                if tokens.tokens() == before or await tokens.write(bucket):
                     return result
 
     return asyncio.run(run())

@@ -6,7 +6,7 @@ A token is named by the first digits of its digest, as `countless token` lists i
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from countless.server.audit import AuditLog
-from countless.server.http.auth import digest
+from countless.server.tokens import digest
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 MAX_PATH_CHARS = 200

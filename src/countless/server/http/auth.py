@@ -1,38 +1,42 @@
-"""Authentication: bearer tokens with a scope, stored as digests.
+"""Authentication: one place decides what a request may do.
 
 | scope | allows |
 |---|---|
 | `site` | to connect and count; nothing can be read with it |
 | `read` | to read answers: estimate, lower, upper, state |
-| `operator` | to read everything, metrics and per-site data included, and to change everything |
+| `operator` | everything: metrics and data of single sites, every change, and what the other scopes allow |
 
-While there are no tokens, programs on this machine need none, and other callers are rejected. A web page that a
-browser on this machine shows is not such a program: see `_is_local`.
+A request without a valid token may do nothing, whichever tokens there are. The one exception is a coordinator that was
+started with `--open`: there, programs on the same machine may do everything. See `_is_local`.
 """
 
 import re
-import secrets
-from hashlib import sha256
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from time import time
 from typing import NamedTuple, Protocol
 
 from starlette.requests import HTTPConnection
 
-from countless.errors import InvalidParameter
-from countless.server.storage.base import Token, TokenStore
+from countless.server.storage.base import TokenStore
+from countless.server.tokens import SCOPES, digest
 
-SCOPES = ("site", "read", "operator")
 _LOCAL_NAMES = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
+# Headers that reverse proxies add. A request that has one comes from another machine, whatever its address is.
+_FORWARDED = re.compile(
+    "forwarded|via|x-forwarded-.*|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|cf-connecting-ip"
+)
 
 
 class Grant(NamedTuple):
     scopes: frozenset[str]
     site: str | None = None  # a site token may be bound to one site
+    token: bytes | None = None  # the digest of the token that allows this
 
     def allows(self, scope: str) -> bool:
-        """`operator` includes `read`."""
-        return scope in self.scopes or (scope == "read" and "operator" in self.scopes)
+        """`operator` includes the others."""
+        return scope in self.scopes or "operator" in self.scopes
 
 
 class Authenticator(Protocol):
@@ -44,44 +48,67 @@ NOTHING = Grant(frozenset())
 EVERYTHING = Grant(frozenset(SCOPES))
 
 
-def digest(token: str) -> bytes:
-    """What is stored of a token. A token has 256 random bits, so an unsalted hash cannot be inverted."""
-    return sha256(token.encode()).digest()
-
-
-def new_token(store: TokenStore, scope: str, label: str, site: str | None = None) -> str:
-    """Create a token. Only its digest is stored: the returned text cannot be recovered."""
-    if scope not in SCOPES:
-        raise InvalidParameter("scope", scope, f"one of: {', '.join(SCOPES)}")
-    if site is not None and scope != "site":
-        raise InvalidParameter("site", site, "given with scope site only")
-    token = f"countless-{scope}-{secrets.token_urlsafe(32)}"
-    store.add_token(Token(digest(token), scope, site, label, int(time())))
-    return token
-
-
 class Access:
-    """Authenticates by token or, while there are no tokens, by the caller's address."""
+    """Authenticates by token; `is_open`: programs on this machine too, without one.
 
-    def __init__(self, store: TokenStore) -> None:
+    It keeps a list of connections and streams that a token has opened, and ends them when the token is revoked or
+    expires.
+    """
+
+    def __init__(self, store: TokenStore, is_open: bool = False, clock: Callable[[], float] = time) -> None:
         self._store = store
+        self._is_open = is_open
+        self._clock = clock
+        self._held: dict[bytes, set[Callable[[], None]]] = {}  # what ends them, by token
+        self._uses: dict[bytes, int] = {}
 
     def authenticate(self, caller: HTTPConnection) -> Grant:
-        if "authorization" in caller.headers:
-            kind, _, token = caller.headers["authorization"].partition(" ")
-            known = self._store.token(digest(token.strip())) if kind.lower() == "bearer" else None
-            return Grant(frozenset({known.scope}), known.site) if known else NOTHING
-        if not _is_local(caller) or self._store.has_tokens():
-            return NOTHING
-        return EVERYTHING
+        kind, _, text = caller.headers.get("authorization", "").partition(" ")
+        token = self._store.token(digest(text.strip())) if kind.lower() == "bearer" else None
+        if token is not None and token.valid_at(self._clock()):
+            self._uses[token.digest] = int(self._clock())
+            return Grant(frozenset({token.scope}), token.site, token.digest)
+        return EVERYTHING if self._is_open and _is_local(caller) else NOTHING
+
+    @contextmanager
+    def hold(self, grant: Grant, end: Callable[[], None]) -> Iterator[None]:
+        """While the caller uses this grant. `end` is called at most once, by `end_revoked`."""
+        if grant.token is None:
+            yield
+            return
+        held = self._held.setdefault(grant.token, set())
+        held.add(end)
+        try:
+            yield
+        finally:
+            held.discard(end)
+            if not held and self._held.get(grant.token) is held:
+                del self._held[grant.token]
+
+    def end_revoked(self) -> None:
+        """Call it every second: what tokens have opened ends when they are revoked or expire."""
+        now = self._clock()
+        for key in list(self._held):
+            token = self._store.token(key)
+            if token is None or not token.valid_at(now):
+                for end in list(self._held.pop(key)):
+                    end()
+
+    def take_uses(self) -> dict[bytes, int]:
+        """The last use of each token since the last call; a token with an open connection is in use now."""
+        uses, self._uses = self._uses | dict.fromkeys(self._held, int(self._clock())), {}
+        return uses
 
 
 def _is_local(caller: HTTPConnection) -> bool:
-    """On this machine, and not a web page: those send an `Origin`, or a `Host` that an attacker bound to loopback."""
+    """A program on this machine: it connects from loopback, not through a proxy, and is no web page. Web pages send an
+    `Origin`, or a `Host` that an attacker bound to loopback. nginx, as it is installed, adds no header, but uses
+    HTTP/1.0.
+    """
     try:
         near = caller.client is not None and ip_address(caller.client.host).is_loopback
     except ValueError:
         return False
-    forwarded = "x-forwarded-for" in caller.headers or "forwarded" in caller.headers
+    forwarded = caller.scope.get("http_version") == "1.0" or any(map(_FORWARDED.fullmatch, caller.headers))
     named = _LOCAL_NAMES.fullmatch(caller.headers.get("host", "")) is not None
     return near and named and not forwarded and "origin" not in caller.headers

@@ -78,7 +78,7 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
             extensions: Any = self.scope["extensions"]
             extensions[RECEIVER] = self._set_receiver
 
-    def _set_receiver(self, receiver: Receiver) -> None:
+    def _set_receiver(self, receiver: Receiver | None) -> None:
         self._receiver = receiver
 
     def connection_lost(self, exc: Exception | None) -> None:

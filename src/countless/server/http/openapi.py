@@ -16,6 +16,8 @@ from starlette.routing import Route
 
 from countless import __version__
 from countless.errors import CountlessError, UnknownName
+from countless.server.http.auth import NOTHING
+from countless.server.http.revocation import until_revoked
 from countless.server.http.schemas import Problem
 from countless.server.storage.base import StoreError
 
@@ -52,11 +54,13 @@ def require_scope(scope: str | None, handler: Handler) -> Handler:
     """Let only callers with this scope in, and turn CountlessError into a JSON response."""
 
     async def guarded(request: Request) -> Response:
-        if scope is not None and not request.app.state.access.authenticate(request).allows(scope):
+        access = request.app.state.access
+        grant = NOTHING if scope is None else access.authenticate(request)
+        if scope is not None and not grant.allows(scope):
             request.app.state.server.dropped["not allowed"] += 1
             return error(f"a token of scope {scope} is needed", 401)
         try:
-            return await handler(request)
+            return until_revoked(await handler(request), access, grant)
         except StoreError as problem:  # what was wanted is done, and is saved as soon as that is possible
             return error(str(problem), 503)
         except CountlessError as problem:
@@ -123,7 +127,8 @@ def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "From `countless token`. Without any token, programs on the same machine need none.",
+                    "description": "From `countless token`. A coordinator that was started with `--open` asks programs "
+                    "on its machine for none.",
                 }
             },
         },

@@ -14,9 +14,10 @@ from starlette.responses import Response, StreamingResponse
 from countless import __version__
 from countless.errors import InvalidParameter
 from countless.server.http.answers import encode_event
-from countless.server.http.auth import Authenticator
+from countless.server.http.auth import Access, Grant
 from countless.server.http.budget_views import BudgetListView, BudgetView, OperatorBudgetView
 from countless.server.http.openapi import error
+from countless.server.http.revocation import until_revoked
 from countless.server.http.server_view import ServerView
 from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView, View
 from countless.server.refused_sites import Refused
@@ -32,7 +33,9 @@ _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "cross-origi
 
 async def feed(request: Request) -> Response:
     server: ServerView = request.app.state.server
-    role = role_of(request)
+    access: Access = request.app.state.access
+    grant = access.authenticate(request)
+    role = role_of(grant)
     if role is None:
         server.dropped["not allowed"] += 1
         return error("a token of scope read or operator is needed", 401)
@@ -42,13 +45,12 @@ async def feed(request: Request) -> Response:
         view = _view(request, role)
     except InvalidParameter as problem:
         return error(str(problem), 400)
-    return StreamingResponse(_stream(request, server, view, role), 200, _HEADERS, "text/event-stream")
+    response = StreamingResponse(_stream(request, server, view, role), 200, _HEADERS, "text/event-stream")
+    return until_revoked(response, access, grant)
 
 
-def role_of(request: Request) -> str | None:
+def role_of(grant: Grant) -> str | None:
     """`operator`, `public`, or None if the caller may see nothing."""
-    access: Authenticator = request.app.state.access
-    grant = access.authenticate(request)
     if grant.allows("operator"):
         return "operator"
     return "public" if grant.allows("read") else None
@@ -94,8 +96,6 @@ async def _stream(request: Request, server: ServerView, view: View, role: str) -
                 yield events
                 last_sent = monotonic()
             elif monotonic() - last_sent >= KEEPALIVE_S:
-                if role_of(request) != role:  # the token was revoked
-                    return
                 yield encode_event("keepalive", {"now": time()})
                 last_sent = monotonic()
             await _pause(server, view, max(MIN_INTERVAL_S, IDLE_SHARE * spent))

@@ -9,7 +9,7 @@ from time import monotonic
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import ProtocolError
-from countless.server.http.auth import Authenticator, Grant
+from countless.server.http.auth import Access, Grant
 from countless.server.http.peers import peer_of
 from countless.server.http.receiver import ERROR, RECEIVER
 from countless.server.rate_limit import RateLimit
@@ -93,7 +93,7 @@ class RateLimitedReader:
 
 async def site_socket(websocket: WebSocket) -> None:
     server: SiteServer = websocket.app.state.server
-    access: Authenticator = websocket.app.state.access
+    access: Access = websocket.app.state.access
     grant = access.authenticate(websocket)
     if not grant.allows("site"):
         server.dropped["not allowed"] += 1
@@ -114,7 +114,7 @@ async def site_socket(websocket: WebSocket) -> None:
     server.connections.add(websocket, peer)
     try:
         await websocket.accept()
-        await _serve(websocket, server, grant, peer)
+        await _serve(websocket, server, access, grant, peer)
     finally:
         server.connection_count -= 1
         server.connections.remove(websocket)
@@ -130,15 +130,22 @@ def _why_refused(websocket: WebSocket, grant: Grant) -> str:
     return "a token that is not known here" if "authorization" in websocket.headers else "no token"
 
 
-async def _serve(websocket: WebSocket, server: SiteServer, grant: Grant, peer: str) -> None:
+class TokenEnded(Exception):
+    """It was revoked, or has expired."""
+
+
+async def _serve(websocket: WebSocket, server: SiteServer, access: Access, grant: Grant, peer: str) -> None:
     connection = SocketConnection(websocket, server)
     writer = asyncio.create_task(connection.write())
+    scope = asyncio.timeout(None)
     try:
-        await _read(websocket, server, grant, peer, connection)
+        with access.hold(grant, lambda: scope.reschedule(0)):
+            async with scope:
+                await _read(websocket, server, grant, peer, connection)
     except WebSocketDisconnect:
         pass
     except Exception as error:
-        _close_with_reason(server, connection, error)
+        _close_with_reason(server, connection, TokenEnded() if scope.expired() else error)
         await asyncio.wait([writer], timeout=HELLO_TIMEOUT_S)
     finally:
         writer.cancel()
@@ -149,6 +156,9 @@ def _close_with_reason(server: SiteServer, connection: SocketConnection, error: 
     if isinstance(error, ProtocolError):
         server.dropped["protocol"] += 1
         connection.close(1008, str(error))
+    elif isinstance(error, TokenEnded):
+        server.dropped["not allowed"] += 1
+        connection.close(1008, "the token was revoked, or has expired")
     elif isinstance(error, TimeoutError):
         server.dropped["no hello"] += 1
         connection.close(1008, "a connection begins with a hello")
@@ -172,16 +182,18 @@ async def _read(
         if session is None:
             await websocket.receive()  # the client was told that its incarnation is retired, and disconnects
             return
+    set_receiver = websocket.scope.get("extensions", {}).get(RECEIVER)
     try:
         reader = RateLimitedReader(server, session, connection)
         pause_s = reader.on_items(items[1:], len(frame))
-        set_receiver = websocket.scope.get("extensions", {}).get(RECEIVER)
         if set_receiver is not None:  # from now on only frames that do not take the fast path come from `receive`
             set_receiver(reader.on_frame)
         while True:
             await asyncio.sleep(pause_s)
             pause_s = reader.on_frame(await _receive(websocket))
     finally:
+        if set_receiver is not None:
+            set_receiver(None)
         server.on_disconnect(session, connection)
 
 

@@ -118,7 +118,8 @@ function askForToken() {
   const form = element("form", { class: "token" }, element("h1", { tabindex: "-1" }, "Token"),
     element("p", { id: "about-token" }, "This coordinator shows its totals to holders of a token. The token is stored in this tab until you close it."),
     element("label", { for: "token" }, "Token"), input, element("button", { type: "submit" }, "Show the totals"), problem,
-    element("p", { class: "note" }, "An operator creates one with ", element("code", {}, "countless token read --label me"), "."));
+    element("p", { class: "note" }, "An operator creates one with ", element("code", {}, "countless token read --label me"),
+      "; the operator's own is in the file ", element("code", {}, "operator.token"), " of the state directory."));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     sessionStorage.setItem(TOKEN_KEY, input.value.trim());

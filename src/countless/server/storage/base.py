@@ -5,7 +5,7 @@ the process only when the state behind it is saved. One input changes the count 
 changes, and many inputs share one save.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -211,13 +211,18 @@ def left_tombstone(family: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token as it is stored: the digest, never the token itself."""
+    """A bearer token as it is stored: the digest, never the token itself. Times are seconds since 1970."""
 
     digest: bytes
     scope: str
     site: str | None
     label: str
     created: int
+    expires: int | None = None  # None: never
+    last_used: int | None = None  # within a minute or so; None: never
+
+    def valid_at(self, second: float) -> bool:
+        return self.expires is None or second < self.expires
 
 
 class TokenStore(Protocol):
@@ -227,13 +232,17 @@ class TokenStore(Protocol):
 
     def token(self, digest: bytes) -> Token | None: ...
 
-    def has_tokens(self) -> bool: ...
-
     def tokens(self) -> list[Token]:
         """In the order in which they were created."""
 
     def revoke(self, label: str) -> int:
         """Remove the tokens with this label; how many there were."""
+
+    def expire(self, digest: bytes, second: int) -> None:
+        """Let a token expire then, or when it would have anyway, if that is sooner."""
+
+    def note_uses(self, uses: Mapping[bytes, int]) -> None:
+        """The last use of tokens, by their digests."""
 
 
 def parse_total(text: str) -> float:

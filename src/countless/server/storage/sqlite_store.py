@@ -6,8 +6,9 @@ Rows that change with every report are appended to a journal, one entry for each
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from threading import Lock
 from time import time
@@ -358,18 +359,13 @@ class SqliteStore:
     # Tokens
 
     def add_token(self, token: Token) -> None:
-        values = (token.digest, token.scope, token.site, token.label, token.created)
         with self._transaction():
-            self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?)", values)
+            self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(token))
 
     def token(self, digest: bytes) -> Token | None:
         with self._locked():
             row = self._db.execute("SELECT * FROM tokens WHERE digest = ?", (digest,)).fetchone()
         return Token(*row) if row else None
-
-    def has_tokens(self) -> bool:
-        with self._locked():
-            return self._db.execute("SELECT 1 FROM tokens LIMIT 1").fetchone() is not None
 
     def tokens(self) -> list[Token]:
         with self._locked():
@@ -378,6 +374,16 @@ class SqliteStore:
     def revoke(self, label: str) -> int:
         with self._transaction():
             return self._db.execute("DELETE FROM tokens WHERE label = ?", (label,)).rowcount
+
+    def expire(self, digest: bytes, second: int) -> None:
+        with self._transaction():
+            statement = "UPDATE tokens SET expires = min(ifnull(expires, ?1), ?1) WHERE digest = ?2"
+            self._db.execute(statement, (second, digest))
+
+    def note_uses(self, uses: Mapping[bytes, int]) -> None:
+        statement = "UPDATE tokens SET last_used = max(ifnull(last_used, ?1), ?1) WHERE digest = ?2"
+        with self._transaction():
+            self._db.executemany(statement, [(second, digest) for digest, second in uses.items()])
 
 
 def _as_text(fields: CounterFields) -> tuple[int, str, str]:

@@ -1,0 +1,84 @@
+"""Bearer tokens: how they are made, rotated and stored, and the operator's first one.
+
+A coordinator allows nothing without a token (`http/auth.py`). So the first start makes one for the operator, in the
+state directory, where only the user of the coordinator and root can read it.
+"""
+
+import secrets
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from time import time
+
+from countless.errors import InvalidParameter
+from countless.server.storage.base import StoreError, Token, TokenStore
+from countless.token_file import OPERATOR_TOKEN_FILE, read_token, write_token
+
+SCOPES = ("site", "read", "operator")
+FIRST_LABEL = "first start"
+
+
+def digest(token: str) -> bytes:
+    """What is stored of a token. A token has 256 random bits, so an unsalted hash cannot be inverted."""
+    return sha256(token.encode()).digest()
+
+
+def new_token(
+    store: TokenStore, scope: str, label: str, site: str | None = None, expires_in: float | None = None
+) -> str:
+    """Create a token. Only its digest is stored: the returned text cannot be recovered."""
+    text, token = _generate(scope, label, site, expires_in)
+    store.add_token(token)
+    return text
+
+
+def _generate(scope: str, label: str, site: str | None = None, expires_in: float | None = None) -> tuple[str, Token]:
+    if scope not in SCOPES:
+        raise InvalidParameter("scope", scope, f"one of: {', '.join(SCOPES)}")
+    if site is not None and scope != "site":
+        raise InvalidParameter("site", site, "given with scope site only")
+    text, now = f"countless-{scope}-{secrets.token_urlsafe(32)}", int(time())
+    expires = None if expires_in is None else now + max(1, int(expires_in))
+    return text, Token(digest(text), scope, site, label, now, expires)
+
+
+def rotate(store: TokenStore, label: str, overlap_s: float, expires_in: float | None = None) -> tuple[str, set[bytes]]:
+    """A new token in place of those with this label, which stay valid for the overlap; it, and their digests.
+
+    Without `expires_in` it is valid for as long as the youngest of them was.
+    """
+    now = time()
+    former = [token for token in store.tokens() if token.label == label and token.valid_at(now)]
+    if not former:
+        raise InvalidParameter("label", label, "the label of a valid token")
+    if len({(token.scope, token.site) for token in former}) > 1:
+        raise InvalidParameter("label", label, "of tokens with one scope and site: revoke these, and make new ones")
+    youngest = max(former, key=lambda token: (token.created, token.expires or inf))
+    if expires_in is None and youngest.expires is not None:
+        expires_in = youngest.expires - youngest.created
+    for token in former:
+        store.expire(token.digest, int(now + overlap_s))
+    return new_token(store, youngest.scope, label, youngest.site, expires_in), {token.digest for token in former}
+
+
+def first_operator_token(store: TokenStore, directory: Path) -> Path | None:
+    """Make a token for the operator unless there is a valid one; the file that has it, or None."""
+    now, path = time(), directory / OPERATOR_TOKEN_FILE
+    if any(token.scope == "operator" and token.valid_at(now) for token in store.tokens()):
+        return None
+    text, token = _generate("operator", FIRST_LABEL)
+    try:
+        write_token(path, text)  # before it is stored: if we are killed in between, the next start makes another
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from None
+    store.add_token(token)
+    return path
+
+
+def replace_in_file(directory: Path, former: set[bytes], token: str) -> Path | None:
+    """Put a rotated token into the operator's file, if that has one of the former ones."""
+    path = directory / OPERATOR_TOKEN_FILE
+    if not path.exists() or digest(read_token(path)) not in former:
+        return None
+    write_token(path, token)
+    return path

@@ -1,0 +1,84 @@
+"""How tokens are made, rotated and kept in files; the operator's first one."""
+
+from pathlib import Path
+
+import pytest
+
+from countless.errors import InvalidParameter
+from countless.server.storage.base import StoreError, Token
+from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import digest, first_operator_token, new_token, replace_in_file, rotate
+from countless.token_file import OPERATOR_TOKEN_FILE, read_token, write_token
+
+
+@pytest.fixture
+def store() -> SqliteStore:
+    return SqliteStore(None)
+
+
+def test_first_start_makes_one_operator_token_for_the_owner_of_the_directory(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    directory = tmp_path / "state"
+    new_token(store, "site", "fleet")  # does not lock the operator out
+    path = first_operator_token(store, directory)
+    assert path == directory / OPERATOR_TOKEN_FILE
+    assert path.stat().st_mode & 0o777 == 0o600
+    token = store.token(digest(read_token(path)))
+    assert token is not None
+    assert (token.scope, token.expires) == ("operator", None)
+    assert first_operator_token(store, directory) is None
+    assert store.revoke(token.label) == 1
+    assert first_operator_token(store, directory) == path  # only who can read the directory can use it
+    assert store.token(digest(read_token(path))) is not None
+    store.close()
+
+
+def test_first_token_is_not_stored_if_its_file_cannot_be_written(store: SqliteStore, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot be written"):
+        first_operator_token(store, tmp_path / "file" / "state")
+    assert store.tokens() == []
+    store.close()
+
+
+def test_rotated_token_replaces_the_former_after_the_overlap(store: SqliteStore, tmp_path: Path) -> None:
+    former = new_token(store, "site", "fleet", "web", expires_in=1000)
+    write_token(tmp_path / OPERATOR_TOKEN_FILE, former)
+    token, digests = rotate(store, "fleet", overlap_s=60)
+    old, new = store.token(digest(former)), store.token(digest(token))
+    assert old is not None
+    assert new is not None
+    assert digests == {digest(former)}
+    assert (new.scope, new.site, new.label) == ("site", "web", "fleet")
+    assert new.expires == new.created + 1000
+    assert new.created + 58 <= (old.expires or 0) <= new.created + 62
+    assert replace_in_file(tmp_path, digests, token) == tmp_path / OPERATOR_TOKEN_FILE
+    assert read_token(tmp_path / OPERATOR_TOKEN_FILE) == token
+    assert replace_in_file(tmp_path, digests, token) is None  # it has another already
+    for label in ("unknown", ""):
+        with pytest.raises(InvalidParameter, match="label of a valid token"):
+            rotate(store, label, 60)
+    new_token(store, "read", "fleet")
+    with pytest.raises(InvalidParameter, match="one scope and site"):
+        rotate(store, "fleet", 60)
+    store.close()
+
+
+def test_expiry_and_uses_only_move_one_way(store: SqliteStore) -> None:
+    store.add_token(Token(b"d", "read", None, "", 5))
+    store.expire(b"d", 100)
+    store.expire(b"d", 200)
+    store.note_uses({b"d": 50, b"unknown": 7})
+    store.note_uses({b"d": 40})
+    assert store.tokens() == [Token(b"d", "read", None, "", 5, 100, 50)]
+    assert [store.tokens()[0].valid_at(second) for second in (99, 100)] == [True, False]
+    store.close()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a\nb", "ä", "a\0b"])
+def test_token_that_cannot_be_sent_is_refused_without_showing_it(tmp_path: Path, text: str) -> None:
+    (tmp_path / "token").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidParameter) as refused:
+        read_token(tmp_path / "token")
+    assert text.strip() not in str(refused.value) or len(text.strip()) < 2
