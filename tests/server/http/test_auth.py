@@ -1,4 +1,4 @@
-"""What a request may do: every combination of token, address and headers; and what a revoked token ends (C94)."""
+"""What a request may do: every combination of token, address and headers; and what a revoked token ends (C95)."""
 
 from contextlib import AbstractContextManager
 from functools import partial
