@@ -3,6 +3,8 @@
 import pytest
 
 from countless.core.answer import State
+from countless.core.budget.messages import Ask, BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.errors import InvalidParameter, ProtocolError
@@ -23,7 +25,7 @@ from countless.wire.families import (
     FamilySync,
     KnownLabels,
 )
-from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join
+from countless.wire.frames import BudgetLeave, CounterRejected, Hello, IncarnationRetired, Join
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 JOIN = FamilyJoin("pages", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0)
@@ -185,3 +187,16 @@ async def test_site_can_have_so_many_families_only() -> None:
         *_, rejected = await harness.send(session, connection, *joins)
         assert isinstance(rejected, FamilyRejected)
         assert len(harness.server.families.by_name) == MAX_FAMILIES_PER_SITE
+
+
+async def test_session_with_a_family_stays_when_its_budget_is_handed_in() -> None:
+    """It is awaited, and marked when it times out: it must not be forgotten because it has no counter."""
+    async with site_server() as harness:
+        harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
+        session, connection = await harness.connect("a", 1)
+        join = FamilyJoin("pages", "labels", 0.1, 0.0, 0, 1, 1, 0, 0)
+        await harness.send(session, connection, join, Ask(BudgetId("tokens"), 0, 1, 0, 0, 0, 5))
+        harness.server.on_disconnect(session, connection)
+        other, its_connection = await harness.connect("a", 2)
+        await harness.send(other, its_connection, BudgetLeave(BudgetId("tokens"), 1, 0))
+        assert (session.budgets, session.site_id in harness.server.sessions) == (set(), True)
