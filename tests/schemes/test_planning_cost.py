@@ -11,6 +11,7 @@ from countless.planning.cache import PlanCache, round_up_sites
 from countless.planning.oblivious.planner import ObliviousPlan
 from countless.planning.plan import MAX_SITES
 from countless.randomness import SeededRandom
+from countless.schemes.auto import CANDIDATES
 from countless.schemes.registry import scheme_named
 from countless.schemes.sampled import Sampled
 
@@ -112,3 +113,24 @@ def test_reserve_of_slots_is_what_joins_while_the_total_grows_by_e() -> None:
 def test_rounded_sites_stay_within_the_limit() -> None:
     assert round_up_sites(MAX_SITES) == MAX_SITES
     assert all(sites <= round_up_sites(sites) <= 1.125 * sites for sites in range(8, 3_000))
+
+
+@pytest.mark.parametrize("adversary", ["adaptive", "oblivious"])
+def test_seeded_run_does_not_depend_on_plans_made_before(adversary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans for more sites and less failure are in the cache, which a coordinator that may not wait would take."""
+
+    def run() -> tuple[int, float]:
+        tracker = Tracker(sites=150, alpha=0.1, scheme=scheme_named("auto", adversary), seed=1)
+        for event in range(5_000):
+            tracker.site(event * event % 150).add(1 + event // 100)
+        return tracker.messages.total, tracker.answer.estimate
+
+    runs = []
+    for exponents in ((), (9, 13, 17)):
+        for scheme in CANDIDATES["oblivious"]:
+            caches = tuple(PlanCache(cache._calibrate) for cache in scheme.caches)
+            monkeypatch.setattr(scheme, "caches", caches)
+            for exponent in exponents:
+                caches[0].plan(160, 0.1, 2.0**-exponent)
+        runs.append(run())
+    assert runs[0] == runs[1]

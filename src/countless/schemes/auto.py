@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from math import ceil, inf, log
+from math import ceil, e, inf, log
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -76,14 +76,12 @@ class Auto(Scheme):
 
     def open_round(self, context: RoundContext, rng: RandomSource) -> RoundSetup | KeepRound:
         """Start the cheapest round, unless `deterministic` costs about as much over the same events."""
-        schemes = self._worth_planning(context) if context.counts else ()  # all sites may have left
-        quotes = [(scheme, quote) for scheme in schemes for quote in scheme.quotes(context, self._may_block)]
+        quotes = [(s, quote) for s in self._worth_planning(context) for quote in s.quotes(context, self._may_block)]
         usable_quotes = [(scheme, quote) for scheme, quote in quotes if usable(quote, quote.step(context.total))]
         groups = _groups(context.counts) if usable_quotes else []
         rounds = [_priced(context, groups, *quoted) for quoted in usable_quotes]
         best = min(rounds, key=lambda priced: priced.messages / log(1 + priced.events / context.total), default=None)
-        is_deterministic = context.running is not None and context.running.scheme == Deterministic.name
-        if best is not None and self._pays(context, groups, best, is_deterministic):
+        if best is not None and best.messages <= (1 - MIN_SAVING) * _staying(context, groups, best.events):
             for plan in reversed(best.scheme.plans(context, self._may_block)):
                 if usable(plan, plan.step(context.total)):
                     estimator = best.scheme.estimator(plan, plan.step(context.total), context, rng)
@@ -91,30 +89,32 @@ class Auto(Scheme):
         reconsider_at = ceil(context.total * RECONSIDER_GROWTH) + 1
         if quotes:
             reconsider_at = max(reconsider_at, min(usable_from(quote) for _, quote in quotes))
-        if is_deterministic:
+        if context.running and context.running.scheme == Deterministic.name:
             return KeepRound(reconsider_at)
         return RoundSetup(Deterministic.name, DeterministicEstimator(context.alpha, reconsider_at))
 
-    def _pays(self, context: RoundContext, groups: list[Group], best: PricedRound, is_deterministic: bool) -> bool:
-        # A site that joins costs a deterministic round a tolerance, and all reports of a site that begins at 0. It is
-        # expected to count as much as the median site, in half of the time.
-        joins = context.joins_per_efold * log(1 + best.events / context.total)
-        share = median(context.counts) / 2 / max(1, sum(context.counts))
-        joining = [Group(ceil(joins), share)] if share else []
-        staying = deterministic_messages([*groups, *joining], context.alpha, best.events) + joins
-        if not is_deterministic:
-            staying += 2 * context.inexact
-        return best.messages <= (1 - MIN_SAVING) * staying
-
     def _worth_planning(self, context: RoundContext) -> Iterator[PlannedScheme[Any]]:
         """The schemes whose plan may be the cheapest."""
-        cheapest = inf
-        for scheme in self._schemes if self.needs_plan(context.sites) else ():
-            if scheme.about_price(context) < cheapest:
+        cheapest, groups = inf, _groups(context.counts)
+        for scheme in self._schemes if context.counts and self.needs_plan(context.sites) else ():
+            price = scheme.about_price(context)
+            efold = (e - 1) * max(context.total, price)  # until so many no round of it pays
+            if price < cheapest and (not price or price < _staying(context, groups, efold)):
                 yield scheme
-                for quote in scheme.quotes(context, may_block=False):
+                for quote in scheme.quotes(context, self._may_block):
                     further = _further_rounds(context, scheme, quote, len(context.counts)) / quote.messages_per_round
                     cheapest = min(cheapest, quote.messages_per_efold * (1 + further))
+
+
+def _staying(context: RoundContext, groups: list[Group], events: float) -> float:
+    """Messages of `deterministic` while so many events happen."""
+    # A site that joins costs a tolerance, and all reports of a site that begins at 0. It is expected to count as much
+    # as the median site, in half of the time.
+    joins = context.joins_per_efold * log(1 + events / max(1, context.total))
+    share = median(context.counts) / 2 / max(1, sum(context.counts))
+    joining = [Group(ceil(joins), share)] if share else []
+    start = 0 if context.running and context.running.scheme == Deterministic.name else 2 * context.inexact
+    return deterministic_messages([*groups, *joining], context.alpha, events) + joins + start
 
 
 def _priced(context: RoundContext, groups: list[Group], scheme: PlannedScheme[Any], quote: Any) -> PricedRound:
