@@ -400,10 +400,10 @@ class World:
             process.client.leave()
         for _ in range(60):
             await asyncio.sleep(10.0)
-            if all(process.client.done for process in self.processes):
+            if all(process.client.done for process in self.processes) and self.service.trouble() is None:
                 break
         else:
-            raise InvariantBroken("a client cannot be closed")
+            raise InvariantBroken(f"a client cannot be closed: {self.service.trouble()}")
         kept: Counter[str] = Counter()
         for process in self.processes:
             kept.update(process.client.debug_state())
