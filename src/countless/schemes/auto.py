@@ -78,8 +78,8 @@ class Auto(Scheme):
         """Start the cheapest round, unless `deterministic` costs about as much over the same events."""
         quotes = [(s, quote) for s in self._worth_planning(context) for quote in s.quotes(context, self._may_block)]
         usable_quotes = [(scheme, quote) for scheme, quote in quotes if usable(quote, quote.step(context.total))]
-        groups = _groups(context.counts) if usable_quotes else []
-        rounds = [_priced(context, groups, *quoted) for quoted in usable_quotes]
+        groups = _groups(context.counts)
+        rounds = [_priced(context, groups, *quoted) for quoted in usable_quotes if groups]  # none: all sites have left
         best = min(rounds, key=lambda priced: priced.messages / log(1 + priced.events / context.total), default=None)
         if best is not None and best.messages <= (1 - MIN_SAVING) * _staying(context, groups, best.events):
             for plan in reversed(best.scheme.plans(context, self._may_block)):
@@ -94,12 +94,12 @@ class Auto(Scheme):
         return RoundSetup(Deterministic.name, DeterministicEstimator(context.alpha, reconsider_at))
 
     def _worth_planning(self, context: RoundContext) -> Iterator[PlannedScheme[Any]]:
-        """The schemes whose plan may be the cheapest."""
+        """The schemes whose plan may be the cheapest. `prepare` is given no counts, and prices no `deterministic`."""
         cheapest, groups = inf, _groups(context.counts)
-        for scheme in self._schemes if context.counts and self.needs_plan(context.sites) else ():
+        for scheme in self._schemes if self.needs_plan(context.sites) else ():
             price = scheme.about_price(context)
             efold = (e - 1) * max(context.total, price)  # until so many no round of it pays
-            if price < cheapest and (not price or price < _staying(context, groups, efold)):
+            if price < cheapest and (not price or not groups or price < _staying(context, groups, efold)):
                 yield scheme
                 for quote in scheme.quotes(context, self._may_block):
                     further = _further_rounds(context, scheme, quote, len(context.counts)) / quote.messages_per_round
