@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test soak demo bench race docs docs-serve dist lock lint fast clean
+.PHONY: setup check test tests soak demo bench race docs docs-serve dist lock lint fast clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -30,10 +30,15 @@ HEAVY := cli examples lab page planning race packaging
 fast: setup
 	$(PYTEST) -n 2 -m "not slow and not soak" --hypothesis-profile=quick tests $(HEAVY:%=--ignore=tests/%)
 
-check: lint fast
+# mypy uses one core, for 40 seconds where it has no cache: so the tests run beside it.
+check: setup
+	$(MAKE) -j2 lint fast
 
-test: lint
+test: setup
 	requirements/system.sh
+	$(MAKE) -j2 lint tests
+
+tests: setup
 	$(PYTEST)
 
 # What takes long: large statistics, long fault runs, the slowest process tests; 500 examples of each property instead
