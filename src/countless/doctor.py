@@ -73,10 +73,13 @@ def _missing(extra: str) -> Iterator[str]:
                 yield name
 
 
+_STATE_REMEDY = "make the directory writable for this user; a damaged file: restore a copy with countless restore FILE"
+
+
 def check_coordinator(settings: Settings) -> Iterator[Finding]:
     """Could a coordinator start with these settings on this machine?"""
     yield _attempt("settings", settings.require_safe, "safe", "follow the message")
-    yield _attempt("state", lambda: _state(settings), settings.state_dir, "make the directory writable for this user")
+    yield _attempt("state", lambda: _state(settings), settings.state_dir, _STATE_REMEDY)
     if (state := Path(settings.state_dir) / STATE_FILE).exists():
         remedy = "stop the coordinator, and restore a copy: countless restore FILE"
         yield _attempt("state file", lambda: check(state), f"{state}: every page can be read", remedy)

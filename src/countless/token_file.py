@@ -1,11 +1,16 @@
 """The operator's token in the coordinator's state directory: the coordinator writes it, local commands read it."""
 
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from countless.errors import InvalidParameter
 
 OPERATOR_TOKEN_FILE = "operator.token"  # noqa: S105 - its name; in the state directory, mode 600
+OPERATOR_TOKEN_PREFIX = "countless-operator-"  # noqa: S105
+MAX_TOKEN_LENGTH = 1_000
+LISTENING = "0A"  # in Linux's tables of sockets
 DEFAULT_STATE_DIR = "countless-state"
 SERVICE_STATE_DIR = "/var/lib/countless"  # of the unit and of the container
 
@@ -15,8 +20,10 @@ def write_token(path: Path, token: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
-    part.touch(mode=0o600, exist_ok=False)
-    part.write_text(f"{token}\n", encoding="utf-8")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(file.fileno())
     part.replace(path)
 
 
@@ -35,11 +42,39 @@ def usable(token: str) -> str:
     return token
 
 
-def local_token() -> str | None:
-    """Of a coordinator on this machine: from `COUNTLESS_STATE_DIR`, or else from the usual directories."""
+def local_token(port: int) -> str | None:
+    """Of a coordinator on this machine: from `COUNTLESS_STATE_DIR`, or else from the usual directories.
+
+    None if a program of another user than the owner of the file or root listens on the port: it would get the token.
+    """
     given = os.environ.get("COUNTLESS_STATE_DIR")
     for directory in (given,) if given else (DEFAULT_STATE_DIR, SERVICE_STATE_DIR):
-        path = Path(directory) / OPERATOR_TOKEN_FILE
-        if os.access(path, os.R_OK):
-            return read_token(path)
+        found = _token_and_owner(Path(directory) / OPERATOR_TOKEN_FILE)
+        if found is not None:
+            token, owner = found
+            return token if listening_users(port) <= {0, owner} else None
     return None
+
+
+def _token_and_owner(path: Path) -> tuple[str, int] | None:
+    """None if there is none for us. A link or another secret is not sent: another user may have made the directory."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+        status = os.fstat(descriptor)
+        text = file.read(MAX_TOKEN_LENGTH).strip() if stat.S_ISREG(status.st_mode) else ""
+    return (usable(text), status.st_uid) if text.startswith(OPERATOR_TOKEN_PREFIX) else None
+
+
+def listening_users(port: int) -> set[int]:
+    """The owners of programs that listen on this port; empty where the system does not tell (it is not Linux)."""
+    users = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):
+            for row in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+                _, local, _, state, _, _, _, user, *_ = row.split()
+                if state == LISTENING and int(local.rpartition(":")[2], 16) == port:
+                    users.add(int(user))
+    return users

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from countless.cli.options import StateDir
+from countless.token_file import OPERATOR_TOKEN_FILE
 
 EXAMPLE = "Example:  countless restore /backups/countless.sqlite"
 
@@ -28,3 +29,5 @@ def restore(
     print(f"{state_dir / STATE_FILE} is now the copy {copy}. Start the coordinator: budgets wait for all sites first.")
     if former is not None:
         print(f"The former state is in {former}.")
+    if not (state_dir / OPERATOR_TOKEN_FILE).exists():
+        print("The operator's token is not in a copy. Make another one: countless token operator --label me")

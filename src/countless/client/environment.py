@@ -15,7 +15,8 @@ def url_or_default(url: str | None) -> str:
 
 def token_for(endpoint: Endpoint, token: str | None = None) -> str | None:
     """The token to send: the given one, else `COUNTLESS_TOKEN`, else what is in the file `COUNTLESS_TOKEN_FILE`, else,
-    for a coordinator on this machine, the operator's token from its state directory, if this user may read it.
+    for a coordinator on this machine, the operator's token from its state directory, if this user may read it and no
+    other user listens on the port.
 
     Call it for each connection: a file may have a new token. Raises InvalidParameter if a token cannot be used.
     """
@@ -25,7 +26,7 @@ def token_for(endpoint: Endpoint, token: str | None = None) -> str | None:
     file = os.environ.get("COUNTLESS_TOKEN_FILE")
     if file:
         return read_token(file)
-    return local_token() if _is_loopback(endpoint.host) else None
+    return local_token(endpoint.port) if _is_loopback(endpoint.host) else None
 
 
 def _is_loopback(host: str) -> bool:

@@ -56,8 +56,8 @@ def _single_coordinator(settings: Settings) -> Starlette:
         path = Path(settings.state_dir) / STATE_FILE
         store = SqliteStore(path)
         restored = is_copy(path)
-        # Tokens have a connection of their own: a request must not wait for a transaction that is being written.
-        tokens = SqliteStore(path)
+        # Tokens have a connection of their own: a request must not wait for a transaction or a checkpoint.
+        tokens, checkpoints = SqliteStore(path), SqliteStore(path)
         server = SiteServer(store, replace(settings, after_restore=settings.after_restore or restored))
         recorder = Recorder(server)
         writer = ThreadPoolExecutor(1, "countless-audit")
@@ -68,7 +68,7 @@ def _single_coordinator(settings: Settings) -> Starlette:
         tasks = [asyncio.create_task(server.run()), asyncio.create_task(_tick(server))]
         for task in tasks:
             task.add_done_callback(partial(_stop_on_failure, server))
-        tasks += [asyncio.create_task(recorder.run()), asyncio.create_task(_checkpoint(tokens))]
+        tasks += [asyncio.create_task(recorder.run()), asyncio.create_task(_checkpoint(checkpoints))]
         tasks.append(asyncio.create_task(measure_lag(app.state.loop_lag)))
         tasks += [asyncio.create_task(check_tokens(access)), asyncio.create_task(_save_uses(access, path))]
         if restored:
@@ -85,8 +85,8 @@ def _single_coordinator(settings: Settings) -> Starlette:
             finally:
                 audit.write("stopped", f"process {os.getpid()}", failing=server.failing or "")
                 writer.shutdown(wait=False)
-                tokens.close()
-                store.close()
+                for each in (tokens, checkpoints, store):
+                    each.close()
                 _note_uses(path, access.take_uses())
 
     return coordinator_app(lifespan)

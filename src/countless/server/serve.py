@@ -128,7 +128,7 @@ def exclusive(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise StoreError(f"{directory} is in use by another coordinator") from None
+            raise StoreError(f"{directory} is in use by another coordinator, or a countless restore") from None
         yield
 
 
@@ -143,6 +143,7 @@ def _listener(settings: Settings) -> socket.socket:
 
 def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:
     raise_file_limit()
+    os.umask(0o077)  # counts of single sites are for the operator
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     app = build_app(settings)

@@ -14,11 +14,14 @@ from countless.core.messages import Report
 from countless.core.threshold import Threshold
 from countless.errors import InvalidParameter
 from countless.server.http.answers import HEARTBEAT, event_stream, parse_threshold, server_sent_events
+from countless.server.http.auth import Access
 from countless.server.http.schemas import PublicAnswer
 from countless.server.http.sums import answer_changes
 from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
+from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import new_token
 from countless.wire.frames import Join, Sync
 from support.site_server import site_server
 
@@ -91,23 +94,28 @@ async def test_watches_have_a_limit_in_all_and_for_each_caller() -> None:
         yield PublicAnswer("hits", 1, 1, 1, State.EXACT, "")
         await asyncio.Event().wait()
 
+    store = SqliteStore(None)
+    tokens = {label: new_token(store, "read", label) for label in "abc"}
     state = SimpleNamespace(
-        watches=Shares[object](4, 0.5), server=SimpleNamespace(settings=SimpleNamespace(max_watches=4))
+        watches=Shares[object](4, 0.5),
+        access=Access(store),
+        server=SimpleNamespace(settings=SimpleNamespace(max_watches=4)),
     )
 
-    def request(token: str) -> Request:
-        headers = [(b"authorization", b"Bearer " + token.encode())]
+    def request(label: str) -> Request:
+        headers = [(b"authorization", b"Bearer " + tokens[label].encode())]
         return Request({"type": "http", "headers": headers, "app": SimpleNamespace(state=state)})
 
     open_streams: list[Any] = []
-    for token, status in [("a", 200), ("a", 200), ("a", 503), ("b", 200), ("b", 200), ("c", 503)]:
-        response: Any = event_stream(request(token), quiet(), None)
+    for label, status in [("a", 200), ("a", 200), ("a", 503), ("b", 200), ("b", 200), ("c", 503)]:
+        response: Any = event_stream(request(label), quiet(), None)
         assert response.status_code == status
         if status == 200:
             open_streams.append(response.body_iterator)
             await anext(open_streams[-1])
     await open_streams[0].aclose()
     assert event_stream(request("a"), quiet(), None).status_code == 200
+    store.close()
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "", "many", "٣", "9" * 78, "1e3", " 5"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from starlette.requests import HTTPConnection
 
 from countless.server.http.auth import EVERYTHING, NOTHING, Access, Grant
+from countless.server.http.peers import peer_of
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import SCOPES, digest, new_token
 
@@ -43,7 +44,7 @@ def test_only_a_valid_token_or_an_open_coordinator_for_local_programs_allows_any
         None: False,
     }
     hosts = {"127.0.0.1:2686": True, "localhost": True, "[::1]:1": True, "evil.example": False, "127.0.0.1.x": False}
-    others = {"": True, "origin": False} | dict.fromkeys(FORWARDED, False)
+    others = {"": True, "origin": False, "sec-fetch-site": False} | dict.fromkeys(FORWARDED, False)
     for is_open in (False, True):
         access = Access(store, is_open, lambda: NOW)
         for authorization, address, host, other, version in product(sent, addresses, hosts, others, ("1.1", "1.0")):
@@ -55,6 +56,14 @@ def test_only_a_valid_token_or_an_open_coordinator_for_local_programs_allows_any
                 assert grant[:2] == (frozenset({scope}), "web" if scope == "site" else None)
             else:
                 assert grant == (EVERYTHING if is_open and local else NOTHING), (authorization, address, headers)
+    store.close()
+
+
+def test_one_token_is_one_peer_however_it_is_written() -> None:
+    store = SqliteStore(None)
+    access, token = Access(store), new_token(store, "site", "fleet")
+    callers = [caller("192.0.2.1", authorization=f"{kind} {token}") for kind in ("Bearer", "bearer", "bEarer  ")]
+    assert len({peer_of(each, access.authenticate(each)) for each in callers}) == 1
     store.close()
 
 

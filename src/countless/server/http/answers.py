@@ -69,7 +69,8 @@ def as_of(health: SaveHealth) -> str:
 def event_stream(request: Request, answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> Response:
     """A stream of answers, unless too many are open: in all, or of this caller."""
     watches: Shares[object] = request.app.state.watches
-    most, peer = request.app.state.server.settings.max_watches, peer_of(request)
+    grant = request.app.state.access.authenticate(request)
+    most, peer = request.app.state.server.settings.max_watches, peer_of(request, grant)
     if len(watches) >= most or watches.is_full(peer):
         return error(f"too many watches are open (max_watches: {most}, and {watches.most} for one token)", 503)
     events = _counted(server_sent_events(answers, threshold), watches, peer)

@@ -101,9 +101,9 @@ class Access:
 
 
 def _is_local(caller: HTTPConnection) -> bool:
-    """A program on this machine: it connects from loopback, not through a proxy, and is no web page. Web pages send an
-    `Origin`, or a `Host` that an attacker bound to loopback. nginx, as it is installed, adds no header, but uses
-    HTTP/1.0.
+    """A program on this machine: it connects from loopback, not through a proxy that shows itself, and is no web page
+    of another site. These send an `Origin`, `Sec-Fetch-Site`, or a `Host` that an attacker bound to loopback. Older
+    nginx, as it is installed, adds no header, but uses HTTP/1.0. A proxy that shows none of this goes unnoticed.
     """
     try:
         near = caller.client is not None and ip_address(caller.client.host).is_loopback
@@ -111,4 +111,5 @@ def _is_local(caller: HTTPConnection) -> bool:
         return False
     forwarded = caller.scope.get("http_version") == "1.0" or any(map(_FORWARDED.fullmatch, caller.headers))
     named = _LOCAL_NAMES.fullmatch(caller.headers.get("host", "")) is not None
-    return near and named and not forwarded and "origin" not in caller.headers
+    foreign = "origin" in caller.headers or caller.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    return near and named and not forwarded and not foreign

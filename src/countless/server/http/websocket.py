@@ -104,7 +104,7 @@ async def site_socket(websocket: WebSocket) -> None:
         server.refused.add(_address(websocket), "too many connections (max_connections)")
         await websocket.accept()
         return await websocket.close(1013, "no more connections (max_connections)")
-    peer = UNLIMITED if grant.allows("operator") else peer_of(websocket)
+    peer = UNLIMITED if grant.allows("operator") else peer_of(websocket, grant)
     if server.connections.is_full(peer):
         server.dropped["too many connections"] += 1
         server.refused.add(_address(websocket), "too many connections of one token (max_share of max_connections)")
