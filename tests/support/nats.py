@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 import msgspec
 from nats.js import JetStreamContext
-from nats.js.errors import NotFoundError
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 import countless
 from countless.client.api import ServiceError
@@ -183,16 +183,21 @@ class LoadClient:
 
 def require_fenced(url: str, shards: int) -> None:
     """After an owner's first record, no earlier owner has written to the log of its shard."""
+    for writers in until(lambda: asyncio.run(_writers(url, shards)), "the log of the broker"):
+        owners = [owner for owner, _ in groupby(writers)]
+        assert len(owners) == len(set(owners)), owners
 
-    async def check() -> None:
-        client = await connect(url)
-        for shard in range(shards):
-            writers = [record.ownership_id async for record in _records(client.jetstream(), shard)]
-            owners = [owner for owner, _ in groupby(writers)]
-            assert len(owners) == len(set(owners)), owners
+
+async def _writers(url: str, shards: int) -> list[list[object]]:
+    """Of each record, by shard; empty while the nodes of the broker elect a leader."""
+    client = await connect(url)
+    try:
+        jetstream = client.jetstream()
+        return [[record.ownership_id async for record in _records(jetstream, shard)] for shard in range(shards)]
+    except ServiceUnavailableError:
+        return []
+    finally:
         await client.close()
-
-    asyncio.run(check())
 
 
 async def _records(jetstream: JetStreamContext, shard: int) -> AsyncIterator[Record]:
