@@ -28,7 +28,7 @@ lint: setup
 # Programs, games, planning, a browser, servers: slow, or slow to import. Two workers, because every worker imports all.
 HEAVY := cli examples lab page planning race packaging
 fast: setup
-	$(PYTEST) -n 2 -m "not slow and not soak" --hypothesis-profile=quick tests $(HEAVY:%=--ignore=tests/%)
+	$(PYTEST) -n 2 -m "not slow and not soak" tests $(HEAVY:%=--ignore=tests/%)
 
 # mypy uses one core, for 40 seconds where it has no cache: so the tests run beside it.
 check: setup
@@ -42,7 +42,7 @@ tests: setup
 	$(PYTEST)
 
 # What takes long: large statistics, long fault runs, the slowest process tests; 500 examples of each property instead
-# of 40. The aim is 40 minutes on two idle cores.
+# of 25. The aim is 40 minutes on two idle cores.
 PROPERTIES := client core server/sessions server/storage wire
 soak: setup
 	requirements/system.sh

@@ -9,10 +9,9 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("quick", settings.get_profile("countless"), max_examples=25)  # for `make check`
 settings.register_profile("soak", settings.get_profile("countless"), max_examples=500)  # for `make soak`
 settings.load_profile("countless")
 

@@ -58,6 +58,7 @@ def test_demo_on_a_terminal_shows_both_trackers() -> None:
     assert "worst error" in shown
 
 
+@pytest.mark.soak
 def test_kept_demo_counts_everything_although_its_coordinator_is_killed() -> None:
     with running_demo() as (_, _, output):
         told = re.findall(r"\(from ([\d,]+) to ([\d,]+)\); the true total is ([\d,]+)", output)

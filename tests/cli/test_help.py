@@ -41,6 +41,7 @@ def test_every_option_has_help(verb: str) -> None:
     ("zsh", {"_TYPER_COMPLETE_ARGS": "countless pl"}),
     ("fish", {"_TYPER_COMPLETE_ARGS": "countless pl", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
 ])  # fmt: skip
+@pytest.mark.soak
 def test_shell_completion(shell: str, variables: dict[str, str]) -> None:
     variables = environment(_COUNTLESS_COMPLETE=f"complete_{shell}", **variables)
     code = "import sys; sys.argv = ['countless']; from countless.cli.main import main; main()"

@@ -38,6 +38,7 @@ def test_table_names_the_choice_and_the_reason() -> None:
     assert "on day 30" in result.stdout
 
 
+@pytest.mark.soak
 def test_no_number_is_cut_off_in_a_narrow_terminal() -> None:
     result = run("--sites", "100000", "--alpha", "0.001", "--rate", "100000/s", "--adversary", "sees-everything")
     assert re.search(r"deterministic +49,999,983 +1.000 ", result.stdout)

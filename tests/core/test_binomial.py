@@ -111,7 +111,7 @@ def test_batch_of_many_points_has_the_exact_law_of_its_coins(monkeypatch: pytest
     assert found == due
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_batches_of_many_points_have_the_law_of_gaps_one_by_one() -> None:
     """Crossings, last and next point of 10,000 events at step 4, 400 runs each way; 8 cells by the sign of three
     differences from their medians, 7 degrees: P(chi-square of two samples > 70) < 2e-12 (pinned seed).

@@ -45,6 +45,7 @@ def test_family_is_one_row_and_its_page_has_the_largest_labels(tab: Window, serv
         assert least <= 20 <= most, median
 
 
+@pytest.mark.soak
 def test_bars_of_families_fit_on_every_screen(tab: Window, server: Server) -> None:
     names = [f'pages{{page="/a/very/long/page/number/{number}",tenant="acme"}}' for number in range(20)]
     rows = [[name, 1000 / (n + 1) + 20, 1000 / (n + 1), 1000 / (n + 1) + 40] for n, name in enumerate(names)]

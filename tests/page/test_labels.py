@@ -48,6 +48,7 @@ def test_counter_is_one_row_and_its_page_has_the_sum_and_the_largest_series(tab:
         expect(rows).to_have_count(4)
 
 
+@pytest.mark.soak
 def test_bars_of_series_fit_on_every_screen(tab: Window, server: Server) -> None:
     names = [f'requests{{route="/a/very/long/route/number/{number}",tenant="acme"}}' for number in range(20)]
     rows = [[name, 1000 / (number + 1), 900 / (number + 1), 1200 / (number + 1)] for number, name in enumerate(names)]

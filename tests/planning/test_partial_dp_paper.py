@@ -181,7 +181,7 @@ def test_theorem_1_grows_as_the_paper_says() -> None:
     assert b.messages / a.messages > 4  # above 1/alpha^2: almost as k
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("sites", "alpha"), [(4, 0.1), (16, 0.2), (64, 0.3)])
 def test_theorem_1_bounds_a_run(sites: int, alpha: float) -> None:
     """Delta = 1e-6: false alarm below 1e-6."""

@@ -47,7 +47,7 @@ def test_binary_mechanism_matches_a_reference() -> None:
     assert noise.scales == {Fraction(6)}  # floor(log2 37) + 1 levels, epsilon 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_binary_mechanism_memory_is_logarithmic() -> None:
     """Two numbers for each of 30 levels are some 3,000 bytes; one for each input would be 80,000 at least."""
     tracemalloc.start()

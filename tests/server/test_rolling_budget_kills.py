@@ -98,7 +98,7 @@ def spend(directory: Path, kills: list[int]) -> None:
     assert most_in_an_interval(admitted(sites)) <= LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_killed_sites_and_coordinator_never_admit_more_than_the_limit_in_a_window(tmp_path: Path) -> None:
     spend(tmp_path, [0, SITES, 1])
 

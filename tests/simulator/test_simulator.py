@@ -65,7 +65,7 @@ def test_seed_does_not_depend_on_plans_of_earlier_seeds() -> None:
     assert trial.run() == warm
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_kind_of_fault_happens() -> None:
     seen: Counter[str] = Counter()
     for profile in ("everything", "wrong clocks", "small frames", "families"):

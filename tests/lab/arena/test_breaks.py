@@ -24,6 +24,7 @@ SITES = 1024
 JUMP = adversary_named("stop-after-jump")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("scheme", "alpha", "events", "factor"),
     [

@@ -44,6 +44,7 @@ def test_adversary_leaves_nearly_the_whole_slack_unused() -> None:
     assert 9_000 <= game.left <= 10_000
 
 
+@pytest.mark.soak
 def test_adversary_costs_more_than_any_traffic() -> None:
     worst = max(play(name, 100, 100_000, 0).messages for name in TRAFFIC)
     assert play("full-rooms", 100, 100_000, 0).messages > 1.2 * worst

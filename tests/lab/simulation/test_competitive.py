@@ -27,6 +27,7 @@ def ratio(stream: str, sites: int, events: int, alpha: float, adversary: str = "
     )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("sites", [1, 7, 40])
 def test_few_sites_stay_deterministic_and_never_cost_more_than_a_message_per_event(sites: int, stream: str) -> None:
