@@ -25,10 +25,10 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Programs, games, planning, a browser, servers: slow, or slow to import. Two workers, because every worker imports all.
+# Programs, games, planning, a browser, servers: slow, or slow to import. Three workers, because every worker imports all.
 HEAVY := cli examples lab page planning race packaging
 fast: setup
-	$(PYTEST) -n 2 -m "not slow and not soak" tests $(HEAVY:%=--ignore=tests/%)
+	$(PYTEST) -n 3 -m "not slow and not soak" tests $(HEAVY:%=--ignore=tests/%)
 
 # mypy uses one core, for 40 seconds where it has no cache: so the tests run beside it.
 check: setup
