@@ -109,6 +109,7 @@ async def test_period_that_the_copy_has_not_opened_is_restored_too() -> None:
     store, hour = await copy_with(100, per="hour"), Calendar("hour").period_at(START_S)
     async with site_server(store, wall_clock=lambda: START_S, **RESTORED) as harness:
         web, other = Site(harness, "web"), Site(harness, "other")
+        assert state(harness)[0] is BudgetState.RESTORING  # also before a site asks for the period
         assert await web.send(ask(3, spent=95, limit=97, round=2, period=hour)) == []
         await harness.advance(41)
         assert state(harness) == (BudgetState.OPEN, 97)

@@ -33,6 +33,7 @@ class BudgetPeriods:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         first_period: int = 0,
+        restoring: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = name
         self.rule = rule
@@ -42,6 +43,7 @@ class BudgetPeriods:
         self.rolling = None if rule.rolling is None else RollingUnits(rule, clock)
         self._clock = clock
         self._wall_clock = wall_clock
+        self._restoring = restoring  # whether a period that is opened now grants nothing yet
         self._rounds_before = 0  # of periods that are closed
         self._ended: dict[int, float] = {}  # by period: since when our clock has shown a later one
 
@@ -75,7 +77,9 @@ class BudgetPeriods:
         coordinator, limit = self.periods.get(self.present), self.rule.limit
         if coordinator is None and self.calendar is not None and self.present < self.first_period:
             return Usage(limit, 0, limit, 0, BudgetState.CLOSED)
-        return Usage(limit, 0, 0, 0, BudgetState.OPEN) if coordinator is None else coordinator.usage
+        if coordinator is None:
+            return Usage(limit, 0, 0, 0, BudgetState.RESTORING if self._restoring() else BudgetState.OPEN)
+        return coordinator.usage
 
     @property
     def held(self) -> int:

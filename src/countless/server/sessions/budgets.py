@@ -87,7 +87,7 @@ class Budgets:
         return self._restore.active
 
     def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
-        return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period)
+        return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period, lambda: self._restore.waiting)
 
     def _add(self, budget: BudgetPeriods) -> None:
         self.by_name[budget.name] = budget
