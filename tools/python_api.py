@@ -27,9 +27,9 @@ from countless.client.reader import (
 from countless.client.watch import Watch
 from countless.client.wsgi import CountRequests as CountWsgiRequests
 from countless.core.answer import Answer
-from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision
 from countless.core.budget.hold import Hold, Slot
+from countless.core.budget.state import Usage
 from countless.core.family.answer import LabelCount, Top
 from countless.core.family.distribution import Quantile, Rank
 from countless.core.windows.spans import SpanCount, SpanRate

@@ -7,9 +7,10 @@ from threading import Thread
 import pytest
 
 from countless.client.budgets.group import BudgetGroup
-from countless.core.budget.coordinator import BudgetCoordinator, BudgetState
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId, Grant
+from countless.core.budget.state import BudgetState
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, Unreachable
 from countless.wire.frames import SetBudgetRule

@@ -2,9 +2,10 @@
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetCoordinator, BudgetState, PersistentState, SavedSite
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.site import BudgetSite, Verdict
+from countless.core.budget.state import BudgetState, PersistentState, SavedSite
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 

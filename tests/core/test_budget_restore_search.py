@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetCoordinator, PersistentState
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.holders import Holder
 from countless.core.budget.messages import Ask, Outbox
+from countless.core.budget.state import PersistentState
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from support.budget_world import BUDGET, IDS, Action, Broken, Case, Key, World, search

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from countless.core.budget.coordinator import BudgetCoordinator, PersistentState
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.holders import CURRENT, GIVEN_UP, Holder
 from countless.core.budget.messages import Ask, BudgetId, DownMessage, Exhausted, Grant, Outbox
 from countless.core.budget.site import BudgetSite, Verdict
+from countless.core.budget.state import PersistentState
 from countless.core.messages import SiteId
 
 BUDGET = BudgetId("b")

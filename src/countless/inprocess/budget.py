@@ -9,11 +9,11 @@ from functools import partial
 from time import monotonic, time
 
 from countless.core.budget.amounts import require_amount
-from countless.core.budget.coordinator import Usage
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite, Taken, Verdict
+from countless.core.budget.state import Usage
 from countless.core.messages import SiteId, SiteName
 from countless.errors import Exhausted, InvalidParameter, InvariantBroken, UnknownName
 from countless.inprocess.budget_accounts import Accounts, Member, Period

@@ -9,9 +9,9 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
-from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetState
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import BudgetState
 from countless.errors import InvalidParameter
 from countless.server.http.assets import FOLDER
 from countless.server.http.budget_views import BudgetListView, BudgetView, OperatorBudgetView

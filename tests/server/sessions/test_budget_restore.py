@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetCoordinator, BudgetState
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Grant, Recall
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import BudgetState
 from countless.core.calendar import Calendar
 from countless.server.sessions.budgets import Budgets
 from countless.server.storage import commit

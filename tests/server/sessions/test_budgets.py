@@ -2,9 +2,9 @@
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetState, SavedSite
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import BudgetState, SavedSite
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.sessions import budget_losses
 from countless.server.sessions.budget_periods import MAX_ENDED, MAX_OPEN_PERIODS

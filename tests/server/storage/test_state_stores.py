@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.family.coordinator import SavedMember
 from countless.core.family.messages import Steps

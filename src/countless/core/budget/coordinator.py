@@ -21,67 +21,15 @@ Right after a recall no hold is loose. A refused site is recalled as soon as uni
 """
 
 from collections.abc import Iterable
-from enum import StrEnum
-from typing import NamedTuple
 
 from countless.core.budget.amounts import require_amount, require_slack, slack_units
 from countless.core.budget.holders import CURRENT, GIVEN_UP, MISSED, RECALLED, Holder, Holders
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Outbox, Recall
+from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 
 SHARE_PERCENT = 28  # the least messages in the worst case: (2 + 2/f)/ln(1/f) is smallest near f = 0.28
-
-
-class SavedSite(NamedTuple):
-    """What must survive a restart of one site: the limit that it may have, and what it has reported as spent."""
-
-    limit: int
-    given_up: bool = False
-    spent: int = 0
-
-
-class PersistentState(NamedTuple):
-    """All that must survive a restart. The owner saves it before it sends what an input returned."""
-
-    limit: int
-    forgiven: int = 0
-    gone: int = 0
-    round: int = 0
-    sites: tuple[tuple[SiteId, SavedSite], ...] = ()
-    departed: tuple[SiteId, ...] = ()
-    lost: int = 0
-    resetting: bool = False
-
-
-class BudgetState(StrEnum):
-    OPEN = "open"
-    EXHAUSTED = "exhausted"  # nothing is left; or a request was refused, and no more than the slack is left
-    LOWERING = "lowering"  # sites may spend more than the limit: it was lowered, or one of them has overdrawn it
-    RESETTING = "resetting"  # sites report what they have spent; then it is forgiven
-    RESTORING = "restoring"  # the saved state is an older copy: nothing is granted until sites have told the rest
-    CLOSED = "closed"  # for its owner: the period is over and its accounts are deleted
-
-
-class Usage(NamedTuple):
-    """The spending is between `lower` and `upper`. `leaked` units are counted as spent, and may not have been."""
-
-    limit: int
-    lower: int
-    upper: int
-    leaked: int
-    state: BudgetState
-
-
-class HolderRow(NamedTuple):
-    """What is known of one site, for people."""
-
-    site_id: SiteId
-    limit: int
-    spent: int
-    held: int
-    given_up: bool
-    refused_from: int | None  # it refuses requests of so many units, and of more
 
 
 class BudgetCoordinator:

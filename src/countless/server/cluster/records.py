@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.messages import BudgetId
+from countless.core.budget.state import SavedSite
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.server.storage.base import (

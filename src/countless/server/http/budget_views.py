@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from time import time
 from typing import Any
 
-from countless.core.budget.coordinator import BudgetCoordinator, BudgetState
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.state import BudgetState
 from countless.errors import InvalidParameter
 from countless.server.http.server_view import ServerView
 from countless.server.http.views import LIST_INTERVAL_S, ROWS_PER_PAGE, Event

@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 
 from countless import __version__
 from countless.core.answer import State
-from countless.core.budget.coordinator import BudgetState
+from countless.core.budget.state import BudgetState
 from countless.server.http.server_view import ServerView
 from countless.server.http.window_answers import named_span
 from countless.server.sessions.budget_templates import is_template

@@ -7,7 +7,6 @@ from msgspec import UNSET, Struct
 
 from countless.core.answer import State
 from countless.core.budget.amounts import MAX_AMOUNT
-from countless.core.budget.coordinator import BudgetState
 from countless.core.budget.rule import (
     DEFAULT_MAX_NAMES,
     KINDS,
@@ -17,6 +16,7 @@ from countless.core.budget.rule import (
     ON_LOSS,
     ON_UNREACHABLE,
 )
+from countless.core.budget.state import BudgetState
 from countless.core.calendar import PERIODS
 from countless.core.windows.rule import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter

@@ -12,9 +12,10 @@ never opened again, also if our clock goes back: its accounts are deleted, and s
 
 from collections.abc import Callable
 
-from countless.core.budget.coordinator import BudgetCoordinator, BudgetState, PersistentState, Usage
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import BudgetState, PersistentState, Usage
 from countless.server.sessions.rolling_units import RollingUnits
 from countless.server.storage.base import SavedBudget
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from countless.core.budget.coordinator import PersistentState as BudgetState
-from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import PersistentState as BudgetState
+from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.family.coordinator import PersistentState as FamilyState
 from countless.core.family.coordinator import SavedMember

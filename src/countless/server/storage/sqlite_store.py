@@ -15,8 +15,8 @@ from time import time
 
 import msgspec
 
-from countless.core.budget.coordinator import SavedSite
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
