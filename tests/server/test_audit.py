@@ -10,13 +10,13 @@ from starlette.testclient import TestClient
 
 from countless.server import audit
 from countless.server.app import build_app
-from countless.server.audit import AUDIT_FILE, MAX_REFUSALS, REPEAT_S, AuditLog
+from countless.server.audit import AUDIT_FILE, MAX_REFUSALS, REFUSED_FILE, REPEAT_S, AuditLog
 from countless.server.settings import STATE_FILE, Settings
 from support.commands import run_command
 
 
-def entries(directory: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (directory / AUDIT_FILE).read_text().splitlines()]
+def entries(directory: Path, file: str = AUDIT_FILE) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / file).read_text().splitlines()]
 
 
 def test_changes_and_refusals_over_http_are_recorded_without_tokens(tmp_path: Path) -> None:
@@ -39,12 +39,32 @@ def test_changes_and_refusals_over_http_are_recorded_without_tokens(tmp_path: Pa
     user, process = f"{audit.shell_user()}", f"process {os.getpid()}"
     assert found[:2] == [("token made", user, ""), ("started", process, "")]
     assert found[2:4] == [("created", who, "/api/v1/counters"), ("deleted", who, "/api/v1/counters/hits")]
-    assert [event for event, _, _ in found[4:6]] == ["refused", "refused"]
-    assert found[6:] == [("deleted", who, "/api/v1/sites"), ("stopped", process, "")]
-    text = (tmp_path / AUDIT_FILE).read_text()
+    assert found[4:] == [("deleted", who, "/api/v1/sites"), ("stopped", process, "")]
+    refused = [(each["who"], each["reason"]) for each in entries(tmp_path, REFUSED_FILE)]
+    assert refused == [("192.0.2.7", "GET with no token"), ("192.0.2.7", "DELETE with a token that is not known here")]
+    text = (tmp_path / AUDIT_FILE).read_text() + (tmp_path / REFUSED_FILE).read_text()
     assert token not in text
     assert "guess" not in text
-    assert (tmp_path / AUDIT_FILE).stat().st_mode & 0o777 == 0o600
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("*.log")} == {0o600}
+
+
+def test_refused_callers_cannot_wash_out_the_audit_log_nor_choose_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: new paths, tokens and forwarded addresses in every request, until entries of operators are gone."""
+    monkeypatch.setattr(audit, "MAX_FILE_BYTES", 1_000)
+    monkeypatch.setattr(audit, "MAX_REFUSALS", 1_000)
+    app = build_app(Settings(state_dir=str(tmp_path)))
+    with TestClient(app, base_url="http://127.0.0.1:2686", client=("127.0.0.1", 5000)) as client:
+        for number in range(50):
+            evil = {"authorization": f"Bearer evil-{number}", "x-forwarded-for": f"evil-{number}"}
+            assert client.delete(f"/api/v1/counters/evil-{number}", headers=evil).status_code == 401
+        for number in range(50):
+            assert client.get("/api/v1/sites", headers={"x-forwarded-for": f"192.0.2.{number}"}).status_code == 401
+    assert [each["event"] for each in entries(tmp_path)] == ["started", "stopped"]
+    kept = entries(tmp_path, f"{REFUSED_FILE}.1") + entries(tmp_path, REFUSED_FILE)
+    assert [each["who"] for each in kept] == [f"192.0.2.{number}" for number in range(50 - len(kept), 50)]
+    assert not any("evil" in path.read_text() for path in tmp_path.glob("*.log*"))
 
 
 def test_tokens_and_restores_of_the_command_line_are_recorded(tmp_path: Path) -> None:
@@ -66,10 +86,10 @@ def test_refusals_have_a_bounded_number_of_entries(tmp_path: Path) -> None:
     log = AuditLog(tmp_path, clock=lambda: now)
     for number in range(10_000):
         log.refused(f"192.0.2.{number % 1_000}", "no token")
-    assert len(entries(tmp_path)) == MAX_REFUSALS
+    assert len(entries(tmp_path, REFUSED_FILE)) == MAX_REFUSALS
     now += REPEAT_S
     log.refused("192.0.2.1", "no token")
-    again, first = entries(tmp_path)[MAX_REFUSALS:]
+    again, first = entries(tmp_path, REFUSED_FILE)[MAX_REFUSALS:]
     assert (again["event"], again["times"]) == ("refused again", 10_000 - MAX_REFUSALS)
     assert (first["event"], first["who"], first["reason"]) == ("refused", "192.0.2.1", "no token")
 

@@ -35,10 +35,10 @@ def test_refused_sites_are_listed_with_the_reason(tmp_path: Path) -> None:
 
         assert reason() == "no token"
         assert reason(authorization="Bearer nonsense") == "a token that is not known here"
-        assert reason(authorization=f"Bearer {reader}") == "a token of scope read instead of site"
+        assert reason(authorization=f"Bearer {reader}") == "a token of scope read, which does not allow this"
         assert reason(authorization=f"Bearer {one_site}") == "its token is for site web"
         by_address = {each.address: each.attempts for each in app.state.server.refused.recent()}
-        assert by_address == {"192.0.2.1": 3, "other": 1}
+        assert by_address == {"192.0.2.1": 4}  # never the name of a site, which the caller chooses
 
 
 def test_old_refusals_and_those_of_too_many_addresses_are_forgotten() -> None:

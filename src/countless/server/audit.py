@@ -1,5 +1,6 @@
-"""The audit log: who changed what, and who was refused, one JSON object for each line of `audit.log` in the state
-directory. The coordinator also sends the entries to its log.
+"""The audit log: who changed what, one JSON object for each line of `audit.log` in the state directory; and who was
+refused, in `refused.log`, so that strangers cannot replace what is in `audit.log` with their entries. The coordinator
+also sends the entries to its log.
 
 Commands that change the state directory without the coordinator, such as `countless token`, append to the same file.
 """
@@ -19,8 +20,8 @@ from countless.server.logs import AUDIT, timestamp
 
 log = logging.getLogger(AUDIT)
 
-AUDIT_FILE = "audit.log"  # in state_dir
-MAX_FILE_BYTES = 10_000_000  # then it becomes audit.log.1, and the former audit.log.1 is deleted
+AUDIT_FILE, REFUSED_FILE = "audit.log", "refused.log"  # in state_dir
+MAX_FILE_BYTES = 10_000_000  # then audit.log becomes audit.log.1, and the former audit.log.1 is deleted
 REPEAT_S = 60.0  # a caller that is refused again and again has one line in this time
 MAX_REFUSALS = 60  # lines in this time, of all callers: refusals must not fill the disk
 
@@ -37,46 +38,56 @@ class AuditLog:
         submit: Callable[[Callable[[], None]], object] = lambda write: write(),
         clock: Callable[[], float] = time,
     ) -> None:
-        self._path = None if directory is None else directory / AUDIT_FILE
+        self._directory = directory
         self._submit = submit
         self._clock = clock
-        self._written: set[tuple[str, str]] = set()  # refused callers and reasons, in the present minute
+        self._written: set[tuple[str, str]] = set()  # addresses and reasons, in the present minute
         self._unwritten = 0  # refusals in the present minute that have no entry
         self._minute = 0.0
 
     def record(self, event: str, who: str, **fields: Any) -> None:
         """Never raises because of the file: the log says if it cannot be written."""
-        known = {name: value for name, value in fields.items() if value not in (None, "")}
-        shown = "".join(f" {name}={value!r}" for name, value in known.items())
-        log.info("%s by %s%s", event, who, shown, extra={"fields": {"event": event, "who": who, **known}})
-        self.write(event, who, **known)
+        self._record(AUDIT_FILE, event, who, fields)
 
     def write(self, event: str, who: str, **fields: Any) -> None:
         """To the file only."""
-        if self._path is not None:
-            line = msgspec.json.encode({"time": timestamp(self._clock()), "event": event, "who": who, **fields}) + b"\n"
-            self._submit(lambda: self._append(line))
+        self._write(AUDIT_FILE, event, who, fields)
 
-    def refused(self, who: str, reason: str) -> None:
-        """One entry for each caller and reason in a minute; the next minute begins with how many had none."""
+    def refused(self, address: str, reason: str) -> None:
+        """One entry for each address and reason in a minute; the next minute begins with how many had none.
+
+        The reason must not contain what the caller chose: each text would have an entry.
+        """
         now = self._clock()
         if not 0 <= now - self._minute < REPEAT_S:
             if self._unwritten:
-                self.record("refused again", "these and other callers", times=self._unwritten)
+                self._record(REFUSED_FILE, "refused again", "these and other callers", {"times": self._unwritten})
             self._written, self._unwritten, self._minute = set(), 0, now
-        if (who, reason) in self._written or len(self._written) >= MAX_REFUSALS:
+        if (address, reason) in self._written or len(self._written) >= MAX_REFUSALS:
             self._unwritten += 1
         else:
-            self._written.add((who, reason))
-            self.record("refused", who, reason=reason)
+            self._written.add((address, reason))
+            self._record(REFUSED_FILE, "refused", address, {"reason": reason})
 
-    def _append(self, line: bytes) -> None:
-        assert self._path is not None  # noqa: S101 - for the type checker
-        try:
-            with _locked(self._path) as file:
-                file.write(line)
-        except OSError as error:
-            log.warning("audit log not written: %s: %s", self._path, error)
+    def _record(self, file: str, event: str, who: str, fields: dict[str, Any]) -> None:
+        known = {name: value for name, value in fields.items() if value not in (None, "")}
+        shown = "".join(f" {name}={value!r}" for name, value in known.items())
+        log.info("%s by %s%s", event, who, shown, extra={"fields": {"event": event, "who": who, **known}})
+        self._write(file, event, who, known)
+
+    def _write(self, file: str, event: str, who: str, fields: dict[str, Any]) -> None:
+        if self._directory is not None:
+            path = self._directory / file
+            line = msgspec.json.encode({"time": timestamp(self._clock()), "event": event, "who": who, **fields}) + b"\n"
+            self._submit(lambda: _append(path, line))
+
+
+def _append(path: Path, line: bytes) -> None:
+    try:
+        with _locked(path) as file:
+            file.write(line)
+    except OSError as error:
+        log.warning("audit log not written: %s: %s", path, error)
 
 
 def _locked(path: Path) -> IO[bytes]:

@@ -210,6 +210,7 @@ def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicor
         log_level=log_level,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # see `ForwardedAddress`
         timeout_graceful_shutdown=5,
     )
     try:

@@ -55,7 +55,24 @@ def test_only_a_valid_token_or_an_open_coordinator_for_local_programs_allows_any
             if scope := sent[authorization]:
                 assert grant[:2] == (frozenset({scope}), "web" if scope == "site" else None)
             else:
-                assert grant == (EVERYTHING if is_open and local else NOTHING), (authorization, address, headers)
+                allowed = EVERYTHING if is_open and local and not authorization else NOTHING
+                assert grant == allowed, (authorization, address, headers)
+    store.close()
+
+
+def test_operator_learns_why_a_caller_is_refused_and_no_text_of_the_caller() -> None:
+    store = SqliteStore(None)
+    valid, expired = new_token(store, "read", "dashboards"), new_token(store, "site", "fleet")
+    store.expire(digest(expired), int(NOW))
+    access = Access(store, clock=lambda: NOW)
+    reasons = {
+        valid: "a token of scope read, which does not allow this",
+        expired: "a token that has expired, with label fleet",
+        "guess": "a token that is not known here",
+    }
+    for token, reason in reasons.items():
+        assert access.why_refused(caller("192.0.2.1", authorization=f"Bearer {token}")) == reason
+    assert access.why_refused(caller("192.0.2.1")) == "no token"
     store.close()
 
 

@@ -28,6 +28,7 @@ from countless.server.http import assets
 from countless.server.http.audited import AuditedRequests
 from countless.server.http.auth import Authenticator
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
+from countless.server.http.forwarded import ForwardedAddress
 from countless.server.http.history import Recorder
 from countless.server.http.openapi import Operation, error, openapi, routes_of
 from countless.server.http.probes import PROBES
@@ -39,19 +40,20 @@ from countless.server.sessions.site_server import SiteServer
 from countless.server.timings import Timings
 
 _OPERATIONS = (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES)
+_MIDDLEWARE = (Middleware(ForwardedAddress), Middleware(AuditedRequests))
 
 
 def coordinator_app(lifespan: Lifespan[Starlette]) -> Starlette:
     """All routes of a single coordinator. The lifespan must call `set_state` before the first request."""
     routes = [*routes_of(_OPERATIONS), *assets.ROUTES, WebSocketRoute("/api/v1/site", site_socket)]
-    return _application(routes, lifespan, [Middleware(AuditedRequests)])
+    return _application(routes, lifespan, _MIDDLEWARE)
 
 
 def member_app(operations: Iterable[Operation], lifespan: Lifespan[Starlette]) -> Starlette:
     """A cluster member: page, probes, metrics, and an API that reaches all shards. The lifespan calls `set_state`."""
     refusal = WebSocketRoute("/api/v1/site", _refuse_site)
     routes = [*routes_of((*operations, *PROBES)), *assets.ROUTES, refusal]
-    return _application(routes, lifespan, [Middleware(AuditedRequests)])
+    return _application(routes, lifespan, _MIDDLEWARE)
 
 
 def shard_app(

@@ -1,11 +1,14 @@
-"""Every request that changes something, and every refused one, is in the audit log, with its token and address.
+"""Every request that changes something is in the audit log, with its token and address; a refused one, with its address
+and the reason.
 
 A token is named by the first digits of its digest, as `countless token` lists it.
 """
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from countless.server.audit import AuditLog
+from countless.server.http.auth import Access
 from countless.server.tokens import digest
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -33,8 +36,9 @@ class AuditedRequests:
 
 def _note(scope: Scope, status: int) -> None:
     method, path = scope["method"], scope["path"][:MAX_PATH_CHARS]
+    access: Access = scope["app"].state.access
     if status in (401, 403):
-        _audit(scope).refused(caller_of(scope), f"{method} {path if method not in _READS else 'without its scope'}")
+        _audit(scope).refused(_address(scope), f"{method} with {access.why_refused(HTTPConnection(scope))}")
     elif method not in _READS and status < 400:
         event = "deleted" if method == "DELETE" else "created" if status == 201 else "changed"
         query = scope.get("query_string", b"").decode("latin-1")[:MAX_PATH_CHARS]
@@ -46,9 +50,13 @@ def _audit(scope: Scope) -> AuditLog:
     return audit
 
 
+def _address(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else "unknown"
+
+
 def caller_of(scope: Scope) -> str:
     """Address and token of a caller, without the token itself."""
-    address = scope["client"][0] if scope.get("client") else "unknown"
+    address = _address(scope)
     for name, value in scope["headers"]:
         if name == b"authorization":
             token = value.decode("latin-1").partition(" ")[2].strip()

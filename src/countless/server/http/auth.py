@@ -7,7 +7,7 @@
 | `operator` | everything: metrics and data of single sites, every change, and what the other scopes allow |
 
 A request without a valid token may do nothing, whichever tokens there are. The one exception is a coordinator that was
-started with `--open`: there, programs on the same machine may do everything. See `_is_local`.
+started with `--open`: there, programs on the same machine that show no token may do everything. See `_is_local`.
 """
 
 import re
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from starlette.requests import HTTPConnection
 
-from countless.server.storage.base import TokenStore
+from countless.server.storage.base import Token, TokenStore
 from countless.server.tokens import SCOPES, digest
 
 _LOCAL_NAMES = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
@@ -63,12 +63,27 @@ class Access:
         self._uses: dict[bytes, int] = {}
 
     def authenticate(self, caller: HTTPConnection) -> Grant:
-        kind, _, text = caller.headers.get("authorization", "").partition(" ")
-        token = self._store.token(digest(text.strip())) if kind.lower() == "bearer" else None
+        token = self._token_of(caller)
         if token is not None and token.valid_at(self._clock()):
             self._uses[token.digest] = int(self._clock())
             return Grant(frozenset({token.scope}), token.site, token.digest)
-        return EVERYTHING if self._is_open and _is_local(caller) else NOTHING
+        is_open = self._is_open and "authorization" not in caller.headers
+        return EVERYTHING if is_open and _is_local(caller) else NOTHING
+
+    def _token_of(self, caller: HTTPConnection) -> Token | None:
+        kind, _, text = caller.headers.get("authorization", "").partition(" ")
+        return self._store.token(digest(text.strip())) if kind.lower() == "bearer" else None
+
+    def why_refused(self, caller: HTTPConnection) -> str:
+        """For operators: a caller is not told whether its token was ever valid. No text of the caller is in it."""
+        if "authorization" not in caller.headers:
+            return "no token"
+        token = self._token_of(caller)
+        if token is None:
+            return "a token that is not known here"
+        if not token.valid_at(self._clock()):
+            return f"a token that has expired, with label {token.label}"
+        return f"a token of scope {token.scope}, which does not allow this"
 
     @contextmanager
     def hold(self, grant: Grant, end: Callable[[], None]) -> Iterator[None]:

@@ -97,7 +97,7 @@ async def site_socket(websocket: WebSocket) -> None:
     grant = access.authenticate(websocket)
     if not grant.allows("site"):
         server.dropped["not allowed"] += 1
-        server.refused.add(_address(websocket), _why_refused(websocket, grant))
+        server.refused.add(_address(websocket), access.why_refused(websocket))
         return await websocket.close()  # before `accept`: the client sees status 403
     if server.connection_count >= server.settings.max_connections or server.draining:
         server.dropped["too many connections"] += 1
@@ -122,12 +122,6 @@ async def site_socket(websocket: WebSocket) -> None:
 
 def _address(websocket: WebSocket) -> str:
     return websocket.client.host if websocket.client else "unknown"
-
-
-def _why_refused(websocket: WebSocket, grant: Grant) -> str:
-    if grant.scopes:
-        return f"a token of scope {', '.join(sorted(grant.scopes))} instead of site"
-    return "a token that is not known here" if "authorization" in websocket.headers else "no token"
 
 
 class TokenEnded(Exception):
@@ -178,7 +172,7 @@ async def _read(
         frame = await _receive(websocket)
         server.frame_bytes["up"] += len(frame)
         items = decode_up(frame)
-        session = await _open_session(server, grant, peer, connection, items)
+        session = await _open_session(server, grant, peer, connection, items, _address(websocket))
         if session is None:
             await websocket.receive()  # the client was told that its incarnation is retired, and disconnects
             return
@@ -198,12 +192,12 @@ async def _read(
 
 
 async def _open_session(
-    server: SiteServer, grant: Grant, peer: str, connection: SocketConnection, items: list[UpItem]
+    server: SiteServer, grant: Grant, peer: str, connection: SocketConnection, items: list[UpItem], address: str
 ) -> Session | None:
     if not items or not isinstance(items[0], Hello):
         raise ProtocolError("a connection begins with a hello")
     if grant.site is not None and grant.site != items[0].site:
-        server.refused.add(items[0].site, f"its token is for site {grant.site}")
+        server.refused.add(address, f"its token is for site {grant.site}")
         raise ProtocolError(f"this token is for site {grant.site!r}")
     return await server.on_hello(connection, items[0], peer)
 
