@@ -70,7 +70,7 @@ class Wire:
 class Subscriber(NamedTuple):
     pattern: str
     wire: Wire
-    deliver: Callable[[str, bytes, int], None]  # subject, payload, status
+    deliver: Callable[[str, bytes, str, int], None]  # subject, payload, where to reply, status
     watch: Callable[[bytes], None] | None = None  # is told what is sent to it, whether it arrives or not
 
 
@@ -87,7 +87,11 @@ class SimulatedBroker:
         self._fails = fails
         self._subscribers: dict[str, list[Subscriber]] = {}
         self._messages: dict[str, list[Message]] = {}
-        self._last = 0
+        self._last = self._connections = 0
+
+    def new_connection(self) -> int:
+        self._connections += 1
+        return self._connections
 
     def subscribe(self, subscriber: Subscriber) -> None:
         if not subscriber.wire.ended:
@@ -107,14 +111,14 @@ class SimulatedBroker:
         above = ".".join([*subject.split(".")[:3], "*", "*"])  # the only pattern with wildcards: all sites of a shard
         found = [*self._subscribers.get(subject, ()), *self._subscribers.get(above, ())]
         if not found and reply:
-            self._deliver(self._subscribers.get(reply, []), reply, b"", _NO_RESPONDERS)
-        self._deliver(found, subject, payload, 0)
+            self._deliver(self._subscribers.get(reply, []), reply, b"", "", _NO_RESPONDERS)
+        self._deliver(found, subject, payload, reply, 0)
 
-    def _deliver(self, found: list[Subscriber], subject: str, payload: bytes, status: int) -> None:
+    def _deliver(self, found: list[Subscriber], subject: str, payload: bytes, reply: str, status: int) -> None:
         for each in found:
             if each.watch is not None and not status:
                 each.watch(payload)
-            each.wire.travel(DOWN, each.deliver, subject, payload, status)
+            each.wire.travel(DOWN, each.deliver, subject, payload, reply, status)
 
     # JetStream
 
@@ -158,16 +162,22 @@ class SimulatedBroker:
 
 
 class Received(NamedTuple):
-    """What a handler uses of `nats.aio.msg.Msg`."""
+    """What is used of `nats.aio.msg.Msg`."""
 
     subject: str
     data: bytes
+    reply: str
+    headers: dict[str, str]
 
 
 class Subscription:
-    def __init__(self, broker: SimulatedBroker, subscriber: Subscriber) -> None:
+    def __init__(self, broker: SimulatedBroker, subscriber: Subscriber, arrived: asyncio.Queue[Received]) -> None:
         self._broker = broker
         self._subscriber = subscriber
+        self._arrived = arrived
+
+    async def next_msg(self, timeout: float) -> Received:
+        return await asyncio.wait_for(self._arrived.get(), timeout)
 
     async def unsubscribe(self) -> None:
         self._subscriber.wire.travel(UP, self._broker.unsubscribe, self._subscriber)
@@ -180,6 +190,7 @@ class MemberConnection:
         self.wire = wire
         self._broker = broker
         self._context = context
+        self._number, self._inboxes = broker.new_connection(), 0
         self._loop = asyncio.get_running_loop()
 
     async def _ask(self, timeout: float, work: Callable[[], T]) -> T:
@@ -207,19 +218,28 @@ class MemberConnection:
         finally:
             timer.cancel()
 
-    async def publish(self, subject: str, payload: bytes) -> None:
-        self.wire.travel(UP, self._broker.publish, subject, payload)
+    def new_inbox(self) -> str:
+        self._inboxes += 1
+        return f"_INBOX.{self._number}.{self._inboxes}"
+
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        self.wire.travel(UP, self._broker.publish, subject, payload, reply)
 
     async def subscribe(
         self, subject: str, queue: str = "", cb: Callable[[Received], Coroutine[Any, Any, None]] | None = None
     ) -> Subscription:
-        def deliver(subject: str, payload: bytes, status: int) -> None:
+        arrived = asyncio.Queue[Received]()
+
+        def deliver(subject: str, payload: bytes, reply: str, status: int) -> None:
+            message = Received(subject, payload, reply, {"Status": str(status)} if status else {})
             if cb is not None:
-                self._context.run(self._loop.create_task, cb(Received(subject, payload)))
+                self._context.run(self._loop.create_task, cb(message))
+            else:
+                arrived.put_nowait(message)
 
         subscriber = Subscriber(subject, self.wire, deliver)
         self.wire.travel(UP, self._broker.subscribe, subscriber)
-        return Subscription(self._broker, subscriber)
+        return Subscription(self._broker, subscriber, arrived)
 
     async def flush(self) -> None:
         await self._ask(_FLUSH_TIMEOUT_S, lambda: None)
@@ -296,7 +316,7 @@ class SiteSocket:
     def unsubscribe(self, number: int) -> None:
         self._wire.travel(UP, self._broker.unsubscribe, self._subscribers[number])
 
-    def _on_message(self, number: int, subject: str, payload: bytes, status: int) -> None:
+    def _on_message(self, number: int, subject: str, payload: bytes, reply: str, status: int) -> None:
         self._arrived.append(Delivery(number, subject, payload, status))
         self._notify()
 

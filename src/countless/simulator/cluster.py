@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 
@@ -9,8 +11,12 @@ from countless.client.transport.base import ConnectionLost
 from countless.core.budget.rule import BudgetRule
 from countless.core.random_source import RandomSource
 from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S, Bucket
+from countless.server.cluster.forwarding import ForwardedAuth, Unreachable
 from countless.server.cluster.log_store import LogStore
 from countless.server.cluster.member import Member
+from countless.server.cluster.router import POLL, answer_in, answers_after, poll
+from countless.server.http.answers import server_sent_events
+from countless.server.http.openapi import routes_of
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
@@ -21,15 +27,16 @@ from countless.simulator.broker import (
     SiteSocket,
     Wire,
 )
-from countless.simulator.coordinator import Endpoint
+from countless.simulator.coordinator import Conditions, Endpoint
+from countless.simulator.reader import OnEvent
 from countless.simulator.virtual_loop import InlineExecutor, TakesTurns, new_group
 from countless.wire.frames import decode_down
 from countless.wire.nats_subjects import DataFrame, decode_downlink, shard_of_budget
+from countless.wire.nats_url import Broker
 
 SHARDS = 2
 LEASE_S = 20.0
 _START_S = 5.0  # until a coordinator that was killed is started again, at most
-_APP = Starlette()
 
 
 class SimulatedLogStore(TakesTurns, LogStore):
@@ -39,17 +46,15 @@ class SimulatedLogStore(TakesTurns, LogStore):
 class MemberProcess:
     """One run of a coordinator."""
 
-    def __init__(
-        self, broker: SimulatedBroker, wire: Wire, settings: Settings, true_clock: Callable[[], float], offset: float
-    ) -> None:
+    def __init__(self, broker: SimulatedBroker, wire: Wire, conditions: Conditions, offset: float) -> None:
         self.offset = offset  # of its wall clock
         self.member: Member | None = None
         self.leaving = False
-        self._true_clock = true_clock
+        self._true_clock = conditions.true_clock
         self._loop = asyncio.get_running_loop()
         self._context, self._tasks = new_group()
         self.connection = MemberConnection(broker, wire, self._context)
-        self._run = self._context.run(self._loop.create_task, self._join_and_run(settings))
+        self._run = self._context.run(self._loop.create_task, self._join_and_run(conditions.settings))
 
     async def _join_and_run(self, settings: Settings) -> None:
         jetstream = self.connection.jetstream(JETSTREAM_TIMEOUT_S)
@@ -81,6 +86,11 @@ class MemberProcess:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def watch(self, counter: str, on_event: OnEvent) -> asyncio.Task[None] | None:
+        if self.member is None:
+            return None
+        return self._context.run(self._loop.create_task, _watch(self.member, counter, on_event))
+
     def leave(self) -> asyncio.Task[None]:
         """As a coordinator ends that is stopped."""
         self.leaving = True
@@ -97,28 +107,31 @@ class MemberProcess:
 
 def _app_for(server: SiteServer) -> Starlette:
     server.planner = Planner(InlineExecutor())
-    return _APP
+    app = Starlette(routes=routes_of([POLL]))
+    app.state.server, app.state.access = server, ForwardedAuth()
+    return app
+
+
+async def _watch(member: Member, counter: str, on_event: OnEvent) -> None:
+    """As the router of a member does it."""
+    with suppress(Unreachable):
+        response = await poll(member, counter, None)
+        if response.status_code == HTTPStatus.OK:
+            async for event in server_sent_events(answers_after(member, counter, answer_in(response)), None):
+                on_event(event)
 
 
 class Cluster:
     """Implements `Service`."""
 
-    def __init__(
-        self,
-        rng: RandomSource,
-        members: int,
-        settings: Settings,
-        is_full: Callable[[], bool],
-        delay: Callable[[], float],
-        true_clock: Callable[[], float],
-    ) -> None:
+    endpoint = Broker.parse("nats://simulated")
+
+    def __init__(self, rng: RandomSource, members: int, conditions: Conditions) -> None:
         self._rng = rng
-        self._settings = settings
         self._size = members
-        self._delay = delay
-        self._true_clock = true_clock
+        self._conditions = conditions
         self._loop = asyncio.get_running_loop()
-        self._broker = SimulatedBroker(rng, is_full)
+        self._broker = SimulatedBroker(rng, conditions.disk_is_full)
         self._members: list[MemberProcess] = []
         self._endings: list[asyncio.Task[None]] = []
         self._closed = False
@@ -131,8 +144,8 @@ class Cluster:
 
     def _start_member(self, offset: float = 0.0) -> None:
         if not self._closed:
-            wire = Wire(lambda: self._delay() / 10)
-            self._members.append(MemberProcess(self._broker, wire, self._settings, self._true_clock, offset))
+            wire = Wire(lambda: self._conditions.delay() / 10)
+            self._members.append(MemberProcess(self._broker, wire, self._conditions, offset))
 
     async def create_budgets(self, rules: dict[str, BudgetRule]) -> None:
         owners = self._by_shard()
@@ -195,7 +208,11 @@ class Cluster:
             await process.kill()
         await asyncio.gather(*self._endings, return_exceptions=True)
 
-    # Processes
+    # Readers and processes
+
+    def watch(self, counter: str, on_event: OnEvent) -> asyncio.Task[None] | None:
+        members = self._members
+        return members[self._rng.randbelow(len(members))].watch(counter, on_event) if members else None
 
     def transport(self, endpoint: Endpoint, notify: Callable[[], None]) -> SimulatedNatsTransport:
         def open_socket(transport: SimulatedNatsTransport) -> SiteSocket:
@@ -207,6 +224,6 @@ class Cluster:
                 if isinstance(message, DataFrame):
                     endpoint.watch(transport, decode_down(message.frame))
 
-            return SiteSocket(self._broker, Wire(self._delay), transport.notify, watch)
+            return SiteSocket(self._broker, Wire(self._conditions.delay), transport.notify, watch)
 
         return SimulatedNatsTransport(endpoint.site, SHARDS, open_socket, notify, self._loop.time)

@@ -2,19 +2,24 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from countless.client.transport.base import ConnectionLost, Transport
+from countless.client.transport.endpoint import Endpoint as ClientEndpoint
 from countless.core.budget.rule import BudgetRule
 from countless.core.random_source import RandomSource
+from countless.server.http.answers import server_sent_events
+from countless.server.http.sums import answer_changes
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
 from countless.simulator.network import Link, LinkTransport
+from countless.simulator.reader import OnEvent
 from countless.simulator.stores import Disk, new_store
 from countless.simulator.virtual_loop import InlineExecutor
 from countless.wire.frames import DownItem, Hello, decode_up
+from countless.wire.nats_url import Broker
 
 TICK_S = 5.0  # as production's, a quarter of the time after which a site is silent
 
@@ -44,6 +49,9 @@ class Endpoint(Protocol):
 class Service(Protocol):
     """One coordinator, or several."""
 
+    @property
+    def endpoint(self) -> ClientEndpoint | Broker: ...
+
     async def start(self) -> None: ...
 
     async def create_budgets(self, rules: dict[str, BudgetRule]) -> None: ...
@@ -66,24 +74,26 @@ class Service(Protocol):
 
     def transport(self, endpoint: Endpoint, notify: Callable[[], None]) -> AnyTransport: ...
 
+    def watch(self, counter: str, on_event: OnEvent) -> asyncio.Task[None] | None: ...
+
+
+class Conditions(NamedTuple):
+    """Under which coordinators run."""
+
+    settings: Settings
+    disk_is_full: Callable[[], bool]
+    delay: Callable[[], float]  # of the network
+    true_clock: Callable[[], float]
+
 
 class CoordinatorProcess:
     """Implements `Service`."""
 
-    def __init__(
-        self,
-        rng: RandomSource,
-        store: str,
-        settings: Settings,
-        is_full: Callable[[], bool],
-        delay: Callable[[], float],
-        true_clock: Callable[[], float],
-    ) -> None:
+    endpoint = ClientEndpoint("simulated", 1, False)
+
+    def __init__(self, rng: RandomSource, store: str, conditions: Conditions) -> None:
         self._rng = rng
-        self._settings = settings
-        self._is_full = is_full
-        self._delay = delay
-        self._true_clock = true_clock
+        self._conditions = conditions
         self._offset = 0.0  # of its wall clock
         self._up = False
         self._links: list[Link] = []
@@ -91,12 +101,12 @@ class CoordinatorProcess:
         self._store = new_store(store, self._wall_clock)
 
     def _wall_clock(self) -> float:
-        return self._true_clock() + self._offset
+        return self._conditions.true_clock() + self._offset
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._disk = Disk(self._store, self._rng, self._is_full)
-        self._server = SiteServer(self._disk, self._settings, loop.time, self._wall_clock)
+        self._disk = Disk(self._store, self._rng, self._conditions.disk_is_full)
+        self._server = SiteServer(self._disk, self._conditions.settings, loop.time, self._wall_clock)
         self._server.planner = Planner(InlineExecutor())
         self._tasks = [loop.create_task(self._server.run()), loop.create_task(self._tick())]
         self._up = True
@@ -145,12 +155,18 @@ class CoordinatorProcess:
                 raise ConnectionLost("the network is cut")
             if not self._up:
                 raise ConnectionLost("no coordinator")
-            link = Link(transport, self._delay, lambda items: endpoint.watch(transport, items))
+            link = Link(transport, self._conditions.delay, lambda items: endpoint.watch(transport, items))
             self._links.append(link)
             self._tasks.append(asyncio.get_running_loop().create_task(self._serve(self._server, link)))
             return link
 
         return LinkTransport(connect, notify)
+
+    def watch(self, counter: str, on_event: OnEvent) -> asyncio.Task[None] | None:
+        if not self._up:
+            return None
+        self._tasks.append(asyncio.get_running_loop().create_task(_watch(self._server, counter, on_event)))
+        return self._tasks[-1]
 
     async def _serve(self, server: SiteServer, link: Link) -> None:
         """As `server/http/websocket.py` does it; but whatever an honest client sends must be accepted."""
@@ -178,3 +194,8 @@ class CoordinatorProcess:
         while True:
             await asyncio.sleep(TICK_S)
             self._server.tick()
+
+
+async def _watch(server: SiteServer, counter: str, on_event: OnEvent) -> None:
+    async for event in server_sent_events(answer_changes(server, counter), None):
+        on_event(event)

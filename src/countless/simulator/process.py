@@ -16,6 +16,7 @@ from countless.client.session.wakeup import Wakeup
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.simulator.coordinator import AnyTransport
+from countless.wire.nats_url import Broker
 
 OpenTransport = Callable[[Callable[[], None]], AnyTransport]  # with what is called when something has arrived
 _LATE_S = 1e-5
@@ -94,18 +95,24 @@ class SimulatedState(DurableState):
 
 
 class SimulatedClient(Client):
-    def __init__(self, driver: LoopDriver, site: str, state_dir: Path | None, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        driver: LoopDriver,
+        endpoint: Endpoint | Broker,
+        site: str,
+        state_dir: Path | None,
+        wall_clock: Callable[[], float],
+    ) -> None:
         self._driver = driver
         events = asyncio.get_running_loop()
-        super().__init__(
-            Endpoint("simulated", 1, False), None, site, state_dir, wall_clock=wall_clock, clock=events.time
-        )
+        super().__init__(endpoint, None, site, state_dir, wall_clock=wall_clock, clock=events.time)
 
     def _open_transport(self, site: str | None = None) -> Transport:
         return self._driver.transport
 
     def _open_state_dir(self, directory: Path) -> DurableState:
-        return SimulatedState(directory, self._site_id, self._open_transport, self._lock)
+        sharded = isinstance(self._endpoint, Broker)
+        return SimulatedState(directory, self._site_id, self._open_transport, self._lock, sharded)
 
     def _start(self) -> None:
         self._thread = Thread()  # is never started
@@ -159,6 +166,7 @@ class Process:
         self,
         site: str,
         state_dir: Path | None,
+        endpoint: Endpoint | Broker,
         open_transport: Callable[["Process"], OpenTransport],
         wall_clock: Callable[[], float],
     ) -> None:
@@ -168,10 +176,11 @@ class Process:
         self.cut_until = 0.0  # no connection before
         self.accepted = False  # the coordinator has opened a session for it
         self._true_clock = wall_clock
+        self._sharded = isinstance(endpoint, Broker)
         self._open_transport = open_transport(self)
         self._events = asyncio.get_running_loop()
         self.driver = LoopDriver(self._open_transport, lambda: None)
-        self.client = SimulatedClient(self.driver, site, state_dir, self.wall_clock)
+        self.client = SimulatedClient(self.driver, endpoint, site, state_dir, self.wall_clock)
         self.budgets: dict[str, ClientBudget] = {}  # a client forgets those that its program has forgotten
         self.recoveries: dict[Path, LoopDriver] = {}
         self.refused: set[Path] = set()  # files that cannot be delivered
@@ -213,7 +222,7 @@ class Process:
             return
         self.open_files.append(file)
         driver = self.recoveries[path] = LoopDriver(self._open_transport, lambda: self._ended(path, file, delivery))
-        delivery = OrphanDelivery(file, driver.transport, self._events.time, self.wall_clock)
+        delivery = OrphanDelivery(file, driver.transport, self._events.time, self.wall_clock, self._sharded)
         if delivery.needed:
             driver.start(delivery.loop)
             delivery.loop.leave()

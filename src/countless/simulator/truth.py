@@ -11,6 +11,8 @@
 | family is within epsilon of the total of all         |                                                              |
 | every event is known                                 | when all processes have closed their clients                 |
 
+`reader.py` has the checks of what a reader is shown.
+
 Events of a process that kept them in memory and was killed may be lost, and so may what an expired incarnation has
 sent: `may_be_lost` has their number, and only these may be missing.
 """
@@ -22,7 +24,7 @@ from countless.errors import InvariantBroken
 from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import WindowedCounter
-from countless.wire.windows import parse_window
+from countless.wire.windows import parse_window, shard_name
 
 Label = tuple[str, str]  # a family, and a label of it
 LIMIT = 16
@@ -69,6 +71,13 @@ class Truth:
                 before = self._published_labels.get((name, text), 0)
                 _require(count >= before, f"{text} of {name} was {before}, and is {count}")
                 self._published_labels[name, text] = count
+
+    def total(self, name: str) -> int:
+        """Of a counter with its windows and labelled series, of a family, or of a label of one."""
+        series = {each: shard_name(each) for each in self.events}
+        counted = (n for each, n in self.events.items() if f"{series[each]}{{".startswith(f"{name}{{"))
+        labels = (n for (family, label), n in self.labels.items() if name in (family, f"{family}{label}"))
+        return sum(counted) + sum(labels)
 
     def _total(self, family: str) -> int:
         return sum(count for (name, _), count in self.labels.items() if name == family)

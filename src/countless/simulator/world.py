@@ -15,8 +15,9 @@ from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken, UnknownBudget
 from countless.server.settings import Settings
 from countless.simulator.cluster import LEASE_S, SHARDS, Cluster
-from countless.simulator.coordinator import AnyTransport, CoordinatorProcess, Service
+from countless.simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
 from countless.simulator.process import OpenTransport, Process
+from countless.simulator.reader import Reader
 from countless.simulator.truth import LIMIT, ROLLING_S, Truth
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
 from countless.wire.windows import parse_window
@@ -100,7 +101,7 @@ class World:
         self.seen: Counter[str] = Counter()  # items that the coordinator has sent, by kind
         self.processes: list[Process] = []
         self._sites = [f"site-{number}" for number in range(sites)]
-        self._directory = None if store == "cluster" else directory  # a file of counts belongs to one coordinator
+        self._directory = directory
         self._holds: dict[Process, list[Hold]] = {}
         settings = Settings(
             silent_after=SILENT_AFTER_S,
@@ -112,16 +113,24 @@ class World:
             nats_shards=SHARDS,
             nats_lease=LEASE_S,
         )
-        conditions = (settings, lambda: self.disk_is_full, self._delay, self.true_clock)
+        conditions = Conditions(settings, lambda: self.disk_is_full, self._delay, self.true_clock)
         self.service: Service
         self._coordinator_faults = profile.kill_coordinator
         if store == "cluster":
-            self.service = Cluster(rng, 2 + rng.randbelow(2), *conditions)
+            self.service = Cluster(rng, 2 + rng.randbelow(2), conditions)
             self._coordinator_faults *= _CLUSTER_FAULTS
         else:
-            self.service = CoordinatorProcess(rng, store, *conditions)
+            self.service = CoordinatorProcess(rng, store, conditions)
+
+        labels = (f'{name}{{number="0"}}' for name in profile.families if name != DISTRIBUTION)
+        watched = (*profile.counters[:1], *profile.windows, *profile.families, *labels)
+        readers = rng.spawn("reader")
+        name = watched[readers.randbelow(len(watched))]
+        self._reader = Reader(name, profile.families, self.service, self.truth, readers)
+        self._reading = self._loop.create_task(self._reader.run())
 
     async def close(self) -> None:
+        self._reading.cancel()
         await self.service.close()
         for process in self.processes:
             process.kill()
@@ -192,6 +201,8 @@ class World:
         failure = self.service.failure()
         if failure is not None:
             raise InvariantBroken(failure)
+        if self._reader.failure is not None:
+            raise self._reader.failure
 
     def _choose(self, values: tuple[float, ...]) -> float:
         return values[self._rng.randbelow(len(values))]
@@ -205,7 +216,7 @@ class World:
             return
         site = site or self._sites[self._rng.randbelow(len(self._sites))]
         state_dir = None if self._directory is None else self._directory / site
-        process = Process(site, state_dir, self._transport_of, self.true_clock)
+        process = Process(site, state_dir, self.service.endpoint, self._transport_of, self.true_clock)
         process.offset = self._choose(self.profile.jumps) if not self._rng.randbelow(4) else 0.0
         self.processes.append(process)
         self._holds[process] = []
@@ -345,6 +356,7 @@ class World:
     async def heal(self) -> None:
         """Everything works from now on; at every site one more process starts, which finds what others have left."""
         self.healed, self.disk_is_full = True, False
+        self._reader.stays = True
         self.service.heal()
         for process in [each for each in self.processes if not each.client.open]:
             self._end(process)
@@ -392,7 +404,7 @@ class World:
                 self.truth.check_answers(server)
             except CountlessError as error:
                 return str(error)
-        return None
+        return self._reader.trouble()
 
     async def close_all(self) -> Counter[str]:
         """All programs close their clients. What could not be delivered."""
@@ -400,10 +412,12 @@ class World:
             process.client.leave()
         for _ in range(60):
             await asyncio.sleep(10.0)
-            if all(process.client.done for process in self.processes) and self.service.trouble() is None:
+            done = all(process.client.done for process in self.processes)
+            trouble = self.service.trouble() or self._reader.trouble() if done else "not all is delivered"
+            if trouble is None:
                 break
         else:
-            raise InvariantBroken(f"a client cannot be closed: {self.service.trouble()}")
+            raise InvariantBroken(f"a client cannot be closed: {trouble}")
         kept: Counter[str] = Counter()
         for process in self.processes:
             kept.update(process.client.debug_state())

@@ -1,5 +1,7 @@
 """Families at the site server: joins, restarts, retirement, deletion, and what is refused."""
 
+import asyncio
+
 import pytest
 
 from countless.core.answer import State
@@ -9,6 +11,7 @@ from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.cluster.records import from_saved, to_saved
+from countless.server.http.sums import answer_changes
 from countless.server.sessions.families import MAX_FAMILIES_PER_SITE
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
@@ -67,6 +70,18 @@ async def test_readers_see_labels_only_once_they_are_saved() -> None:
         await harness.server.flush()
         assert store.load_families()["pages"].labels == family.published.counts == {'{p="a"}': 5}
         assert [each[1:] for each in family.top(0.5).labels] == [(5, 5, 5)]
+
+
+async def test_watch_of_a_label_sees_a_report_that_does_not_change_the_total() -> None:
+    async with site_server() as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 5, (1, 5)))
+        answers = answer_changes(harness.server, 'pages{p="a"}')
+        assert (await anext(answers)).estimate == 5
+        following = asyncio.ensure_future(anext(answers))
+        await harness.send(*web, FamilySync("pages", 0, 1, 1, 8, 8))  # the total is known before the label
+        await harness.send(*web, FamilyReport("pages", 0, 8, (1, 8)))
+        assert (await asyncio.wait_for(following, 5.0)).estimate == 8
 
 
 async def test_site_that_left_is_acknowledged_again_and_one_whose_report_was_lost_stays() -> None:

@@ -154,25 +154,25 @@ async def _watch_counter(request: Request) -> Response:
     member, name = _member(request), request.path_params["name"]
     threshold = parse_threshold(request.query_params.get("over"))
     try:
-        response = await _poll(member, name, None)
+        response = await poll(member, name, None)
     except Unreachable:
         return error(_UNREACHABLE, 503)
     if response.status_code != 200:
         return response
-    return event_stream(request, _answers(member, name, _answer_in(response)), threshold)
+    return event_stream(request, answers_after(member, name, answer_in(response)), threshold)
 
 
-async def _answers(member: Member, name: str, answer: PublicAnswer) -> AsyncIterator[PublicAnswer]:
+async def answers_after(member: Member, name: str, answer: PublicAnswer) -> AsyncIterator[PublicAnswer]:
     """This answer and those that follow it, until the counter is deleted or this member drains."""
     yield answer
     while not member.draining:
         latest = answer
         with suppress(Unreachable):
-            response = await _poll(member, name, answer)
+            response = await poll(member, name, answer)
             if response.status_code == 404:
                 return
             if response.status_code == 200:
-                latest = _answer_in(response)
+                latest = answer_in(response)
         if _version(latest) == _version(answer):
             await asyncio.sleep(_RETRY_S)
         else:
@@ -180,13 +180,13 @@ async def _answers(member: Member, name: str, answer: PublicAnswer) -> AsyncIter
             yield answer
 
 
-async def _poll(member: Member, name: str, seen: PublicAnswer | None) -> Response:
+async def poll(member: Member, name: str, seen: PublicAnswer | None) -> Response:
     query = urlencode({"seen": _version(seen)} if seen else {}).encode()
     request = ForwardedRequest("GET", _POLL_PATH + name, query, [], b"", ["read"], None)
     return await _ask(member, shard_of(name, member.lease.shards), request)
 
 
-def _answer_in(response: Response) -> PublicAnswer:
+def answer_in(response: Response) -> PublicAnswer:
     return msgspec.json.decode(response.body, type=PublicAnswer)
 
 
@@ -222,8 +222,9 @@ MEMBER_OPERATIONS: Sequence[Operation] = [
     *(replace(each, handler=_HANDLERS.get(each.handler, _forward_counter)) for each in routes.OPERATIONS),
     *(replace(each, handler=_HANDLERS.get(each.handler, _forward_budget)) for each in BUDGET_OPERATIONS),
 ]
+POLL = Operation("GET", f"{_POLL_PATH}{{name}}", "read", _poll_counter, PublicAnswer)
 SHARD_OPERATIONS: Sequence[Operation] = [
     *(each for each in routes.OPERATIONS if each.handler is not routes.watch_counter),
     *BUDGET_OPERATIONS,
-    Operation("GET", f"{_POLL_PATH}{{name}}", "read", _poll_counter, PublicAnswer),
+    POLL,
 ]

@@ -41,7 +41,7 @@ class ServedFamily(Watched):
     def _publish(self, labels: Mapping[str, int], published: LabelCounts, answer: TotalAnswer) -> None:
         self._counts.update(labels)
         self.published = published
-        if answer != self._total:
+        if labels or answer != self._total:  # a label may be watched, too
             self._total = answer
             self.notify()
 
