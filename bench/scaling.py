@@ -31,7 +31,7 @@ def main() -> Iterator[Table]:
 
 
 def _cells(curve: Curve) -> tuple[str, ...]:
-    return f"`{curve.scheme}`", *(f"{messages:,.0f}" for messages in curve.messages)
+    return f"`{curve.scheme}`", *curve.cells
 
 
 def frameworks() -> Iterator[Table]:
@@ -39,8 +39,8 @@ def frameworks() -> Iterator[Table]:
     rows = []
     for name, claim in CLAIMS.items():
         found = [play(name, sites, 0.2, 0.05, 100_000, seed=1) for sites in (256, 1024)]
-        mark = "" if all(each.randomised for each in found) or name == "deterministic" else "*"
+        marked = next((each.marked for each in found if each.marked != name), name)
         cells = [f"{each.messages:,}" for each in found] + [f"{each.worst:.2f}" for each in found]
-        rows.append((name + mark, *cells, claim))
+        rows.append((marked, *cells, claim))
     heads = ("messages, 256 sites", "1,024 sites", "worst error / alpha, 256", "1,024")
     yield Table("arena-frameworks", ("tracker", *heads, "what the paper says of it"), rows)

@@ -5,7 +5,7 @@ from statistics import mean
 
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.match import Match, Setting, run
-from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, settings
+from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, settings, unrandomised
 from tools.tables import Table
 
 OBLIVIOUS = {"lattice": "half a step", "blocks": "a step", "hyz": "a step", "hyz-classical": "a step"}
@@ -18,13 +18,16 @@ def main() -> Iterator[Table]:
     matches = run(settings(",".join(schemes), "all", base), 5, seed=1, jobs=None)
     found = {(match.setting.adversary.name, match.setting.scheme): match for match in matches}
     rows = [(f"`{name}`", *(_cell(found[name, scheme]) for scheme in schemes)) for name in ADVERSARY_NAMES]
-    messages = (f"{found[StopAfterJump.name, scheme].messages:,.0f}" for scheme in schemes)
+    played = (found[StopAfterJump.name, scheme] for scheme in schemes)
+    messages = (f"{match.messages:,.0f}{'*' * unrandomised(match)}" for match in played)
     rows.append(("messages (stop-after-jump)", *messages))
     yield Table("arena-tournament", ("adversary", *(f"`{scheme}`" for scheme in schemes)), rows)
 
 
 def _cell(match: Match) -> str:
-    return f"**{match.worst:.2f}** ({match.failures})" if match.failures else f"{match.worst:.2f}"
+    if match.failures:
+        return f"**{match.worst:.2f}** ({match.failures})"
+    return f"{match.worst:.2f}{'*' * unrandomised(match)}"
 
 
 def oblivious() -> Iterator[Table]:

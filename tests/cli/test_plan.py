@@ -36,6 +36,9 @@ def test_table_names_the_choice_and_the_reason() -> None:
     assert result.returncode == 0
     assert "is the cheapest with a proof" in result.stdout
     assert "on day 30" in result.stdout
+    assert "partial_dp* " in result.stdout  # for 64 sites its round has no noise
+    assert "partial_dp_paper " in result.stdout
+    assert "* without noise" in result.stdout
 
 
 @pytest.mark.soak

@@ -17,7 +17,7 @@ from countless.cli.numbers import number_of_events
 from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.lab.arena.match import Match, Setting, run
-from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings, unrandomised
+from countless.lab.arena.tournament import MARK, as_json, claimed, guarantee_violated, settings, unrandomised
 from countless.lab.simulation.traces import read_trace
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
@@ -93,11 +93,7 @@ def _print(console: Console, matches: list[Match]) -> None:
     else:
         console.print(_list(matches))
     if any(map(unrandomised, matches)):
-        console.print(
-            "* played without its secrets to the end: exact start, deterministic rounds or rounds without noise. "
-            "Take more events or sites.",
-            highlight=False,
-        )
+        console.print(f"{MARK} Take more events or sites.", highlight=False)
     console.print("Games without a failure are not a proof. The proofs are in docs/theory.", highlight=False)
 
 

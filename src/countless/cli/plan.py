@@ -136,12 +136,13 @@ def _print_traffic(traffic: _Traffic, lines: dict[str, Candidate], alpha: float,
     best = min((line for line in lines.values() if line.eligible), key=lambda line: until[line.name])
     for line in sorted(lines.values(), key=lambda line: (not line.eligible, until[line.name])):
         numbers = (line.messages_per_efold, line.plan.messages_per_efold, until[line.name])
-        cells = [line.name, *(f"{number:,.0f}" for number in numbers), ASSUMES[line.safe_against]]
+        cells = [_marked(line), *(f"{number:,.0f}" for number in numbers), ASSUMES[line.safe_against]]
         table.add_row(*cells, style="bold green" if line is best else None if line.eligible else "dim")
     for interval, messages in traffic.flushes.items():
         table.add_row(f"flush every {interval}", "", "", f"{messages:,}", "")
     title = f"{traffic.sites:,} sites, {traffic.name}, alpha = {alpha:g}, adversary: {adversary}"
     console.print(title, table, sep="\n", highlight=False)
+    _explain_marks(console, lines)
     return console.print(
         "Per e-fold: in the long run. Dim: not proven, or not safe against this adversary.", style="dim"
     )
@@ -200,6 +201,16 @@ def _plan_as_json(numbers: Plan) -> dict[str, Any]:
     return result
 
 
+def _marked(line: Candidate) -> str:
+    """The name, with a star if the plan of a scheme that hides behind noise has none."""
+    return line.name + "*" * (not getattr(line.plan, "noisy", True))
+
+
+def _explain_marks(console: Console, lines: dict[str, Candidate]) -> None:
+    if any(_marked(line) != line.name for line in lines.values()):
+        console.print("* without noise: for so few sites that round is the cheaper one.", highlight=False)
+
+
 def _reason(lines: dict[str, Candidate]) -> str:
     best, second, *_ = eligible(lines)
     saving = 1 - best.messages_per_efold / second.messages_per_efold
@@ -222,12 +233,13 @@ def _print(
     table.add_column("stands against", no_wrap=True)
     best = eligible(lines)[0]
     for line in sorted(lines.values(), key=lambda line: not line.eligible):
-        cells = [line.name, f"{line.messages_per_efold:,.0f}", f"{line.ratio:.3f}"]
+        cells = [_marked(line), f"{line.messages_per_efold:,.0f}", f"{line.ratio:.3f}"]
         if per_day is not None:
             cells += [f"{messages_on_day(day, per_day, line.messages_per_efold):,.0f}" for day in (1, 30)]
         cells.append(ASSUMES[line.safe_against])
         table.add_row(*cells, style="bold green" if line is best else None if line.eligible else "dim")
     console.print(title, table, sep="\n", highlight=False)
+    _explain_marks(console, lines)
     console.print(_reason(lines))
     (_, first), *others = crossovers(alpha, eta, adversary)
     crossings = [f"{name} from about {start:,} sites" for start, name in others]

@@ -14,6 +14,7 @@ from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.lab.arena.scaling import Curve, Request, as_json, measure, rows
+from countless.lab.arena.tournament import MARK
 from countless.schemes.registry import SCHEMES
 
 T = TypeVar("T")
@@ -81,8 +82,9 @@ def _print(console: Console, curves: list[Curve]) -> None:
         slope = "messages per e-fold" if axis == "ln N" else "exponent"
         table = Table("scheme", *(f"{x:,g}" for x in some[0].xs), slope, "explained", title=f"messages by {axis}")
         for curve in some:
-            cells = [f"{messages:,.0f}" for messages in curve.messages]
             fitted = f"{curve.slope:,.0f}" if axis == "ln N" else f"{curve.slope:.2f}"
-            table.add_row(curve.scheme, *cells, fitted, f"{curve.explained:.2%}")
+            table.add_row(curve.scheme, *curve.cells, fitted, f"{curve.explained:.2%}")
         console.print(table)
+    if any(any(curve.unrandomised) for curve in curves):
+        console.print(MARK, highlight=False)
     console.print("Messages per e-fold of the total; along ln N in all. The paper: 1/2 in sites, 1 in 1/alpha.")

@@ -1,25 +1,30 @@
 """A generic auditor: a lower bound on the epsilon of any mechanism, from repeated runs on two neighbours.
 
-One half of the runs selects the event that distinguishes the neighbours best; on the other half its probabilities are
-bounded by Clopper and Pearson. An audit can reject a claim; it never proves one. `countless audit` is the auditor of
-`partial_dp`, which knows its transcripts.
+A quarter of the runs suggests events that distinguish the neighbours, another quarter selects the best of them; on the
+other half its probabilities are bounded by Clopper and Pearson. An audit can reject a claim; it never proves one.
+`countless audit` is the auditor of `partial_dp`, which knows its transcripts.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, lgamma, log, log1p, sqrt
+from math import exp, inf, lgamma, log, log1p
 
 from countless.core.parameters import require_integer
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
+from countless.privacy.events import Event, Parts, candidates, parts, rough_limit
 from countless.privacy.finite import Adversary, Data, Mechanism
 from countless.privacy.guarantee import PartialDPGuarantee
+
+_NEVER = Event("no event", lambda _: False)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """`violated`, or not: then nothing was found. Epsilon is above `epsilon_seen` with the stated confidence."""
+    """`violated`, or not: then nothing was found. Epsilon is above `epsilon_seen` with the stated confidence.
+
+    `mine` and `theirs` count an event of the `trials` runs on either database, the likelier one first.
+    """
 
     violated: bool
     epsilon_seen: float
@@ -40,7 +45,10 @@ def audit(
     rng: RandomSource,
     confidence: float = 0.999,
 ) -> AuditResult:
-    """Run the mechanism on the data, and on the data with another value at one position.
+    """Run the mechanism on the data, and on the data with another value at one position; compare both ways.
+
+    Events are looked for in the whole transcript and in its parts (`countless.privacy.events`). What shows in neither,
+    for example only in the product of two numbers, is not found: put it into the transcript.
 
     Formal guarantees: a true claim is rejected with probability at most `1 - confidence`. A transcript that leaks more
     than kappa positions rejects the claim with certainty.
@@ -59,18 +67,33 @@ def audit(
     if not 0 <= position < len(data):
         raise InvalidParameter("position", position, f"between 0 and {len(data) - 1}")
     other = (*data[:position], value, *data[position + 1 :])
-    mine = _runs(mechanism, claim, tuple(data), position, adversary, plays, rng.spawn("mine"))
-    theirs = _runs(mechanism, claim, other, position, adversary, plays, rng.spawn("theirs"))
-    for runs in (mine, theirs):
-        if isinstance(runs, str):
-            return AuditResult(True, inf, 0, 0, 0, runs)
-    half = plays // 2
-    event = _best_event(Counter(mine[:half]), Counter(theirs[:half]), claim.delta)
-    hits, misses = (sum(transcript in event for transcript in runs[half:]) for runs in (mine, theirs))
-    trials, each = plays - half, 1 - (1 - confidence) / 2
+    runs = []
+    for database, name in ((tuple(data), "mine"), (other, "theirs")):
+        found, overfull = _runs(mechanism, claim, database, position, adversary, plays, rng.spawn(name))
+        if overfull:
+            return AuditResult(True, inf, 0, 0, 0, overfull)
+        runs.append(found)
+    risk = (1 - confidence) / 2  # for each direction
+    mine, theirs = runs
+    both = (_one_way(mine, theirs, claim, risk, "the data"), _one_way(theirs, mine, claim, risk, "the changed data"))
+    return max(both, key=lambda result: result.epsilon_seen)
+
+
+def _one_way(
+    mine: Sequence[Parts], theirs: Sequence[Parts], claim: PartialDPGuarantee, risk: float, likelier: str
+) -> AuditResult:
+    quarter, half = len(mine) // 4, len(mine) // 2
+
+    def rough(event: Event) -> float:
+        hits, misses = (event.count(runs[quarter:half]) for runs in (mine, theirs))
+        return rough_limit(hits, misses, half - quarter, claim.delta)
+
+    event = max(candidates(mine[:quarter], theirs[:quarter], claim.delta), key=rough, default=_NEVER)
+    hits, misses = (event.count(runs[half:]) for runs in (mine, theirs))
+    trials, each = len(mine) - half, 1 - risk / 2
     low, high = lower_limit(hits, trials, each) - claim.delta, 1 - lower_limit(trials - misses, trials, each)
     seen = log(low / high) if low > 0 else -inf
-    witness = f"an event came up {hits} and {misses} times in {trials} runs each"
+    witness = f"{event.name}: {hits} times with {likelier}, {misses} times with the other, in {trials} runs each"
     return AuditResult(seen > claim.epsilon, max(0.0, seen), hits, misses, trials, witness)
 
 
@@ -82,31 +105,16 @@ def _runs(
     adversary: Adversary,
     plays: int,
     rng: RandomSource,
-) -> list[Hashable] | str:
-    """Transcripts, None for those that leak the position; or what shows that kappa is too small."""
-    found: list[Hashable] = []
+) -> tuple[list[Parts], str]:
+    """The parts of transcripts, None for those that leak the position; and what shows that kappa is too small."""
+    found: list[Parts] = []
     for number in range(plays):
         transcript = mechanism(data, adversary, rng.spawn("play", number))
         leaked = claim.leak_map(transcript)
         if len(leaked) > claim.kappa:
-            return f"a transcript leaks {len(leaked)} positions, and the claimed kappa is {claim.kappa}"
-        found.append(None if position in leaked else transcript)
-    return found
-
-
-def _best_event(mine: Counter[Hashable], theirs: Counter[Hashable], delta: float) -> set[Hashable]:
-    """Transcripts in the order of their observed ratios, cut where a rough lower bound of the ratio is largest."""
-    ranked = sorted((t for t in mine if t is not None), key=lambda t: (theirs[t] + 0.5) / mine[t])
-    trials = mine.total()
-    best, length = -inf, 0
-    hits = misses = 0
-    for index, transcript in enumerate(ranked, start=1):
-        hits, misses = hits + mine[transcript], misses + theirs[transcript]
-        low = (hits - 3 * sqrt(hits)) / trials - delta
-        score = log(low / ((misses + 3 * sqrt(misses) + 5) / trials)) if low > 0 else -inf
-        if score > best:
-            best, length = score, index
-    return set(ranked[:length])
+            return [], f"a transcript leaks {len(leaked)} positions, and the claimed kappa is {claim.kappa}"
+        found.append(None if position in leaked else parts(transcript))
+    return found, ""
 
 
 def lower_limit(successes: int, trials: int, confidence: float) -> float:

@@ -29,6 +29,8 @@ class Mechanism(Protocol):
 
 
 class FiniteMechanism(Protocol):
+    """A mechanism with finitely many transcripts: all its randomness comes through `choose`, from finite laws."""
+
     def __call__(self, data: Data, adversary: Adversary, choose: Choose, /) -> Hashable: ...
 
 

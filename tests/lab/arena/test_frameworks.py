@@ -61,6 +61,12 @@ def test_sketch_switching_uses_one_copy_for_each_change() -> None:
         Game(tracker, adversary_named("uniform"), SITES, ALPHA, SeededRandom(1)).play(10**5)
 
 
+def test_rows_without_secrets_are_marked() -> None:
+    names = ("hyz", "deterministic")
+    assert [measure(name, 4, ALPHA, 0.05, 20, 1).marked for name in names] == ["hyz*", "deterministic"]
+    assert measure("hyz", 4, ALPHA, 0.05, 3000, 1).marked == "hyz"
+
+
 def test_every_framework_has_a_claim() -> None:
     assert {kind.scheme for kind in FRAMEWORKS.values()} <= set(CLAIMS)
 

@@ -7,6 +7,7 @@ standard deviation is below 1 % here), so the tolerances are about the slopes th
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from typer.testing import CliRunner
 
 from countless.cli.scaling import scaling
 from countless.errors import InvalidParameter, UnknownName
-from countless.lab.arena.scaling import Curve, Request, line, measure, power
+from countless.lab.arena.scaling import Curve, Request, _run, line, measure, power
+from countless.lab.arena.scaling_page import TEXTS, render
 
 
 def test_line_and_power_are_fitted() -> None:
@@ -67,6 +69,16 @@ def test_partial_dp_grows_slower_than_deterministic_where_its_noise_pays() -> No
     assert 0.5 < found["partial_dp", "sites"].slope < 0.75
 
 
+def test_points_without_secrets_are_marked() -> None:
+    """The plan of partial_dp for few sites has no noise."""
+    runs = [_run(scheme, 2, 0.4, 1, 0.05, 1) for scheme in ("partial_dp", "partial_dp_paper")]
+    marks = tuple(not run.randomised for run in runs)
+    assert marks == (True, False)
+    curve = Curve("partial_dp", "sites", (2.0, 3.0), (1000.0, 2000.0), (0.0, 0.0), 1.0, 1.0, marks)
+    assert curve.cells == ["1,000*", "2,000"]
+    assert "partial_dp*: 1.00" in render([replace(curve, axis=axis) for axis in TEXTS])
+
+
 @pytest.mark.slow
 def test_scaling_command_writes_table_csv_json_and_plots(tmp_path: Path) -> None:
     app = typer.Typer()
@@ -80,6 +92,7 @@ def test_scaling_command_writes_table_csv_json_and_plots(tmp_path: Path) -> None
     with (tmp_path / "scaling.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == sum(len(curve["xs"]) for curve in report["curves"]) == 2 * 4 * 2 + 3 * 2
+    assert {row["unrandomised"] for row in rows} == {"0"}
     assert {row["axis"] for row in rows} == {"sites", "sites above 1/alpha^2", "1/alpha", "ln N"}
     page = (tmp_path / "scaling.html").read_text()
     assert "Messages against ln N" in page

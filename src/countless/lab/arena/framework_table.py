@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.game import Adversary
 from countless.lab.arena.match import Setting, game_of
+from countless.lab.arena.tournament import NO_SECRETS
 
 CLAIMS = {
     "hyz": "O(sqrt(k)/alpha log N), oblivious streams only",
@@ -25,6 +26,11 @@ class Row:
     flips: int | None  # changes of the estimate, where they are counted
     claim: str
     randomised: bool  # whether its secrets were in play at the end
+
+    @property
+    def marked(self) -> str:
+        """The name, with a star if the row does not show what the name promises."""
+        return self.name + "*" * (not self.randomised and self.name not in NO_SECRETS)
 
 
 def measure(

@@ -10,6 +10,7 @@ from countless.errors import InvalidParameter, UnknownName
 from countless.lab.arena.adversaries.controls import RoundRobin
 from countless.lab.arena.match import Setting, game_of
 from countless.lab.arena.parallel import Progress, in_parallel
+from countless.lab.arena.tournament import NO_SECRETS
 from countless.planning.failure_budget import round_eta
 from countless.planning.partial_dp.paper import paper_constant
 from countless.schemes.registry import SCHEMES
@@ -45,19 +46,6 @@ def line(xs: Sequence[float], ys: Sequence[float]) -> Fit:
 def power(xs: Sequence[float], ys: Sequence[float]) -> Fit:
     """The exponent: a line through the logarithms."""
     return line([log(x) for x in xs], [log(y) for y in ys])
-
-
-def messages_at(
-    scheme: str, sites: int, alpha: float, totals: Sequence[int], *, delta: float = 0.05, seed: int = 1, start: int = 0
-) -> list[int]:
-    """Messages by the time the total reaches each number of a rising list; the first `start` events come at once."""
-    setting = Setting(scheme, _TRAFFIC, sites, alpha, delta, totals[-1], head_start=start // sites)
-    game = game_of(setting, seed)
-    found = []
-    for total in totals:
-        game.play(total)
-        found.append(game.score(seed).messages)
-    return found
 
 
 @dataclass(frozen=True)
@@ -107,6 +95,20 @@ class Curve:
     spread: tuple[float, ...]  # largest minus smallest over the seeds
     slope: float
     explained: float
+    unrandomised: tuple[bool, ...]  # a scheme with secrets ran without them: the point says nothing about its noise
+
+    @property
+    def cells(self) -> list[str]:
+        """The messages as text; a star marks a point without secrets."""
+        return [f"{messages:,.0f}{'*' * mark}" for messages, mark in zip(self.messages, self.unrandomised, strict=True)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Messages since the start by the end of each e-fold, and whether the last round had secrets."""
+
+    messages: tuple[int, ...]
+    randomised: bool
 
 
 def measure(request: Request, jobs: int | None = 1, progress: Progress | None = None) -> list[Curve]:
@@ -120,21 +122,28 @@ def measure(request: Request, jobs: int | None = 1, progress: Progress | None = 
     longest = (request.sites, request.alpha, request.efolds)
     sizes = dict.fromkeys([*(size for axis in axes.values() for size in axis), longest])
     points = [(scheme, *size, request.delta, seed) for scheme in request.schemes for size in sizes for seed in seeds]
-    found = dict(zip(points, in_parallel(_messages, points, jobs, progress=progress), strict=True))
+    found = dict(zip(points, in_parallel(_run, points, jobs, progress=progress), strict=True))
     curves = []
     for scheme in request.schemes:
         for name, axis in axes.items():
-            costs = [[found[scheme, *size, request.delta, seed][-1] / size[-1] for seed in seeds] for size in axis]
+            runs = [[found[scheme, *size, request.delta, seed] for seed in seeds] for size in axis]
+            costs = [[run.messages[-1] / size[-1] for run in at] for at, size in zip(runs, axis, strict=True)]
+            marks = tuple(_unrandomised(scheme, at) for at in runs)
             xs = tuple(1 / alpha if name == "1/alpha" else float(sites) for sites, alpha, _ in axis)
-            curves.append(_curve(scheme, name, xs, costs, power))
+            curves.append(_curve(scheme, name, xs, costs, power, marks))
             if scheme == PAPER:
                 constants = [_constant(sites, request.delta) for sites, _, _ in axis]
                 divided = [[cost / C for cost in at] for C, at in zip(constants, costs, strict=True)]
-                curves.append(_curve(f"{scheme} / C", name, xs, divided, power))
-        runs = [found[scheme, *longest, request.delta, seed] for seed in seeds]
+                curves.append(_curve(f"{scheme} / C", name, xs, divided, power, marks))
+        long = [found[scheme, *longest, request.delta, seed] for seed in seeds]
         logs = tuple(float(efold) for efold in range(1, request.efolds + 1))
-        curves.append(_curve(scheme, "ln N", logs, list(map(list, zip(*runs, strict=True))), line))
+        by_total = list(map(list, zip(*(run.messages for run in long), strict=True)))
+        curves.append(_curve(scheme, "ln N", logs, by_total, line, (_unrandomised(scheme, long),) * len(logs)))
     return curves
+
+
+def _unrandomised(scheme: str, runs: Sequence[Run]) -> bool:
+    return scheme not in NO_SECRETS and not any(run.randomised for run in runs)
 
 
 def _constant(sites: int, delta: float) -> float:
@@ -143,19 +152,27 @@ def _constant(sites: int, delta: float) -> float:
 
 
 def _curve(
-    scheme: str, axis: str, xs: tuple[float, ...], costs: Sequence[Sequence[float]], fit: Callable[..., Fit]
+    scheme: str,
+    axis: str,
+    xs: tuple[float, ...],
+    costs: Sequence[Sequence[float]],
+    fit: Callable[..., Fit],
+    unrandomised: tuple[bool, ...],
 ) -> Curve:
     means = tuple(sum(at) / len(at) for at in costs)
     fitted = fit(xs, means)
     spread = tuple(float(max(at) - min(at)) for at in costs)
-    return Curve(scheme, axis, xs, means, spread, fitted.slope, fitted.explained)
+    return Curve(scheme, axis, xs, means, spread, fitted.slope, fitted.explained, unrandomised)
 
 
-def _messages(scheme: str, sites: int, alpha: float, efolds: int, delta: float, seed: int) -> list[int]:
-    """Messages since the start by the end of each e-fold."""
+def _run(scheme: str, sites: int, alpha: float, efolds: int, delta: float, seed: int) -> Run:
     totals = [START, *(round(START * exp(efold)) for efold in range(1, efolds + 1))]
-    first, *later = messages_at(scheme, sites, alpha, totals, delta=delta, seed=seed, start=START)
-    return [messages - first for messages in later]
+    game = game_of(Setting(scheme, _TRAFFIC, sites, alpha, delta, totals[-1], head_start=START // sites), seed)
+    sent = []
+    for total in totals:
+        game.play(total)
+        sent.append(game.score(seed).messages)
+    return Run(tuple(messages - sent[0] for messages in sent[1:]), game.score(seed).randomised)
 
 
 def as_json(request: Request, curves: Sequence[Curve]) -> dict[str, Any]:
@@ -164,8 +181,9 @@ def as_json(request: Request, curves: Sequence[Curve]) -> dict[str, Any]:
 
 def rows(curves: Sequence[Curve]) -> list[tuple[str | float, ...]]:
     """For a CSV file: one row for each point."""
-    made: list[tuple[str | float, ...]] = [("scheme", "axis", "x", "messages", "spread", "slope", "explained")]
+    heads = ("scheme", "axis", "x", "messages", "spread", "slope", "explained", "unrandomised")
+    made: list[tuple[str | float, ...]] = [heads]
     for curve in curves:
-        for x, messages, spread in zip(curve.xs, curve.messages, curve.spread, strict=True):
-            made.append((curve.scheme, curve.axis, x, messages, spread, curve.slope, curve.explained))
+        for x, messages, spread, mark in zip(curve.xs, curve.messages, curve.spread, curve.unrandomised, strict=True):
+            made.append((curve.scheme, curve.axis, x, messages, spread, curve.slope, curve.explained, int(mark)))
     return made

@@ -27,6 +27,7 @@ def _figure(curves: Sequence[Curve], axis: str) -> Any:
     lines = []
     for curve in curves:
         if curve.axis == axis:
-            name = f"{curve.scheme}: {curve.slope:.2f}" if logarithmic else curve.scheme
+            marked = curve.scheme + "*" * any(curve.unrandomised)
+            name = f"{marked}: {curve.slope:.2f}" if logarithmic else marked
             lines.append((name, COLOURS.get(curve.scheme), curve.xs, curve.messages))
     return plot_of(f"Messages by {axis}", axis, "messages", lines, logarithmic)

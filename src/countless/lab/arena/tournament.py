@@ -18,6 +18,8 @@ from countless.schemes.registry import ADVERSARIES, SCHEMES, scheme_named
 
 SCHEME_NAMES = tuple(SCHEMES)
 ADVERSARY_NAMES = tuple(KINDS)
+NO_SECRETS = ("exact", "deterministic", "auto")  # they claim no dice of their own
+MARK = "* played without its secrets to the end: exact start, deterministic rounds or rounds without noise."
 
 
 def names(asked: str, known: Iterable[str]) -> list[str]:
@@ -71,7 +73,7 @@ def guarantee_violated(match: Match) -> bool:
 
 def unrandomised(match: Match) -> bool:
     """Whether a scheme with secrets played without them: the row then says nothing about the scheme."""
-    return not match.randomised and match.setting.scheme not in ("exact", "deterministic", "auto")
+    return not match.randomised and match.setting.scheme not in NO_SECRETS
 
 
 def as_json(match: Match, seed: int) -> dict[str, Any]:
