@@ -18,7 +18,7 @@ from countless.schemes.registry import ADVERSARIES, SCHEMES, scheme_named
 
 SCHEME_NAMES = tuple(SCHEMES)
 ADVERSARY_NAMES = tuple(KINDS)
-NO_SECRETS = ("exact", "deterministic", "auto")  # they claim no dice of their own
+NO_SECRETS = ("exact", "deterministic", "auto")  # they promise no random numbers of their own
 MARK = "* played without its secrets to the end: exact start, deterministic rounds or rounds without noise."
 
 
