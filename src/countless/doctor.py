@@ -2,6 +2,7 @@
 
 import re
 import resource
+import shutil
 import socket
 import ssl
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
@@ -20,24 +22,31 @@ from countless.client.environment import token_for
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError
+from countless.probe import local_url, probe
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import check
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.token_file import OPERATOR_TOKEN_FILE
 
+MIN_OPEN_FILES = 256  # with fewer, a coordinator hardly serves its page and some sites
+MIN_FREE_BYTES = 100_000_000
 MAX_CLOCK_SKEW_S = 5.0  # with more, times in logs and on the page are confusing
 
 
 class Finding(NamedTuple):
-    """The result of one check. `remedy` says what to do next; it is empty if nothing needs to be done."""
+    """The result of one check. `remedy` says what to do next; it is empty if nothing needs to be done.
+
+    With `warns` the coordinator works without the remedy too, up to a point.
+    """
 
     what: str
     found: str
     remedy: str = ""
+    warns: bool = False
 
     @property
     def ok(self) -> bool:
-        return not self.remedy
+        return self.warns or not self.remedy
 
 
 def run_checks(settings: Settings, url: str | None, token: str | None) -> Iterator[Finding]:
@@ -83,10 +92,12 @@ def check_coordinator(settings: Settings) -> Iterator[Finding]:
     if (state := Path(settings.state_dir) / STATE_FILE).exists():
         remedy = "stop the coordinator, and restore a copy: countless restore FILE"
         yield _attempt("state file", lambda: check(state), f"{state}: every page can be read", remedy)
+    yield _disk(settings)
     yield _port(settings)
     hard, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], settings.max_connections + 100
-    remedy = f"raise it to {need:,} (LimitNOFILE= in the unit), or lower max_connections" if 0 <= hard < need else ""
-    yield Finding("open files", f"at most {hard:,}", remedy)
+    few = f"for all max_connections raise it to {need:,} (LimitNOFILE= in the unit), or lower max_connections"
+    remedy = few if 0 <= hard < need else ""
+    yield Finding("open files", f"at most {hard:,}", remedy, warns=hard >= MIN_OPEN_FILES)
     yield _operator(settings)
     if settings.tls_cert:
         yield _attempt("tls", lambda: _certificate(settings), settings.tls_cert, "renew or replace the PEM files")
@@ -105,9 +116,22 @@ def _state(settings: Settings) -> str | None:
     if (directory / STATE_FILE).exists():
         SqliteStore(directory / STATE_FILE).close()
         return f"{directory}: of this version"
-    nearest = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
-    with tempfile.TemporaryFile(dir=nearest):
-        return f"{directory}: will be created"
+    with tempfile.TemporaryFile(dir=_existing(directory)):
+        return f"{directory}: will be created, unless --state-dir names another"
+
+
+def _existing(directory: Path) -> Path:
+    return next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
+
+
+def _disk(settings: Settings) -> Finding:
+    free = shutil.disk_usage(_existing(Path(settings.state_dir))).free
+    remedy = (
+        "free some space: on a full disk nothing is saved, and answers are degraded" if free < MIN_FREE_BYTES else ""
+    )
+    return Finding(
+        "disk", f"{free / 1e6:,.0f} MB free for {settings.state_dir}", remedy, warns=free >= MIN_FREE_BYTES / 100
+    )
 
 
 def _operator(settings: Settings) -> Finding:
@@ -122,13 +146,12 @@ def _operator(settings: Settings) -> Finding:
 
 
 def _port(settings: Settings) -> Finding:
-    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.host, settings.port))
+            trial.bind((settings.host, settings.port))
         except OSError as error:
-            running = ApiClient(f"http://{settings.host}:{settings.port}", timeout=2.0)
-            if _succeeds(lambda: running.request("GET", "/livez")):
+            if _succeeds(lambda: probe(local_url(settings), "/livez")):
                 return Finding("port", f"{settings.port}: a coordinator is running there")
             return Finding("port", f"{settings.host}:{settings.port}: {error.strerror}", "choose another with --port")
     return Finding("port", f"{settings.host}:{settings.port} is free")
@@ -160,9 +183,8 @@ def check_connection(url: str, token: str | None) -> Iterator[Finding]:
         yield Finding("coordinator", str(error), "start one with: countless serve; or set COUNTLESS_URL")
         return
     yield Finding("coordinator", f"{url} responds")
-    yield _attempt(
-        "ready", lambda: reader.request("GET", "/readyz") and None, "yes", "wait: it is recovering or shutting down"
-    )
+    remedy = "learning, going down: wait. Not saved: free the disk of its state directory, and look at its log"
+    yield _attempt("ready", lambda: reader.request("GET", "/readyz") and None, "yes", remedy)
     skew = abs((datetime.now(UTC) - datetime.fromisoformat(clock)).total_seconds())
     remedy = "set both clocks by NTP: times in logs and on the page do not agree" if skew > MAX_CLOCK_SKEW_S else ""
     yield Finding("clock", f"{skew:.1f} s from the coordinator's", remedy)
@@ -185,6 +207,6 @@ _SCOPES: dict[str, Callable[[str, str | None], object]] = {
 def _succeeds(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
-    except (CountlessError, OSError):
+    except (CountlessError, OSError, HTTPException):
         return False
     return True

@@ -20,11 +20,37 @@ def write_token(path: Path, token: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(f"{token}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with os.fdopen(create_private(part), "w", encoding="utf-8") as file:
+            file.write(f"{token}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None  # that of a write has no name
+
+
+def create_private(path: Path) -> int:
+    """A descriptor of a new file in the state directory, mode 600. If root makes it, it belongs to the owner of the
+    directory: the coordinator has to use it, and usually runs as that user.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    give_to_owner(descriptor, path.parent)
+    return descriptor
+
+
+def give_to_owner(made: int | Path, directory: Path) -> None:
+    """What root has made here, by its descriptor, or a path that is not a link."""
+    if os.geteuid() == 0:
+        owner = directory.stat()
+        os.chown(made, owner.st_uid, owner.st_gid)
+
+
+def ensure_private(path: Path) -> None:
+    """Create the file unless there is one."""
+    with suppress(FileExistsError):
+        os.close(create_private(path))
 
 
 def read_token(path: str | Path) -> str:
@@ -42,17 +68,18 @@ def usable(token: str) -> str:
     return token
 
 
-def local_token(port: int) -> str | None:
-    """Of a coordinator on this machine: from `COUNTLESS_STATE_DIR`, or else from the usual directories.
+def local_token(port: int) -> tuple[str, Path] | None:
+    """Of a coordinator on this machine, and its file: in `COUNTLESS_STATE_DIR`, or else in the usual directories.
 
     None if a program of another user than the owner of the file or root listens on the port: it would get the token.
     """
     given = os.environ.get("COUNTLESS_STATE_DIR")
     for directory in (given,) if given else (DEFAULT_STATE_DIR, SERVICE_STATE_DIR):
-        found = _token_and_owner(Path(directory) / OPERATOR_TOKEN_FILE)
+        path = Path(directory) / OPERATOR_TOKEN_FILE
+        found = _token_and_owner(path)
         if found is not None:
             token, owner = found
-            return token if listening_users(port) <= {0, owner} else None
+            return (token, path) if listening_users(port) <= {0, owner} else None
     return None
 
 

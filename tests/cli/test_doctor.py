@@ -1,6 +1,7 @@
 """`countless doctor` reports every check, with a remedy for each problem."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -64,6 +65,23 @@ def test_doctor_names_each_problem_with_a_remedy(tmp_path: Path) -> None:
         assert not findings[what]["well"], what
         assert findings[what]["remedy"]
     assert "expired" in findings["tls"]["found"]
+
+
+def test_doctor_warns_of_what_works_up_to_a_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (1024, 20_000))
+    kind, free = type(shutil.disk_usage("/")), 50_000_000
+    monkeypatch.setattr("shutil.disk_usage", lambda path: kind(10**9, 0, free))
+    settings = config(tmp_path, port=free_port(), max_connections=20_000)
+    code, findings = doctor("--config", settings)
+    assert code == 0
+    for what in ("open files", "disk"):
+        assert (findings[what]["well"], findings[what]["warns"], bool(findings[what]["remedy"])) == (True,) * 3
+    shown = run_command("doctor", "--config", settings).stdout
+    assert "WARN open files    at most 20,000\n" in shown
+    assert "raise it to 20,100" in shown
+    free = 900_000
+    code, findings = doctor("--config", settings)
+    assert (code, findings["disk"]["well"]) == (1, False)
 
 
 def test_doctor_checks_the_way_to_a_coordinator(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import countless
 from countless.client.api import ServiceError
 from countless.randomness import SeededRandom
+from support.commands import run_command
 from support.service import TIMEOUT_S, Server, Watcher, python, until
 
 pytestmark = pytest.mark.slow
@@ -86,7 +87,7 @@ def test_restarted_coordinator_is_learning_until_all_sites_answer_or_time_out(se
         assert server.answer("hits")["state"] == "learning"
         assert server.answer("hits")["estimate"] >= 17
         assert server.inspect("hits")["known"] >= 17
-        with pytest.raises(countless.CountlessError, match="503"):
+        with pytest.raises(countless.CountlessError, match="learning after a restart"):
             server.reader.request("GET", "/readyz")
         until(lambda: server.answer("hits")["state"] == "degraded", "degraded")  # the child has timed out
         until(lambda: server.inspect("hits")["silent"] == ["child"], "only the child is silent")
@@ -317,6 +318,9 @@ def test_full_disk_is_shown_and_does_not_keep_the_coordinator_from_stopping(tmp_
         with pytest.raises(ServiceError, match="the state cannot be saved at present") as refused:
             server.reader.request("POST", "/api/v1/counters", {"name": "other"})
         assert refused.value.status == 503
+        forgotten = run_command("forget", "--older-than", "30d", "--url", server.url)
+        assert (forgotten.returncode, "cannot be saved at present" in forgotten.stderr) == (2, True), forgotten.stderr
+        assert "NOT  ready         the state cannot be saved" in run_command("doctor", "--url", server.url).stdout
         assert server.stop() == 1
         server.start()
         assert client.flush(TIMEOUT_S)

@@ -1,5 +1,6 @@
 """How tokens are made, rotated and kept in files; the operator's first one."""
 
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,17 @@ def test_first_token_is_not_stored_if_its_file_cannot_be_written(store: SqliteSt
         first_operator_token(store, tmp_path / "file" / "state")
     assert store.tokens() == []
     store.close()
+
+
+def test_token_that_cannot_be_written_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left") as failed:
+        write_token(tmp_path / OPERATOR_TOKEN_FILE, "countless-operator-x")
+    assert failed.value.filename == str(tmp_path / OPERATOR_TOKEN_FILE)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rotated_token_replaces_the_former_after_the_overlap(store: SqliteStore, tmp_path: Path) -> None:

@@ -20,22 +20,26 @@ def doctor(
     config: Annotated[
         Path | None, typer.Option(help="A TOML file with the settings of a coordinator to start.")
     ] = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="The coordinator's state directory. [default: as countless serve has it]")
+    ] = None,
     token: Token = None,
     json: Json = False,
 ) -> None:
-    """Check versions, ports, permissions, clock, TLS and connectivity; exit 1 if something needs attention."""
+    """Check versions, disk, ports, permissions, clock, TLS and connectivity; exit 1 if something does not work."""
     from countless.doctor import run_checks
     from countless.server.settings import load_settings
 
-    findings = list(run_checks(load_settings({}, file=config), url, token))
+    findings = list(run_checks(load_settings({"state_dir": state_dir and str(state_dir)}, file=config), url, token))
     if json:
         from json import dumps
 
         print(dumps([finding._asdict() | {"well": finding.ok} for finding in findings], indent=2))
     else:
         for finding in findings:
-            print(f"{'ok ' if finding.ok else 'NOT'}  {finding.what:13} {finding.found}")
-            if not finding.ok:
-                print(f"     {'':13} -> {finding.remedy}")
+            mark = "NOT" if not finding.ok else "WARN" if finding.remedy else "ok"
+            print(f"{mark:5}{finding.what:13} {finding.found}")
+            if finding.remedy:
+                print(f"{'':18} -> {finding.remedy}")
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

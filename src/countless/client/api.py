@@ -8,13 +8,15 @@ from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from countless.client.environment import token_for
-from countless.client.transport.endpoint import Endpoint
+from countless.client.environment import find_token
+from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import CountlessError, InvalidParameter
 from countless.tls import client_tls_context
+from countless.token_file import OPERATOR_TOKEN_FILE
 
-_WHERE_TOKENS_ARE = (
-    ": set COUNTLESS_TOKEN or COUNTLESS_TOKEN_FILE, or, on the machine of the coordinator, COUNTLESS_STATE_DIR"
+_OPERATORS = f"the operator's is {OPERATOR_TOKEN_FILE} in the state directory of the coordinator"
+_NO_TOKEN = (
+    f"set COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on the coordinator's machine, COUNTLESS_STATE_DIR: {_OPERATORS}"
 )
 
 
@@ -67,7 +69,7 @@ class AnswerStream:
 
 
 class ApiClient:
-    """Every failure is a `ServiceError`. The token is looked up for each request: see `token_for`."""
+    """Every failure is a `ServiceError`. The token is looked up for each request: see `find_token`."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
         self._endpoint = Endpoint.parse(url)
@@ -134,7 +136,7 @@ class ApiClient:
         else:
             connection = HTTPConnection(host, port, timeout=self._timeout)
         try:
-            token = token_for(self._endpoint, self._token)
+            token, source = find_token(self._endpoint, self._token)
         except InvalidParameter as error:
             raise ServiceError(str(error)) from None
         headers = {"accept": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
@@ -143,17 +145,25 @@ class ApiClient:
             response = connection.getresponse()
         except (OSError, UnicodeError, HTTPException) as error:
             connection.close()
-            raise ServiceError(f"no coordinator at {self._endpoint.base}: {error}") from error
+            base, hint = self._endpoint.base, port_hint(self._endpoint)
+            if isinstance(error, TimeoutError):
+                raise ServiceError(f"no response from {base} within {self._timeout:g} s{hint}") from error
+            raise ServiceError(f"no coordinator at {base}: {error}{hint}") from error
         if response.status >= 400:
             problem = response.read().decode(errors="replace")
             connection.close()
             text = _message(problem) or f"the coordinator answered with status {response.status}"
-            raise ServiceError(text + (_WHERE_TOKENS_ARE if response.status == 401 else ""), response.status)
+            if response.status == 401:
+                text += (
+                    f", and {source} has another scope, or is not valid; {_OPERATORS}" if token else f": {_NO_TOKEN}"
+                )
+            raise ServiceError(text, response.status)
         return connection, response
 
 
 def _message(problem: str) -> str | None:
     try:
-        return str(json.loads(problem)["error"])
+        found = json.loads(problem)
+        return str(found["error"]) if "error" in found else ", ".join(found["problems"])  # those of /readyz
     except (ValueError, KeyError, TypeError):
         return None

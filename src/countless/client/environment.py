@@ -3,10 +3,10 @@
 import os
 from ipaddress import ip_address
 
-from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.endpoint import PORT, Endpoint
 from countless.token_file import local_token, read_token, usable
 
-DEFAULT_URL = "http://127.0.0.1:2686"
+DEFAULT_URL = f"http://127.0.0.1:{PORT}"
 
 
 def url_or_default(url: str | None) -> str:
@@ -20,13 +20,20 @@ def token_for(endpoint: Endpoint, token: str | None = None) -> str | None:
 
     Call it for each connection: a file may have a new token. Raises InvalidParameter if a token cannot be used.
     """
-    token = token or os.environ.get("COUNTLESS_TOKEN")
-    if token:
-        return usable(token)
-    file = os.environ.get("COUNTLESS_TOKEN_FILE")
+    return find_token(endpoint, token)[0]
+
+
+def find_token(endpoint: Endpoint, token: str | None = None) -> tuple[str | None, str]:
+    """The token as `token_for` has it, and where it was, for errors."""
+    variable, file = os.environ.get("COUNTLESS_TOKEN"), os.environ.get("COUNTLESS_TOKEN_FILE")
+    if token and token != variable:
+        return usable(token), "the one that was given"
+    if variable:
+        return usable(variable), "that of COUNTLESS_TOKEN"
     if file:
-        return read_token(file)
-    return local_token(endpoint.port) if _is_loopback(endpoint.host) else None
+        return read_token(file), f"that in {file}, which COUNTLESS_TOKEN_FILE names,"
+    found = local_token(endpoint.port) if _is_loopback(endpoint.host) else None
+    return (None, "") if found is None else (found[0], f"that in {found[1]}")
 
 
 def _is_loopback(host: str) -> bool:

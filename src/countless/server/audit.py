@@ -17,6 +17,7 @@ from typing import IO, Any
 import msgspec
 
 from countless.server.logs import AUDIT, timestamp
+from countless.token_file import ensure_private
 
 log = logging.getLogger(AUDIT)
 
@@ -93,6 +94,7 @@ def _append(path: Path, line: bytes) -> None:
 def _locked(path: Path) -> IO[bytes]:
     """The file at its end, with a lock: several processes write to it, and one of them may just have renamed it."""
     while True:
+        ensure_private(path)
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

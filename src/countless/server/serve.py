@@ -30,6 +30,7 @@ from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.systemd import keep_watchdog_quiet, notify
 from countless.server.tokens import FIRST_LABEL, first_operator_token
+from countless.token_file import ensure_private
 from countless.wire.frames import MAX_FRAME_BYTES
 from countless.wire.nats_url import netloc
 
@@ -121,6 +122,7 @@ def _say_who_may_operate(settings: Settings) -> None:
 def exclusive(directory: Path) -> Iterator[None]:
     """Two coordinators on one state directory would overwrite each other's counts."""
     try:
+        ensure_private(directory / "countless.lock")
         file = (directory / "countless.lock").open("w")
     except OSError as error:
         raise StoreError(f"{directory} cannot be used: {error}") from None

@@ -70,7 +70,7 @@ def first_operator_token(store: TokenStore, directory: Path) -> Path | None:
     try:
         write_token(path, text)  # before it is stored: if we are killed in between, the next start makes another
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from None
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
     store.add_token(token)
     return path
 

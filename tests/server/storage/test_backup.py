@@ -1,15 +1,18 @@
 """Copies of the state file: complete, marked as copies, and refused where they would destroy something."""
 
 import fcntl
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 
 from countless.core.messages import SiteId
 from countless.server.settings import STATE_FILE
+from countless.server.storage import backup
 from countless.server.storage.backup import back_up, check, end_restore, is_copy, restore
 from countless.server.storage.base import Changes, Config, CounterFields, StoreError
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.token_file import OPERATOR_TOKEN_FILE, write_token
 from support.commands import run_command
 
 CONFIG = Config(0.01, 0.05, "auto", "adaptive", 10)
@@ -89,6 +92,55 @@ def test_damaged_copy_is_refused_and_the_state_stays(state: Path, tmp_path: Path
     result = run_command("restore", str(copy), "--state-dir", str(state.parent))
     assert (result.returncode, "damaged" in result.stderr) == (2, True), result.stderr
     assert known(state) == 7
+
+
+def test_damaged_state_does_not_replace_the_last_copy(state: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    back_up(state, copy)
+    content = bytearray(state.read_bytes())
+    content[-4096:] = b"\xff" * 4096
+    state.write_bytes(content)
+    result = run_command("backup", str(copy), "--state-dir", str(state.parent))
+    assert (result.returncode, f"{state} is damaged, and {copy} was not written" in result.stderr) == (2, True)
+    assert result.stderr.count("\n") == 1
+    assert known(copy) == 7
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "state"]
+    assert run_command("restore", str(copy), "--state-dir", str(state.parent)).returncode == 0
+    assert known(state) == 7
+
+
+def test_copy_that_does_not_fit_on_the_disk_changes_nothing(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above all not the state: without its file, the coordinator would start from nothing."""
+    copy = tmp_path / "copy"
+    back_up(state, copy)
+
+    def full(path: Path) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(backup, "_sync", full)
+    for command in (["backup", str(tmp_path / "other")], ["restore", str(copy)]):
+        result = run_command(*command, "--state-dir", str(state.parent))
+        assert (result.returncode, "No space left on device" in result.stderr) == (2, True), result.stderr
+    assert sorted(path.name for path in state.parent.iterdir()) == ["countless.lock", STATE_FILE]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "state"]
+    assert known(state) == 7
+
+
+def test_files_that_root_makes_belong_to_the_owner_of_the_directory(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator has to write them, and must be the one that listens when commands send the operator's token."""
+    back_up(state, tmp_path / "copy")
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("os.chown", lambda made, user, group: given.append((user, group)))
+    owner = state.parent.stat()
+    write_token(state.parent / OPERATOR_TOKEN_FILE, "countless-operator-x")
+    assert run_command("restore", str(tmp_path / "copy"), "--state-dir", str(state.parent)).returncode == 0
+    made = ["token", "lock", "copy", "before-restore", "audit.log"]
+    assert given == [(owner.st_uid, owner.st_gid)] * len(made)
 
 
 def test_restore_under_a_running_coordinator_is_refused(state: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def waiting_items(harness: SiteServerHarness) -> int:
     return sum(harness.server.debug_state()["pipeline"].values())
 
 
-async def test_nothing_is_published_or_sent_while_saves_fail() -> None:
+async def test_nothing_is_published_or_sent_while_saves_fail(caplog: pytest.LogCaptureFixture) -> None:
     store = FullStore()
     async with site_server(store) as harness:
         session, connection = await harness.connect("a")
@@ -43,6 +43,12 @@ async def test_nothing_is_published_or_sent_while_saves_fail() -> None:
         await harness.server.flush()
         assert SyncAck(1) in connection.received
         assert counter.published_answer.estimate == 9
+    failed, works = caplog.records
+    assert (failed.exc_info, failed.getMessage()) == (
+        None,
+        "nothing is published or sent until a save succeeds: database or disk is full",
+    )
+    assert works.getMessage().startswith("a save succeeded after ")
     assert harness.server.failing is None
 
 

@@ -1,5 +1,6 @@
 """The network address of one coordinator."""
 
+import os
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,3 +36,12 @@ class Endpoint(NamedTuple):
     @property
     def base(self) -> str:
         return f"{'https' if self.secure else 'http'}://{self.netloc}"
+
+
+def port_hint(endpoint: Endpoint) -> str:
+    """For an error: many set COUNTLESS_PORT for `countless serve`, and expect that clients read it."""
+    port = os.environ.get("COUNTLESS_PORT", "")
+    usual = endpoint == Endpoint("127.0.0.1", PORT, secure=False) and not os.environ.get("COUNTLESS_URL")
+    if not usual or not port.isdigit() or int(port) == PORT:
+        return ""
+    return f" (COUNTLESS_PORT={port} is read by countless serve only: set COUNTLESS_URL=http://127.0.0.1:{port})"

@@ -16,7 +16,7 @@ from websockets.protocol import State
 from websockets.uri import parse_uri
 
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send, read_available
-from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import InvalidParameter
 from countless.tls import client_tls_context
 from countless.wire.frames import MAX_FRAME_BYTES, VERSION
@@ -94,7 +94,7 @@ class WebSocketConnection:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return tls.wrap_socket(plain, server_hostname=endpoint.host) if tls else plain
         except (OSError, UnicodeError) as error:  # UnicodeError: the host name cannot be encoded
-            raise ConnectionLost(f"no coordinator at {endpoint.netloc}: {error}") from error
+            raise ConnectionLost(f"no coordinator at {endpoint.netloc}: {error}{port_hint(endpoint)}") from error
 
     def _handshake(self, token: str | None) -> None:
         request = self._protocol.connect()

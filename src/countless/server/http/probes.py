@@ -18,7 +18,9 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Whether totals can be trusted: false after a restart until sites have reported, and during shutdown."""
+    """False after a restart until sites have reported, while the state cannot be saved, and during shutdown. Whether a
+    total can be trusted is its own state: a site that is silent does not change this.
+    """
     server: ServerView = request.app.state.server
     recovering = any(counter.recovering for counter in server.counters.values())
     problems = ["learning after a restart"] if recovering else []

@@ -189,7 +189,7 @@ async def forget_silent_sites(request: Request) -> Response:
     """
     silent_for = require_duration("silent_for", request.query_params.get("silent_for"), "1s", "3650d")
     forgotten = _server(request).drop_silent(silent_for)
-    await _server(request).flush()
+    await _server(request).require_saved()
     return json(DropResult(forgotten))
 
 

@@ -158,7 +158,7 @@ def _close_with_reason(server: SiteServer, connection: SocketConnection, error: 
         connection.close(1008, "a connection begins with a hello")
     elif isinstance(error, StoreError):
         server.dropped["not saved"] += 1
-        connection.close(1013, str(error))
+        connection.close(1013, f"{str(error).partition(':')[0]}: see the log of the coordinator")
     else:  # a bug: this site is disconnected and will reconnect; the others are not affected
         server.dropped["internal"] += 1
         log.error("site frame failed: please report this", exc_info=error)

@@ -15,6 +15,7 @@ from time import time
 from countless.server.storage.base import StoreError
 from countless.server.storage.problems import explained
 from countless.server.storage.schema import schema_version
+from countless.token_file import create_private, give_to_owner
 
 _COPIED = "copied at"
 
@@ -29,15 +30,23 @@ def back_up(state: Path, copy: Path) -> int:
         if copy.samefile(state):
             raise StoreError(f"{copy} is the state file itself")
         check(copy)  # raises if it is the file of another program
-    _copy(state, copy)
+    _put(_write_part(state, copy), copy)
     return copy.stat().st_size
 
 
 def restore(copy: Path, state: Path) -> Path | None:
-    """Put a copy in place of the state file, which no coordinator may use now. Returns where the former file is."""
+    """Put a copy in place of the state file, which no coordinator may use now. Returns where the former file is.
+
+    If it fails, the former file is where it was: without one, the coordinator would begin from nothing.
+    """
     check(copy)
-    former = _set_aside(state)
-    _copy(copy, state)
+    part = _write_part(copy, state)
+    try:
+        former = _set_aside(state)
+    except StoreError:
+        part.unlink(missing_ok=True)
+        raise
+    _put(part, state)
     return former
 
 
@@ -48,7 +57,8 @@ def check(path: Path) -> None:
             raise StoreError(f"{path} is not a database of Countless")
         (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise StoreError(f"{path} is damaged: {found}: use another copy, or restore one with: countless restore FILE")
+        text = " ".join(found.split())  # of several lines
+        raise StoreError(f"{path} is damaged: {text}: use another copy, or restore one with: countless restore FILE")
 
 
 def is_copy(path: Path) -> bool:
@@ -62,22 +72,34 @@ def end_restore(path: Path) -> None:
         database.execute("DELETE FROM facts WHERE name = ?", (_COPIED,))
 
 
-def _copy(source: Path, target: Path) -> None:
+def _write_part(source: Path, target: Path) -> Path:
+    """A copy beside the target that can be read completely. A damaged state must not replace the last good copy."""
     part = target.with_name(f"{target.name}.part")
     try:
         part.unlink(missing_ok=True)
-        part.touch(mode=0o600)  # it has the digests of tokens
-        with _opened(source) as database, closing(sqlite3.connect(part)) as copied:
+        os.close(create_private(part))  # it has the digests of tokens
+        with closing(sqlite3.connect(source, timeout=10)) as database, closing(sqlite3.connect(part)) as copied:
             database.backup(copied)
             copied.execute("PRAGMA journal_mode = DELETE")  # one file, without a WAL beside it
             with copied:
                 copied.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (_COPIED, int(time())))
+        check(part)
         _sync(part)
+    except (OSError, sqlite3.Error, StoreError) as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, StoreError) or getattr(error, "sqlite_errorname", "").startswith("SQLITE_CORRUPT"):
+            remedy = "restore an earlier copy with: countless restore FILE"
+            raise StoreError(f"{source} is damaged, and {target} was not written: {remedy} ({error})") from None
+        raise StoreError(f"{source} cannot be copied to {target}: {error}") from None
+    return part
+
+
+def _put(part: Path, target: Path) -> None:
+    try:
         part.replace(target)
         _sync(target.parent)
-    except (OSError, sqlite3.Error) as error:
-        part.unlink(missing_ok=True)
-        raise StoreError(f"{source} cannot be copied to {target}: {error}") from None
+    except OSError as error:
+        raise StoreError(f"{part} cannot be renamed to {target}: {error}") from None
 
 
 def _set_aside(state: Path) -> Path | None:
@@ -88,6 +110,7 @@ def _set_aside(state: Path) -> Path | None:
     folder = state.with_name(f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
     try:
         folder.mkdir(mode=0o700)
+        give_to_owner(folder, state.parent)
         for path in files:
             path.rename(folder / path.name)
     except OSError as error:

@@ -365,10 +365,12 @@ class CommitPipeline:
                 began = loop.time()
                 await loop.run_in_executor(self._writer, self._store.save, changes)
                 self.save_seconds.observe(loop.time() - began)
+                if self.health.failing is not None:
+                    log.warning("a save succeeded after %d failures: everything is published and sent again", attempts)
                 break
             except StoreError as error:
                 if self.health.failing is None:
-                    log.exception("save failed: nothing is published or sent until a save succeeds")
+                    log.error("nothing is published or sent until a save succeeds: %s", error)  # noqa: TRY400 - one line
                 self.health.fail(str(error))
                 attempts += 1
                 if attempts == max_attempts:

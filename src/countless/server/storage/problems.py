@@ -11,7 +11,7 @@ _MEANINGS = {
     "SQLITE_CANTOPEN": "cannot be opened: give this user write access to the file and its directory",
     "SQLITE_PERM": "cannot be opened: give this user write access to the file and its directory",
     "SQLITE_BUSY": "is locked by another process for more than 10 s: end the program that holds it",
-    "SQLITE_IOERR": "cannot be read or written: look for errors of the disk in the system's log",
+    "SQLITE_IOERR": "cannot be read or written: is the disk full? Else look for its errors in the system's log",
 }
 
 

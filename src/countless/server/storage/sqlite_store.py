@@ -39,6 +39,7 @@ from countless.server.storage.family_tables import delete_families, load_familie
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.problems import damaged, explained
 from countless.server.storage.schema import SCHEMA, schema_version, upgrade
+from countless.token_file import ensure_private
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 
 CHECKPOINT_PAGES = 1_000  # size of the WAL from which a checkpoint also restarts it
@@ -99,6 +100,7 @@ class SqliteStore:
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                ensure_private(path)
             self._db = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10)
         except OSError as error:
             raise StoreError(f"{path} cannot be used: {error}") from None

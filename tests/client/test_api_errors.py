@@ -1,0 +1,86 @@
+"""Errors of requests: one line that says what to do, for each way in which a token or an address can be wrong."""
+
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from countless.client.api import ApiClient, ServiceError
+from countless.client.transport.endpoint import Endpoint, port_hint
+from countless.token_file import OPERATOR_TOKEN_FILE, write_token
+
+TOKEN = "countless-operator-x"  # noqa: S105
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """As a coordinator does: 401 for operators' data, and problems at /readyz."""
+
+    def do_GET(self) -> None:
+        ready = self.path == "/readyz"
+        self.send_response(503 if ready else 401)
+        self.end_headers()
+        texts = b'{"ready":false,"problems":["going down","x"]}', b'{"error":"a token of scope operator is needed"}'
+        self.wfile.write(texts[0 if ready else 1])
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def error_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    monkeypatch.chdir(tmp_path)
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+
+        def error(token: str | None = None, path: str = "/api/v1/sites") -> str:
+            with pytest.raises(ServiceError) as refused:
+                ApiClient(f"http://127.0.0.1:{server.server_port}", token).request("GET", path)
+            return str(refused.value)
+
+        yield error
+        server.shutdown()
+
+
+def test_refusal_names_the_scope_the_token_that_was_sent_and_where_the_operators_is(
+    error_of: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = "the operator's is operator.token in the state directory of the coordinator"
+    none = error_of()
+    assert none.startswith("a token of scope operator is needed: set COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on ")
+    assert none.endswith(where)
+    assert _source(error_of("given")) == "the one that was given"
+    write_token(Path("countless-state", OPERATOR_TOKEN_FILE), TOKEN)
+    assert _source(error_of()) == "that in countless-state/operator.token"
+    (tmp_path / "file").write_text(TOKEN)
+    monkeypatch.setenv("COUNTLESS_TOKEN_FILE", "file")
+    assert _source(error_of()) == "that in file, which COUNTLESS_TOKEN_FILE names,"
+    monkeypatch.setenv("COUNTLESS_TOKEN", TOKEN)
+    assert _source(error_of()) == _source(error_of(TOKEN)) == "that of COUNTLESS_TOKEN"
+    assert error_of().endswith(where)
+    assert TOKEN not in error_of()
+
+
+def _source(error: str) -> str:
+    start, _, rest = error.partition(", and ")
+    source, _, end = rest.partition(" has another scope, or is not valid; ")
+    assert (start, bool(end)) == ("a token of scope operator is needed", True), error
+    return source
+
+
+def test_error_of_the_readiness_probe_has_its_problems(error_of: Callable[..., str]) -> None:
+    assert error_of(path="/readyz") == "going down, x"
+
+
+def test_port_of_serve_in_the_environment_is_explained_when_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Endpoint.parse("http://127.0.0.1:2686")
+    assert port_hint(usual) == ""
+    for other in ("2686", "tcp://10.0.0.1:2686", ""):
+        monkeypatch.setenv("COUNTLESS_PORT", other)
+        assert port_hint(usual) == ""
+    monkeypatch.setenv("COUNTLESS_PORT", "2790")
+    assert port_hint(usual).endswith("set COUNTLESS_URL=http://127.0.0.1:2790)")
+    assert port_hint(Endpoint.parse("http://127.0.0.1:9")) == ""
+    monkeypatch.setenv("COUNTLESS_URL", "http://127.0.0.1:2686")
+    assert port_hint(usual) == ""
