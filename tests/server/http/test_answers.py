@@ -106,15 +106,29 @@ async def test_watches_have_a_limit_in_all_and_for_each_caller() -> None:
         headers = [(b"authorization", b"Bearer " + tokens[label].encode())]
         return Request({"type": "http", "headers": headers, "app": SimpleNamespace(state=state)})
 
-    open_streams: list[Any] = []
-    for label, status in [("a", 200), ("a", 200), ("a", 503), ("b", 200), ("b", 200), ("c", 503)]:
-        response: Any = event_stream(request(label), quiet(), None)
-        assert response.status_code == status
-        if status == 200:
-            open_streams.append(response.body_iterator)
-            await anext(open_streams[-1])
-    await open_streams[0].aclose()
+    async def answer(label: str) -> int:
+        """As the server does for each request, in a task of its own."""
+        response = event_stream(request(label), quiet(), None)
+        statuses.append(response.status_code)
+        await response({"type": "http", "asgi": {"spec_version": "2.4"}}, never, ignore)
+        return response.status_code
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    async def ignore(message: Any) -> None: ...
+
+    statuses: list[int] = []
+    tasks = [asyncio.create_task(answer(label)) for label in "aaabbc"]  # all arrive in one turn of the loop
+    await asyncio.sleep(0)
+    assert statuses == [200, 200, 503, 200, 200, 503]
+    tasks[0].cancel()
+    await asyncio.gather(tasks[0], return_exceptions=True)
     assert event_stream(request("a"), quiet(), None).status_code == 200
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert len(state.watches) == 0
     store.close()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -164,6 +165,34 @@ def test_failed_background_task_ends_the_process(tmp_path: Path, monkeypatch: py
     with client_of(tmp_path) as client:
         assert ended.wait(20)
         assert client.get("/readyz").status_code == 503
+
+
+class OneByOne(dict[str, Any]):
+    """A dictionary that nothing may walk through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("a request that needs no token looked at all counters")
+
+    keys = values = items = __iter__
+
+
+def test_probe_does_not_look_at_every_counter(tmp_path: Path) -> None:
+    with client_of(tmp_path) as client:
+        for number in range(5):
+            client.post("/api/v1/counters", json={"name": f"hits{number}"})
+        server = client.app.state.server  # type: ignore[attr-defined]
+        assert client.get("/readyz").json() == {"ready": True, "problems": []}
+        for counter in server.counters.values():  # as after a restart, while a site has not answered yet
+            counter.recovering = True
+        server._recovering = list(server.counters)
+        counters, server.counters = server.counters, OneByOne(server.counters)
+        answers = []
+        for number in range(5):
+            answers.append(client.get("/readyz").status_code)
+            server.counters[f"hits{number}"].recovering = False
+        assert answers == [503] * 5
+        assert client.get("/readyz").json() == {"ready": True, "problems": []}
+        server.counters = counters
 
 
 def test_metrics_have_their_documented_names(local: TestClient) -> None:

@@ -220,6 +220,40 @@ async def test_limit_of_each_name_and_minute_holds_when_names_are_dropped_and_ma
     assert max(made.values()) > 3  # names were dropped and made again
 
 
+async def test_names_that_one_token_invents_leave_room_for_others() -> None:
+    async with site_server(max_share=0.5) as harness:
+        budgets = harness.server.budgets
+        budgets.create("keys/*", BudgetRule(5, slack=0, max_names=4))
+        sites = {}
+        for number, peer in enumerate(("token 1", "token 1", "token 2", "")):
+            sites[number] = await connect(harness, number)
+            sites[number][0].peer = peer
+
+        async def refused(number: int, name: str) -> str:
+            items = await send(harness, sites[number], ask(name))
+            return "".join(
+                item.reason for item in items if isinstance(item, BudgetRejected) and item.budget.name == name
+            )
+
+        assert await refused(0, "keys/a") == await refused(1, "keys/b") == ""
+        for number in (0, 1):
+            assert await refused(number, "keys/c") == (
+                "'keys/*' has as many names as one token may use (max_share of max_names)"
+            )
+        assert await refused(1, "keys/a") == ""  # it is in use
+        assert await refused(2, "keys/c") == await refused(2, "keys/a") == ""
+        assert await refused(3, "keys/d") == ""
+        assert "(max_names)" in await refused(3, "keys/e")
+        budgets.delete("keys/d")
+        budgets.delete("keys/a")
+        budgets.configure("keys/b", {"limit": 9})  # it follows the template no longer
+        assert [await refused(0, f"keys/{name}") for name in "fg"] == ["", ""]
+        assert "max_share of max_names" in await refused(1, "keys/h")
+        budgets.delete("keys/*")
+        budgets.create("keys/*", BudgetRule(5, slack=0, max_names=2))
+        assert await refused(0, "keys/i") == ""
+
+
 @pytest.mark.parametrize("name", ["/*", "*", "a*", "a/*/b", "*/a", "a/*/*"])
 async def test_star_elsewhere_in_a_name_is_refused(name: str) -> None:
     async with site_server() as harness:

@@ -91,6 +91,10 @@ class MergedShards:
         return self._member.draining
 
     @property
+    def recovering(self) -> bool:
+        return any(server.recovering for server in self._servers)
+
+    @property
     def failing(self) -> str | None:
         if not self._member.lease.valid():
             return "lease expired: no answer from the broker"

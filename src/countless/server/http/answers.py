@@ -7,11 +7,12 @@ from typing import Protocol
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from countless.core.answer import State
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
+from countless.server.http.counted_stream import CountedStream
 from countless.server.http.openapi import error
 from countless.server.http.peers import peer_of
 from countless.server.http.schemas import PublicAnswer
@@ -73,17 +74,7 @@ def event_stream(request: Request, answers: AsyncIterator[PublicAnswer], thresho
     most, peer = request.app.state.server.settings.max_watches, peer_of(request, grant)
     if len(watches) >= most or watches.is_full(peer):
         return error(f"too many watches are open (max_watches: {most}, and {watches.most} for one token)", 503)
-    events = _counted(server_sent_events(answers, threshold), watches, peer)
-    return StreamingResponse(events, 200, {"cache-control": "no-store", "x-accel-buffering": "no"}, "text/event-stream")
-
-
-async def _counted(events: AsyncIterator[bytes], watches: Shares[object], peer: str) -> AsyncIterator[bytes]:
-    watches.add(events, peer)
-    try:
-        async for event in events:
-            yield event
-    finally:
-        watches.remove(events)
+    return CountedStream(server_sent_events(answers, threshold), watches, peer)
 
 
 async def server_sent_events(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> AsyncIterator[bytes]:

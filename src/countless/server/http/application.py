@@ -6,8 +6,8 @@
 | `member_app` | everything; sites are refused and the API is given | a `ServerView` of its own shards |
 | `shard_app` | the API, as it is given | a `SiteServer` |
 
-Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, `watches` that are open, for the page
-`open_streams`, and for operators `audit`, `loop_lag` and a `problem` that prevented the start.
+Handlers find their collaborators in `app.state`: `server`, `access`, `recorder`, `watches` and
+`pages` that are open, and for operators `audit`, `loop_lag` and a `problem` that prevented the start.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -31,6 +31,7 @@ from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.http.forwarded import ForwardedAddress
 from countless.server.http.history import Recorder
 from countless.server.http.openapi import Operation, error, openapi, routes_of
+from countless.server.http.page_feed import MAX_STREAMS
 from countless.server.http.probes import PROBES
 from countless.server.http.routes import OPERATIONS
 from countless.server.http.server_view import ServerView
@@ -68,10 +69,11 @@ def set_state(
     app: Starlette, server: ServerView, access: Authenticator, recorder: Recorder, audit: AuditLog | None = None
 ) -> None:
     app.state.server, app.state.access = server, access
-    app.state.recorder, app.state.open_streams = recorder, 0
+    app.state.recorder = recorder
     app.state.audit = audit or app.state.audit
     server.refused.listener = app.state.audit.refused
     app.state.watches = Shares[object](server.settings.max_watches, server.settings.max_share)
+    app.state.pages = Shares[object](MAX_STREAMS, server.settings.max_share)
 
 
 def _application(

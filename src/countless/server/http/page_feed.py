@@ -9,18 +9,21 @@ from contextlib import suppress
 from time import monotonic, time
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from countless import __version__
 from countless.errors import InvalidParameter
 from countless.server.http.answers import encode_event
 from countless.server.http.auth import Access, Grant
 from countless.server.http.budget_views import BudgetListView, BudgetView, OperatorBudgetView
+from countless.server.http.counted_stream import CountedStream
 from countless.server.http.openapi import error
+from countless.server.http.peers import peer_of
 from countless.server.http.revocation import until_revoked
 from countless.server.http.server_view import ServerView
 from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView, View
 from countless.server.refused_sites import Refused
+from countless.server.sessions.shares import Shares
 
 MAX_STREAMS = 500
 KEEPALIVE_S = 4.0  # the page reports a lost connection after three of these without an event
@@ -28,7 +31,6 @@ MIN_INTERVAL_S = 0.2  # people see faster changes only as flicker
 IDLE_SHARE = 20  # a view that takes a millisecond to update is updated every 20 ms at most: 5 % of a core
 MAX_QUERY_CHARS = 500
 MAX_REFUSED = 20  # shown
-_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "cross-origin-resource-policy": "same-origin"}
 
 
 async def feed(request: Request) -> Response:
@@ -39,13 +41,17 @@ async def feed(request: Request) -> Response:
     if role is None:
         server.dropped["not allowed"] += 1
         return error("a token of scope read or operator is needed", 401)
-    if request.app.state.open_streams >= MAX_STREAMS:
-        return error(f"{MAX_STREAMS} pages are open already", 503)
+    pages: Shares[object] = request.app.state.pages
+    peer = peer_of(request, grant)
+    if len(pages) >= MAX_STREAMS or pages.is_full(peer):
+        server.dropped["too many pages"] += 1
+        return error(f"too many pages are open (at most {MAX_STREAMS}, and {pages.most} for one token)", 503)
     try:
         view = _view(request, role)
     except InvalidParameter as problem:
         return error(str(problem), 400)
-    response = StreamingResponse(_stream(request, server, view, role), 200, _HEADERS, "text/event-stream")
+    response = CountedStream(_stream(request, server, view, role), pages, peer)
+    response.headers["cross-origin-resource-policy"] = "same-origin"
     return until_revoked(response, access, grant)
 
 
@@ -79,28 +85,24 @@ def _view(request: Request, role: str) -> View:
 
 
 async def _stream(request: Request, server: ServerView, view: View, role: str) -> AsyncIterator[bytes]:
-    request.app.state.open_streams += 1
-    try:
-        started = request.app.state.recorder.started
-        hello = {"role": role, "now": time(), "keepalive_s": KEEPALIVE_S, "version": __version__, "started": started}
-        yield encode_event("hello", hello)
-        refused: list[Refused] = []
-        last_sent = monotonic()
-        while not server.draining:
-            began = monotonic()
-            events = b"".join(encode_event(*event) for event in view.changes())
-            if role == "operator" and refused != (refused := server.refused.recent()):
-                events += encode_event("refused", {"number": len(refused), "rows": refused[:MAX_REFUSED]})
-            spent = monotonic() - began
-            if events:
-                yield events
-                last_sent = monotonic()
-            elif monotonic() - last_sent >= KEEPALIVE_S:
-                yield encode_event("keepalive", {"now": time()})
-                last_sent = monotonic()
-            await _pause(server, view, max(MIN_INTERVAL_S, IDLE_SHARE * spent))
-    finally:
-        request.app.state.open_streams -= 1
+    started = request.app.state.recorder.started
+    hello = {"role": role, "now": time(), "keepalive_s": KEEPALIVE_S, "version": __version__, "started": started}
+    yield encode_event("hello", hello)
+    refused: list[Refused] = []
+    last_sent = monotonic()
+    while not server.draining:
+        began = monotonic()
+        events = b"".join(encode_event(*event) for event in view.changes())
+        if role == "operator" and refused != (refused := server.refused.recent()):
+            events += encode_event("refused", {"number": len(refused), "rows": refused[:MAX_REFUSED]})
+        spent = monotonic() - began
+        if events:
+            yield events
+            last_sent = monotonic()
+        elif monotonic() - last_sent >= KEEPALIVE_S:
+            yield encode_event("keepalive", {"now": time()})
+            last_sent = monotonic()
+        await _pause(server, view, max(MIN_INTERVAL_S, IDLE_SHARE * spent))
 
 
 async def _pause(server: ServerView, view: View, least: float) -> None:

@@ -22,8 +22,7 @@ async def ready(request: Request) -> Response:
     total can be trusted is its own state: a site that is silent does not change this.
     """
     server: ServerView = request.app.state.server
-    recovering = any(counter.recovering for counter in server.counters.values())
-    problems = ["learning after a restart"] if recovering else []
+    problems = ["learning after a restart"] if server.recovering else []
     problems += ["going down"] if server.draining else []
     problems += ["the state cannot be saved"] if server.failing else []
     return json(Ready(not problems, problems), 503 if problems else 200)

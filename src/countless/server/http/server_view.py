@@ -70,6 +70,10 @@ class ServerView(Protocol):
     def draining(self) -> bool: ...
 
     @property
+    def recovering(self) -> bool:
+        """Whether a counter is learning after a restart. It is cheap: anybody may ask."""
+
+    @property
     def failing(self) -> str | None:
         """Why nothing can be saved at present; None if saving works."""
 

@@ -4,7 +4,11 @@ Each such name is a budget of its own. It is made when a site first asks for it,
 to remember: with periods, when the last of them is closed; without, when no unit of it is spent, held or granted.
 """
 
+from collections import Counter as Tally
+from collections.abc import Collection
+
 from countless.errors import InvalidParameter
+from countless.server.sessions.shares import UNLIMITED
 
 SUFFIX = "/*"
 
@@ -24,7 +28,8 @@ class Templates:
     """Which templates there are, and the names that follow each of them at present."""
 
     def __init__(self) -> None:
-        self._names: dict[str, set[str]] = {}  # by template
+        self._names: dict[str, dict[str, str]] = {}  # by template: names, and which peer used each first
+        self._used: Tally[tuple[str, str]] = Tally()  # names by template and peer
 
     @property
     def names_in_use(self) -> int:
@@ -32,7 +37,7 @@ class Templates:
         return sum(map(len, self._names.values()))
 
     def add(self, template: str) -> None:
-        self._names[template] = set()
+        self._names[template] = {}
 
     def remove(self, template: str) -> None:
         del self._names[template]
@@ -51,6 +56,23 @@ class Templates:
                 return name + SUFFIX
         return None
 
-    def names(self, template: str) -> set[str]:
-        """Those in use. The caller adds and discards."""
-        return self._names[template]
+    def names(self, template: str) -> Collection[str]:
+        """Those in use."""
+        return self._names[template].keys()
+
+    def used_by(self, template: str, peer: str) -> int:
+        """How many names of those in use this peer has used first."""
+        return 0 if peer == UNLIMITED else self._used[template, peer]
+
+    def add_name(self, template: str, name: str, peer: str = UNLIMITED) -> None:
+        self._names[template][name] = peer
+        self._used[template, peer] += 1
+
+    def drop_name(self, template: str, name: str) -> None:
+        """It may be a name that is not in use."""
+        peer = self._names[template].pop(name, None)
+        if peer is None:
+            return
+        self._used[template, peer] -= 1
+        if not self._used[template, peer]:
+            del self._used[template, peer]

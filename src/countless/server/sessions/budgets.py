@@ -24,6 +24,7 @@ from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.budget_restore import BudgetRestore
 from countless.server.sessions.budget_templates import Templates, is_template, validate_budget_name
 from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.shares import UNLIMITED
 from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.budget_rule import rule_item
@@ -48,6 +49,7 @@ class Budgets:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         restore_wait: float | None = None,
+        max_share: float = 1.0,
     ) -> None:
         self.by_name = by_name
         self.templates = Templates()
@@ -55,6 +57,7 @@ class Budgets:
         self._pipeline = pipeline
         self._clock = clock
         self._wall_clock = wall_clock
+        self._max_share = max_share  # of the names of a template, for one peer
         self._restore = BudgetRestore(restore_wait, clock)
         self.losses = BudgetLosses(self._find, self._dispatch, clock)
 
@@ -89,10 +92,10 @@ class Budgets:
     def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
         return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period, lambda: self._restore.waiting)
 
-    def _add(self, budget: BudgetPeriods) -> None:
+    def _add(self, budget: BudgetPeriods, peer: str = UNLIMITED) -> None:
         self.by_name[budget.name] = budget
         if budget.rule.template is not None:
-            self.templates.names(budget.rule.template).add(budget.name)
+            self.templates.add_name(budget.rule.template, budget.name, peer)
 
     def close_ended_in_slices(self) -> Iterator[None]:
         """Close periods, and drop names that follow a template and are not used any more. Yields between slices."""
@@ -191,7 +194,7 @@ class Budgets:
             raise InvalidParameter("limit", rule.limit, allowed)
         if rule.template is not None:
             self._require_room(name)
-            self.templates.names(rule.template).discard(name)
+            self.templates.drop_name(rule.template, name)
             rule = replace(rule, template=None)
             self.by_name[name] = budget
         self._set_rule(budget, rule)
@@ -248,7 +251,7 @@ class Budgets:
     def _remove(self, budget: BudgetPeriods) -> None:
         del self.by_name[budget.name]
         if budget.rule.template is not None:
-            self.templates.names(budget.rule.template).discard(budget.name)
+            self.templates.drop_name(budget.rule.template, budget.name)
         self._pipeline.mark_budget_deleted(budget.name, budget.periods)
 
     # Sites
@@ -268,8 +271,7 @@ class Budgets:
             if name not in session.rules_sent:
                 self._send_rule(session, connection, budget)
             return self._reject(connection, ask.budget, budget.why_not(period))
-        if name not in self.by_name and not self._add_name(budget):
-            reason = f"{budget.rule.template!r} has as many names as it may have (max_names)"
+        if name not in self.by_name and (reason := self._add_name(budget, session.peer)):
             return self._reject(connection, ask.budget, reason)
         known = coordinator.saved_site(site_id)
         if known is None or name not in session.rules_sent:
@@ -301,14 +303,17 @@ class Budgets:
         session.rules_sent.add(budget.name)
         self._pipeline.send(connection, rule_item(budget.name, budget.rule))
 
-    def _add_name(self, budget: BudgetPeriods) -> bool:
-        """The first use of a name that follows a template; False if there are too many of them."""
+    def _add_name(self, budget: BudgetPeriods, peer: str) -> str:
+        """The first use of a name that follows a template; not empty: why it is refused."""
         template = budget.rule.template
-        if template is None or len(self.templates.names(template)) >= (self.by_name[template].rule.max_names or 0):
-            return False
-        self._add(budget)
+        most = 0 if template is None else self.by_name[template].rule.max_names or 0
+        if template is None or len(self.templates.names(template)) >= most:
+            return f"{template!r} has as many names as it may have (max_names)"
+        if self.templates.used_by(template, peer) >= max(1, int(most * self._max_share)):
+            return f"{template!r} has as many names as one token may use (max_share of max_names)"
+        self._add(budget, peer)
         self._pipeline.mark_budget(budget.name)
-        return True
+        return ""
 
     def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
         """The units that an incarnation of the session's site has spent. A repeated one is acknowledged again."""

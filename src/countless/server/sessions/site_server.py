@@ -100,7 +100,9 @@ class SiteServer:
         self.health.on_change = self._notify_readers
         self._pipeline = CommitPipeline(store, trackers, budgets, windowed, families, self.health)
         self.budgets = Budgets(
-            budgets, self.sessions, self._pipeline, clock, wall_clock, restore_wait=settings.wait_after_restore
+            *(budgets, self.sessions, self._pipeline, clock, wall_clock),
+            restore_wait=settings.wait_after_restore,
+            max_share=settings.max_share,
         )
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
         self.families = Families(
@@ -141,6 +143,17 @@ class SiteServer:
         self.families.recover(self._store.load_families())
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
+        self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
+
+    @property
+    def recovering(self) -> bool:
+        """Whether a counter is learning after a restart."""
+        while self._recovering:
+            counter = self.counters.get(self._recovering[-1])
+            if counter is not None and counter.recovering:
+                return True
+            self._recovering.pop()
+        return False
 
     def _set_left(self, session: Session, tombstones: Iterable[tuple[str, int]]) -> None:
         for name, value in tombstones:
