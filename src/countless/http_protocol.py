@@ -2,8 +2,8 @@
 
 uvicorn waits without end for a request that has begun. Here a request must be complete within REQUEST_TIMEOUT_S after
 its connection was opened or its first byte came, its body included; otherwise the connection is closed. A response may
-take any time: it may be a stream of answers. An address may have MAX_CONNECTIONS_PER_ADDRESS connections, without those
-that became WebSockets: these have limits of their own.
+take any time: it may be a stream of answers; but it must be read (`unread.py`). An address may have
+MAX_CONNECTIONS_PER_ADDRESS connections, without those that became WebSockets: these have limits of their own.
 
 It reads attributes that uvicorn does not document, so it is used with the version it was tested with, and no other.
 """
@@ -15,6 +15,8 @@ from importlib.metadata import version
 from typing import ClassVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from countless.unread import UnreadTimer
 
 log = logging.getLogger("countless.http")
 
@@ -40,6 +42,7 @@ class LimitedHTTPProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        self._unread = UnreadTimer(transport, self.loop)
         address = self.client[0] if self.client else ""  # a unix socket has none
         if address and self._open[address] >= MAX_CONNECTIONS_PER_ADDRESS:
             log.warning("connection refused: %s has %d open already", address, MAX_CONNECTIONS_PER_ADDRESS)
@@ -58,6 +61,14 @@ class LimitedHTTPProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             self._cancel_timer()
         elif self._timer is None and not self.transport.is_closing():
             self._set_timer()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread.start()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
@@ -83,6 +94,7 @@ class LimitedHTTPProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def _end(self) -> None:
         self._cancel_timer()
+        self._unread.cancel()
         if self._address is not None:
             self._open[self._address] -= 1
             if not self._open[self._address]:

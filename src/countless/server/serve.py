@@ -12,6 +12,7 @@ import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -31,6 +32,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.systemd import keep_watchdog_quiet, notify
 from countless.server.tokens import FIRST_LABEL, first_operator_token
 from countless.token_file import ensure_private
+from countless.unread import limit_unread
 from countless.wire.frames import MAX_FRAME_BYTES
 from countless.wire.nats_url import netloc
 
@@ -41,6 +43,7 @@ log = logging.getLogger("countless.serve")
 # every few seconds.
 GC_THRESHOLDS = (50_000, 5, 20)
 MAX_OPEN_FILES = 1 << 18  # far more than max_connections needs
+TLS_TIMEOUT_S = 10.0  # for a handshake, and for the end of a connection; asyncio allows 60 and 30 s
 SWITCH_INTERVAL_S = 0.001  # the event loop waits at most so long for the commit and planner threads
 
 
@@ -52,11 +55,14 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As in uvicorn; then print the address, because with port 0 the system chooses it, and tell systemd."""
+        loop = asyncio.get_running_loop()
+        if self.config.is_ssl:  # uvicorn has no setting for this
+            limits = {"ssl_handshake_timeout": TLS_TIMEOUT_S, "ssl_shutdown_timeout": TLS_TIMEOUT_S}
+            loop.create_server = partial(loop.create_server, **limits)  # type: ignore[method-assign]
         await super().startup(sockets)
         if self.started:
             address = netloc(*self.servers[0].sockets[0].getsockname()[:2])
             url = f"{'https' if self.config.is_ssl else 'http'}://{address}"
-            loop = asyncio.get_running_loop()
             if self._settings is not None:
                 loop.add_signal_handler(signal.SIGHUP, reload_certificate, self.config.ssl, self._settings)
             self._watchdog = loop.create_task(keep_watchdog_quiet())
@@ -137,10 +143,12 @@ def exclusive(directory: Path) -> Iterator[None]:
 def _listener(settings: Settings) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        listener = socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:
         where = f"{settings.host}:{settings.port}"
         raise InvalidParameter("port", where, f"an address that is free to listen on ({error})") from None
+    limit_unread(listener)
+    return listener
 
 
 def _run(settings: Settings, listener: socket.socket, log_level: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
@@ -14,6 +15,7 @@ from websockets.frames import Frame, Opcode
 
 from countless.server.http.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol, frame_extent
 from countless.server.http.receiver import RECEIVER
+from countless.unread import MAX_UNREAD_BYTES, UnreadTimer
 from countless.wire.frames import MAX_FRAME_BYTES
 
 REQUEST = (
@@ -25,10 +27,17 @@ REQUEST = (
 class Transport(asyncio.Transport):
     """Writes nothing; remembers whether it was closed."""
 
-    closing = False
+    closing = aborted = False
+    unread = 0
 
     def write(self, data: Any) -> None:
-        pass
+        self.unread += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def abort(self) -> None:
+        self.aborted = True
 
     def close(self) -> None:
         self.closing = True
@@ -174,3 +183,42 @@ def test_frame_extent_is_known_as_soon_as_the_header_is_complete(frame: bytes, s
     assert len(frame) - offset == len(Frame(Opcode.BINARY, frame[offset:]).data)
     part = frame[:seen]
     assert seen >= len(frame) or frame_extent(part, 0)[1] > len(part)
+
+
+async def test_peer_that_sends_pings_and_does_not_read_is_disconnected() -> None:
+    peer = Peer(FastWebSocketProtocol)
+    transport: Any = peer.protocol.transport
+    peer.protocol.pause_writing()
+    ping, pings = masked(Opcode.PING, b"x" * 125), 0
+    while not transport.aborted:
+        peer.protocol.data_received(ping * 100)
+        pings += 100
+        await asyncio.sleep(0)
+    assert MAX_UNREAD_BYTES < transport.unread < MAX_UNREAD_BYTES + 200 * len(ping)
+    peer.protocol.connection_lost(None)
+    quick = Peer(FastWebSocketProtocol)
+    for _ in range(pings // 100):
+        quick.protocol.data_received(ping * 100)
+        await asyncio.sleep(0)
+    assert not quick.protocol.transport.aborted  # type: ignore[attr-defined]  # it reads: writing was never paused
+
+
+async def test_timer_of_a_peer_that_does_not_read_runs_while_writing_is_paused() -> None:
+    calls: list[Any] = []
+
+    def call_later(seconds: float, call: Any) -> Any:
+        calls.append(call)
+        return SimpleNamespace(cancel=calls.clear)
+
+    loop: Any = SimpleNamespace(call_later=call_later)
+    peer = Peer(FastWebSocketProtocol)
+    protocol: Any = peer.protocol
+    transport: Any = protocol.transport
+    protocol._unread = UnreadTimer(transport, loop)
+    protocol.pause_writing()
+    assert len(calls) == 1
+    protocol.resume_writing()
+    assert calls == []
+    protocol.pause_writing()
+    calls[0]()
+    assert transport.aborted

@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from countless import http_protocol
+from countless import http_protocol, unread
 from countless.http_protocol import LimitedHTTPProtocol
 
 HEADER = b"POST /add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\n"
@@ -34,7 +34,7 @@ class Timers:
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> "Timer":
         timer = Timer(self)
-        if seconds == http_protocol.REQUEST_TIMEOUT_S:
+        if seconds in (http_protocol.REQUEST_TIMEOUT_S, unread.UNREAD_TIMEOUT_S):
             self.pending[timer] = call
         return timer
 
@@ -53,6 +53,7 @@ class Client:
     def __init__(self, address: str = "192.0.2.1") -> None:
         self.timers = Timers()
         self.aborted = False
+        self.unread = 0
         self.written = b""
         self._address = address
         config = uvicorn.Config(echo, ws="websockets-sansio", log_level="critical")
@@ -86,6 +87,9 @@ class Client:
     def pause_reading(self) -> None: ...
 
     def set_write_buffer_limits(self, **_: int) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def send(self, data: bytes) -> None:
         self.protocol.data_received(data)
@@ -124,6 +128,26 @@ async def test_connection_with_a_complete_request_stays_and_the_next_request_has
     await client.responses(2)
     assert client.timers.pending == {}
     client.protocol.connection_lost(None)
+
+
+async def test_response_that_is_not_read_ends_the_connection_and_a_slow_reader_goes_on() -> None:
+    client = Client()
+    client.send(HEADER + b"body")
+    assert client.timers.pending == {}
+    client.unread = 5_000_000
+    client.protocol.pause_writing()
+    for _ in range(20):
+        client.unread -= unread.MIN_READ_BYTES
+        client.wait()
+        assert not client.aborted
+    client.protocol.resume_writing()
+    assert client.timers.pending == {}
+    client.protocol.pause_writing()
+    client.unread -= unread.MIN_READ_BYTES - 1  # one byte now and then is not enough
+    client.wait()
+    assert client.aborted
+    client.protocol.connection_lost(None)
+    assert client.timers.pending == {}
 
 
 async def test_address_has_a_limit_of_connections_and_websockets_do_not_count(

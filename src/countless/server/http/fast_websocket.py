@@ -1,4 +1,5 @@
-"""uvicorn's WebSocket protocol, with a fast path for short binary frames and a limit on what one loop turn reads.
+"""uvicorn's WebSocket protocol, with a fast path for short binary frames and a limit on what one loop turn reads. A
+peer that does not read what it is sent is disconnected (`unread.py`).
 
 Fast path: the payload of a whole, masked, binary frame of at most CONNECTION_BYTES goes to the receiver as soon as its
 last byte arrived. All other frames go through the WebSocket library and uvicorn's queue; so does every frame of a
@@ -19,6 +20,7 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 
 from countless.server.http.receiver import ERROR, RECEIVER, Receiver
+from countless.unread import UnreadTimer
 
 LOOP_BYTES = 49_152  # in one turn of the loop: a thousand reports, some tens of milliseconds
 CONNECTION_BYTES = 16_384  # of one connection in one turn
@@ -72,6 +74,22 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     _queued = False  # waits in the scheduler
     _paused = False  # the socket is not read
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._unread = UnreadTimer(self.transport, self.loop)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread.start()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread.cancel()
+
+    def handle_ping(self) -> None:
+        super().handle_ping()
+        self._unread.require_space()
+
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if hasattr(self, "scope"):
@@ -83,6 +101,7 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._unread.cancel()
         # No reference cycle may remain: with 10,000 connections the garbage collector takes more than a second.
         self._receiver, self._buffer = None, b""
         if hasattr(self, "scope"):
