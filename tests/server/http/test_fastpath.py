@@ -110,10 +110,10 @@ def test_ordinary_path_sends_the_same_answers(tmp_path: Path, monkeypatch: pytes
     with running(tmp_path / "fast") as (server, url):
         assert server.config.ws_protocol_class is FastWebSocketProtocol
         fast = transcript(url)
-        totals = server.config.loaded_app.app.state.server.counters["hits"].published_answer.estimate
+        totals = server.config.loaded_app.state.server.counters["hits"].published_answer.estimate
     monkeypatch.setattr(fastpath, "TESTED_VERSIONS", OTHER_VERSIONS)
     with running(tmp_path / "ordinary") as (server, url):
         assert server.config.ws_protocol_class is WebSocketsSansIOProtocol
         assert transcript(url) == fast
-        assert server.config.loaded_app.app.state.server.counters["hits"].published_answer.estimate == totals == 5050
+        assert server.config.loaded_app.state.server.counters["hits"].published_answer.estimate == totals == 5050
     assert "has not joined" in str(fast[3])
