@@ -71,7 +71,7 @@ class ServerView(Protocol):
 
     @property
     def recovering(self) -> bool:
-        """Whether a counter is learning after a restart. It is cheap: anybody may ask."""
+        """Whether a counter is learning after a restart. It is cheap: `/readyz` needs no token."""
 
     @property
     def failing(self) -> str | None:
