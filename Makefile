@@ -55,7 +55,7 @@ soak: setup
 	touch $@
 
 demo: .venv/server
-	PYTHONPATH=src $(BIN)/python -m countless.cli.main demo
+	PYTHONPATH=src $(BIN)/python -m countless.cli.main demo $(ARGS)
 
 bench: setup
 	$(BIN)/python -m bench

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 
@@ -30,9 +30,9 @@ SMALL = ["--sites", "4", "--processes", "2", "--alpha", "0.05", "--keep"]
     ("seed", "events"), [(1, 100_000), *(pytest.param(seed, 1_000_000, marks=pytest.mark.soak) for seed in range(10))]
 )
 def test_demo_tells_the_same_story_from_every_seed(seed: int, events: int) -> None:
-    output = run_command("demo", "--seed", str(seed), "--events", str(events), COLUMNS="120").stdout
+    output = run_command("demo", "--seed", str(seed), "--events", str(events), COLUMNS="80").stdout
     assert "\x1b" not in output
-    assert len(output.splitlines()) <= 30
+    assert len([line for line in output.splitlines() if line]) <= 20
     verdicts = re.findall(r"^   (classical|countless) .* worst error (\S+) x alpha: (\w+);", output, re.MULTILINE)
     assert [(name, verdict) for name, _, verdict in verdicts] == [
         *(("classical", "inside"), ("countless", "inside")),
@@ -43,7 +43,8 @@ def test_demo_tells_the_same_story_from_every_seed(seed: int, events: int) -> No
     assert bill["a flush every 60 s"] == "1,440,000"
     assert int(bill["countless"].replace(",", "")) < 250_000
     assert "2,000 too many" in output
-    assert "countless demo --keep" in output
+    next_line = r"^Next: (countless demo |make demo ARGS=')--keep --port (\d+).*http://127.0.0.1:\2/\)$"
+    assert re.search(next_line, output, re.MULTILINE)
 
 
 def test_demo_on_a_terminal_shows_both_trackers() -> None:
@@ -90,9 +91,8 @@ def running_demo() -> Iterator[tuple["subprocess.Popen[str]", list[int], str]]:
         while not lines or "Still counting" not in lines[-1]:
             lines.append(process.stdout.readline())
             assert lines[-1]
-        children = [
-            int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        ]
+        threads = Path(f"/proc/{process.pid}/task").glob("*/children")
+        children = [int(child) for thread in threads for child in thread.read_text().split()]
         assert len(children) == 3
         yield process, children, "".join(lines)
     finally:
@@ -134,6 +134,30 @@ def test_demo_in_the_background_ignores_sigint_and_stops_on_sigterm() -> None:
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         assert_ended(process, children, 143)
+
+
+@pytest.mark.soak
+def test_demo_stopped_while_it_starts_leaves_no_processes_and_no_directory(tmp_path: Path) -> None:
+    """At 20 moments of the start, and by two signals: the second must not end the cleaning up."""
+    for moment in range(20):
+        process = subprocess.Popen([*COMMAND, *SMALL], stdout=subprocess.DEVNULL, env=environment(TMPDIR=str(tmp_path)))
+        until(lambda: any(tmp_path.iterdir()), "the directory of the demo")
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(moment / 10)
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
+        process.wait(TIMEOUT_S)
+        until(lambda: str(tmp_path) not in command_lines(), "the end of the demo's coordinator")
+        assert not list(tmp_path.iterdir())
+
+
+def command_lines() -> str:
+    """Of all processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_text())
+    return "\n".join(found)
 
 
 def test_demo_traffic_is_never_empty() -> None:

@@ -1,6 +1,7 @@
-"""`counter.count_exceptions()`: as a block, as a decorator of functions and of coroutines."""
+"""`counter.count_exceptions()`, a block and a decorator, and `counter.count_calls`: of functions and of coroutines."""
 
 from collections.abc import Iterator
+from inspect import iscoroutinefunction
 
 import pytest
 
@@ -51,6 +52,21 @@ async def test_decorated_coroutine_is_counted_when_it_fails(failures: Counter) -
     with pytest.raises(ZeroDivisionError):
         await divide(1, 0)
     assert failures.count == 1
+
+
+async def test_decorated_functions_count_their_calls(failures: Counter) -> None:
+    @failures.count_calls
+    def divide(a: int, b: int) -> float:
+        return a / b
+
+    @failures.count_calls
+    async def later(a: int) -> int:
+        return a
+
+    assert (divide(6, b=3), divide.__name__, await later(5), iscoroutinefunction(later)) == (2, "divide", 5, True)
+    with pytest.raises(ZeroDivisionError):
+        divide(1, 0)
+    assert failures.count == 3
 
 
 def test_labels_may_be_numbers(failures: Counter) -> None:

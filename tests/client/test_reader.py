@@ -1,13 +1,15 @@
 """`countless.Reader`: typed results from the JSON of the API, and what they look like as text."""
 
 from datetime import UTC, datetime
+from json import dumps, loads
+from math import inf
 from typing import Any
 
 import pytest
 
 import countless
 from countless.client import reader as module
-from countless.client.reader import Rate, RollingCount, TotalCount, WindowCount
+from countless.client.reader import Quantiles, QuantileValue, Rate, RollingCount, TotalCount, WindowCount
 from countless.errors import InvalidParameter
 
 TOTAL = {"counter": "requests", "estimate": 6, "lower": 5.9, "upper": 6.1, "state": "exact"}
@@ -102,6 +104,15 @@ def test_reader_takes_its_url_from_the_environment(api: list[FakeApi], monkeypat
 def test_reader_refuses_the_address_of_a_broker() -> None:
     with pytest.raises(InvalidParameter, match="url must be an address such as http://"):
         countless.Reader("nats://127.0.0.1:4222")
+
+
+def test_results_as_values_that_json_has(api: list[FakeApi]) -> None:
+    reader = countless.Reader("http://10.0.0.1:2686")
+    assert reader.answer("requests").as_dict() == TOTAL | {"as_of": "2026-11-16T10:15:30+00:00", "per": None}
+    rolling = reader.rolling("requests", "15m").as_dict()
+    assert (rolling["start"], rolling["rate"]["upper"]) == ("2026-11-16T10:00:30+00:00", 12.0789)
+    quantiles = Quantiles("ms", 1, 1, 2, "holding", (QuantileValue(0.5, 3.0, 2.0, inf),), datetime(2026, 11, 16))
+    assert loads(dumps(quantiles.as_dict()))["quantiles"] == [{"q": 0.5, "estimate": 3, "lower": 2, "upper": None}]
 
 
 def text(kind: Any, answer: dict[str, Any], **changes: Any) -> str:

@@ -93,3 +93,8 @@ def test_dict_of_an_answer_has_its_bounds_and_no_round() -> None:
         "sites": 12,
         "scheme": "dithered",
     }
+
+
+def test_repr_of_an_answer_shows_its_bounds() -> None:
+    assert repr(ANSWER).startswith("Answer(estimate=1000, lower=800.0, upper=")
+    assert "state='holding', sites=12, scheme='dithered', round=" in repr(ANSWER)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import countless
 from countless.core.answer import State
 from countless.errors import InvalidParameter, NoWindows
-from countless.inprocess.family import Family
+from countless.inprocess.family import Family, FamilyScheme
 from countless.lab.simulation.labels import zipf_labels
 
 START = 1_763_002_800.0  # the beginning of an hour
@@ -56,7 +56,7 @@ def check_top(family: Family, truth: Counter[str], share: Fraction, below: Fract
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("scheme", "most"), [("deterministic", 60_000), ("lattice", 30_000)])
-def test_a_million_events_of_ten_thousand_labels_cost_few_messages(scheme: str, most: int) -> None:
+def test_a_million_events_of_ten_thousand_labels_cost_few_messages(scheme: FamilyScheme, most: int) -> None:
     family, truth = Family(sites=100, epsilon=0.01, scheme=scheme, seed=1), Counter[str]()
     sites = [family.site(name) for name in family.sites]
     for site, label in zipf_labels(sites=100, labels=10_000, events=1_000_000, seed=1):
@@ -119,7 +119,7 @@ def test_overflow_keeps_the_total_and_the_bounds() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["deterministic", "lattice"])
-def test_windows_are_families_of_their_own_and_the_last_one_is_exact(scheme: str) -> None:
+def test_windows_are_families_of_their_own_and_the_last_one_is_exact(scheme: FamilyScheme) -> None:
     now = [START]
     family = Family(sites=3, epsilon=0.1, scheme=scheme, seed=1, per="hour", clock=lambda: now[0])
     site = family.site(0)

@@ -50,6 +50,7 @@ def test_questions_that_people_ask() -> None:
     assert [str(window.state) for window in tracker.windows] == ["closed", "open"]
     assert (tracker.total, tracker.answer.estimate, tracker.answer.state) == (8, 8, State.EXACT)
     assert isinstance(tracker.answer, TotalAnswer)
+    assert list(tracker.answer.as_dict()) == list(Tracker(sites=1).answer.as_dict())
     assert (tracker.rolling("30s").lower, tracker.rolling("90s").estimate, tracker.rolling("7d").upper) == (1, 3, 8)
     assert tracker.rate("1m").upper == pytest.approx(3 / 60)
     assert tracker.rate().estimate == pytest.approx(3 / 300)

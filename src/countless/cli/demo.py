@@ -1,5 +1,6 @@
 """`countless demo`: what Countless is for, in half a minute; with `--keep`, a real coordinator with real sites."""
 
+import os
 import signal
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXAMPLE = "Example:  countless demo --keep"
+PORT = 2690  # in the line to try next, so that it can say where the page will be
+STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def demo(
@@ -32,6 +35,7 @@ def demo(
 
     require_alpha(alpha)
     console = Console()
+    console.soft_wrap = not console.is_terminal  # a pipe gets whole lines
     held = (
         _keep(console, min(sites, 200), processes, alpha, port, seed)
         if keep
@@ -64,7 +68,9 @@ def _play(console: "Console", sites: int, alpha: float, events: int, seed: int) 
         f"\nWhen traffic reacts to the answers, the worst error of the classical tracker is {classical.worst:.1f} x "
         f"alpha, that of countless {ours.worst:.2f} x alpha."
     )
-    console.print("Next: countless demo --keep    (a real coordinator with its page; it is killed, and continues)")
+    keep = f"--keep --port {PORT}"
+    command = f"make demo ARGS='{keep}'" if "MAKELEVEL" in os.environ else f"countless demo {keep}"
+    console.print(f"Next: {command}    (a real coordinator, which is killed; its page: http://127.0.0.1:{PORT}/)")
     return held and bill.worst <= 1
 
 
@@ -72,7 +78,7 @@ def _keep(console: "Console", sites: int, processes: int, alpha: float, port: in
     from countless.demo.fleet import Fleet
     from countless.demo.keep import ordinary, play
 
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+    for number in STOPPING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _exit)
     console.print(f"Starting a coordinator and {sites:,} sites in {processes} processes on this machine ...")
@@ -90,5 +96,7 @@ def _keep(console: "Console", sites: int, processes: int, alpha: float, port: in
 
 
 def _exit(number: int, frame: object) -> None:
-    """Leave the `with` blocks, so that the processes of the demo are stopped too."""
+    """Leave the `with` blocks, so that the processes of the demo are stopped too; a second signal must not end that."""
+    for each in STOPPING:
+        signal.signal(each, lambda *_: None)
     raise SystemExit(128 + number)

@@ -60,6 +60,24 @@ class Counter:
         """
         return Exceptions(self, kind)
 
+    def count_calls(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Count the calls of a function: `@counter.count_calls` above it. Calls that fail are counted too."""
+        if iscoroutinefunction(function):
+
+            @wraps(function)
+            async def called_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                self.inc()
+                return await function(*args, **kwargs)
+
+            return cast(Callable[P, T], called_async)
+
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            self.inc()
+            return function(*args, **kwargs)
+
+        return called
+
     def labels(self, /, **labels: str | int) -> "Counter":
         """The series with these labels, or the overflow series when there are too many."""
         key = tuple(labels.items())

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from countless.client.api import ApiClient
 from countless.client.environment import url_or_default
+from countless.client.json_fields import json_fields
 
 _BAR_CHARS = 30
 _TIMES = ("start", "end", "known_since", "as_of")
@@ -31,6 +32,10 @@ class TotalCount(NamedTuple):
     state: str  # exact, holding, learning, degraded
     as_of: datetime
     per: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program may log or send as JSON."""
+        return json_fields(self)
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> "TotalCount":
@@ -61,6 +66,10 @@ class WindowCount(NamedTuple):
     complete: bool
     known_since: datetime | None
     as_of: datetime
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program may log or send as JSON."""
+        return json_fields(self)
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> "WindowCount":
@@ -96,6 +105,10 @@ class Rate(NamedTuple):
     state: str
     known_since: datetime | None
 
+    def as_dict(self) -> dict[str, Any]:
+        """What a program may log or send as JSON."""
+        return json_fields(self)
+
     def __str__(self) -> str:
         estimate, lower, upper = _shown(self.estimate, round), _shown(self.lower, floor), _shown(self.upper, ceil)
         return f"{self.counter}, last {self.over}: {estimate}/s (from {lower} to {upper}{_doubts(self)})"
@@ -118,6 +131,10 @@ class RollingCount(NamedTuple):
     state: str  # exact, holding, learning, degraded
     known_since: datetime | None
     rate: Rate
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program may log or send as JSON."""
+        return json_fields(self)
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> "RollingCount":
@@ -161,6 +178,10 @@ class TopCounts(NamedTuple):
     state: str
     series: tuple[SeriesCount, ...]
     as_of: datetime
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program may log or send as JSON."""
+        return json_fields(self)
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> "TopCounts":
@@ -208,6 +229,10 @@ class Quantiles(NamedTuple):
     state: str
     quantiles: tuple[QuantileValue, ...]
     as_of: datetime
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program may log or send as JSON."""
+        return json_fields(self)
 
     @classmethod
     def parse(cls, answer: dict[str, Any]) -> "Quantiles":

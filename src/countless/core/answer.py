@@ -114,6 +114,10 @@ class Answer(NamedTuple):
         lower, upper = self.bounds
         return lower <= total <= upper
 
+    def __repr__(self) -> str:
+        fields = self.as_dict() | {"round": self.round, "silent": self.silent}
+        return f"Answer({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
     def __str__(self) -> str:
         silent = f", silent: {', '.join(map(str, self.silent[:5]))}" if self.silent else ""
         silent += f" and {len(self.silent) - 5:,} more" if len(self.silent) > 5 else ""

@@ -18,7 +18,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from countless.core.parameters import require_integer
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, UnknownName
 
 PERIODS = ("minute", "hour", "day", "month")
 
@@ -38,9 +38,9 @@ _NOT_EVERYWHERE_THE_SAME = ("localtime", "posixrules", "right/", "posix/")
 
 
 def require_per(per: object) -> str:
-    """Return `per`; raise InvalidParameter unless it is one of PERIODS."""
+    """Return `per`; raise UnknownName unless it is one of PERIODS."""
     if not isinstance(per, str) or per not in PERIODS:
-        raise InvalidParameter("per", per, f"one of: {', '.join(PERIODS)}")
+        raise UnknownName("per", per, PERIODS)
     return per
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -30,19 +31,25 @@ class Fleet:
         self._share = -(-sites // processes)
         self._workers: list[subprocess.Popen[str]] = []
         self._stack = ExitStack()
+        # Signal handlers run in the main thread: none can end a start in this one, between the process and its record.
+        self._starter = ThreadPoolExecutor(1)
         self._state_dir = ""
 
     def __enter__(self) -> "Fleet":
         try:
             self._start()
         except BaseException:
-            self._stack.close()
+            self._stop()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._starter.shutdown(cancel_futures=True)
         self._stack.close()
 
     def _start(self) -> None:
@@ -67,6 +74,9 @@ class Fleet:
         self._coordinator.wait()
 
     def _spawn(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
+        return self._starter.submit(self._popen, module, *arguments).result()
+
+    def _popen(self, module: str, *arguments: str) -> "subprocess.Popen[str]":
         # In a session of its own: Ctrl-C reaches the demo only, which then stops the others.
         process = subprocess.Popen(  # noqa: S603 - our own modules
             [sys.executable, "-m", module, *arguments],

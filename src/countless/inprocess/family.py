@@ -5,6 +5,7 @@ The sites and the coordinator are those of `countless.core.family`; only the tra
 
 from collections.abc import Callable, Iterable
 from time import time
+from typing import Literal, get_args
 
 from countless.core.answer import State
 from countless.core.calendar import Calendar, require_calendar
@@ -22,7 +23,8 @@ from countless.inprocess.network import Traffic
 from countless.inprocess.site_names import site_names
 from countless.randomness import SeededRandom, SystemRandom
 
-SCHEMES = ("deterministic", "lattice")
+FamilyScheme = Literal["deterministic", "lattice"]
+SCHEMES: tuple[FamilyScheme, ...] = get_args(FamilyScheme)
 
 
 class Family:
@@ -60,7 +62,7 @@ class Family:
         self,
         sites: int | Iterable[SiteName] = 10,
         epsilon: float = 0.01,
-        scheme: str = "deterministic",
+        scheme: FamilyScheme = "deterministic",
         *,
         delta: float = 0.05,
         seed: int | None = None,

@@ -190,3 +190,11 @@ def test_unknown_counter_is_a_404(local: TestClient) -> None:
     for path in ("counters", "top", "watch"):
         response = local.get(f"/api/v1/{path}/nothing")
         assert (response.status_code, response.json()["error"]) == (404, "there is no counter 'nothing'")
+
+
+def test_unknown_name_is_answered_with_the_one_that_was_meant(local: TestClient) -> None:
+    for name in ("requests", 'requests{route="/a"}', "orders"):
+        local.post("/api/v1/counters", json={"name": name})
+    meant = "there is no counter 'request' (did you mean 'requests'?)"
+    assert local.get("/api/v1/counters/request").json()["error"] == meant
+    assert local.get("/api/v1/counters/nothing").json()["error"] == "there is no counter 'nothing'"

@@ -53,6 +53,14 @@ class TotalAnswer(NamedTuple):
     scheme: str
     silent: tuple[SiteName, ...] = ()
 
+    def as_dict(self) -> dict[str, object]:
+        """What a program may log or send as JSON: the fields that everyone may see."""
+        return {
+            name: str(value) if name == "state" else value
+            for name, value in self._asdict().items()
+            if name not in ("round", "silent")
+        }
+
     def contains(self, total: int) -> bool:
         """Whether `total` is between the bounds."""
         return self.lower <= total <= self.upper

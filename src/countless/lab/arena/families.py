@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from countless.errors import UnknownName
-from countless.inprocess.family import Family
+from countless.inprocess.family import Family, FamilyScheme
 
 TARGET = "target"
 OTHER = "other"
@@ -55,7 +55,7 @@ def _until_a_report(family: Family, site: int) -> tuple[int, int]:
 PLAYERS: dict[str, Callable[[Family, int], int]] = {"steady": steady, "raise": lift, "hide": hide}
 
 
-def play(name: str, scheme: str, sites: int = 100, epsilon: float = 0.01, seed: int = 1) -> FamilyGame:
+def play(name: str, scheme: FamilyScheme, sites: int = 100, epsilon: float = 0.01, seed: int = 1) -> FamilyGame:
     """First a label of the others, so that steps are long; then the target, at every site."""
     if name not in PLAYERS:
         raise UnknownName("name", name, PLAYERS)

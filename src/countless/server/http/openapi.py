@@ -65,7 +65,7 @@ def require_scope(scope: str | None, handler: Handler) -> Handler:
             return error(str(problem), 503)
         except CountlessError as problem:
             if isinstance(problem, UnknownName) and problem.value in request.path_params.values():
-                return error(f"there is no {problem.parameter} {problem.value!r}", 404)
+                return error(f"there is no {problem.parameter} {problem.value!r}{problem.hint}", 404)
             return error(str(problem), 400)
 
     return guarded

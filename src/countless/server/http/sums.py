@@ -42,7 +42,7 @@ def find_parts(server: ServerView, name: str) -> list[AnyPart]:
 def parts_of(server: SiteServer, name: str) -> list[AnyPart]:
     parts = find_parts(server, name)
     if not parts:
-        raise UnknownName("counter", name, sorted(all_names(server)))
+        raise UnknownName("counter", name, sorted({each.partition("{")[0] for each in all_names(server)}))
     return parts
 
 

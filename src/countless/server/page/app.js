@@ -95,7 +95,7 @@ function showRole(role) {
 // For operators: sites that try to connect in vain appear nowhere else. An open list stays open.
 const refusedFrom = element("b"), refusedList = element("ul");
 byId("refused").append(
-  element("p", {}, refusedFrom, " A token for sites: ", element("code", {}, "countless token site --label fleet"), ", for them as COUNTLESS_TOKEN."),
+  element("p", {}, refusedFrom, " Make them a token with ", element("code", {}, "countless token site --label fleet"), "."),
   element("details", {}, element("summary", {}, "Which"), refusedList));
 
 function showRefused(data) {

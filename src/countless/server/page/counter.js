@@ -74,7 +74,7 @@ export function counterView(app, query, name) {
     if (kind === "details") {
       operator.show(data);
       operator.node.hidden = false;
-      if (data.silent) setText(means, `${plural(data.silent, "site is", "sites are")} silent. Counts that they did not deliver are missing here: the true ones may be larger.`);
+      if (data.silent) setText(means, `${plural(data.silent, "site is", "sites are")} silent. Counts that ${data.silent === 1 ? "it" : "they"} did not deliver are missing here: the true ones may be larger.`);
     }
     if (kind === "sites") { sites.show(data); sites.node.hidden = false; }
     if (["history", "answer", "marks"].includes(kind)) chart.show(points.rows, marks.rows, restarts);
