@@ -112,9 +112,9 @@ def _say_who_may_operate(settings: Settings) -> None:
         return
     directory = Path(settings.state_dir)
     if settings.nats:
-        from countless.server.cluster.tokens import change_tokens
+        from countless.server.cluster.tokens import first_token
 
-        path = change_tokens(settings.nats, lambda store: first_operator_token(store, directory))
+        path = first_token(settings.nats, directory)
     else:
         with closing(SqliteStore(directory / STATE_FILE)) as store:
             path = first_operator_token(store, directory)

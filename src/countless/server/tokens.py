@@ -61,10 +61,15 @@ def rotate(store: TokenStore, label: str, overlap_s: float, expires_in: float | 
     return new_token(store, youngest.scope, label, youngest.site, expires_in), {token.digest for token in former}
 
 
+def has_operator(store: TokenStore) -> bool:
+    now = time()
+    return any(token.scope == "operator" and token.valid_at(now) for token in store.tokens())
+
+
 def first_operator_token(store: TokenStore, directory: Path) -> Path | None:
     """Make a token for the operator unless there is a valid one; the file that has it, or None."""
-    now, path = time(), directory / OPERATOR_TOKEN_FILE
-    if any(token.scope == "operator" and token.valid_at(now) for token in store.tokens()):
+    path = directory / OPERATOR_TOKEN_FILE
+    if has_operator(store):
         return None
     text, token = _generate("operator", FIRST_LABEL)
     try:

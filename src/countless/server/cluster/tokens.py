@@ -1,14 +1,20 @@
 """Bearer tokens that all coordinators behind a broker share: digests under one key of the bucket, and a copy here."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from countless.server.cluster.broker import Bucket, connected_bucket
-from countless.server.storage.base import Token, TokenStore
+from countless.server.storage.base import StoreError, Token, TokenStore
+from countless.server.tokens import first_operator_token, has_operator
+from countless.token_file import OPERATOR_TOKEN_FILE
 
 T = TypeVar("T")
 _KEY = "tokens"
@@ -71,3 +77,39 @@ def change_tokens(url: str, change: Callable[[TokenStore], T]) -> T:
                     return result
 
     return asyncio.run(run())
+
+
+def first_token(url: str, directory: Path) -> Path | None:
+    """As `first_operator_token`, for coordinators that may start at the same time.
+
+    One of them stores its token. The others must not leave a file with a token that was not stored; those that have
+    the same directory start one after another, so that none replaces the file of the one that is first.
+    """
+    if change_tokens(url, has_operator):
+        return None
+    with _locked(directory):
+        made: Path | None = None
+
+        def make(store: TokenStore) -> Path | None:
+            nonlocal made
+            former, made = made, first_operator_token(store, directory)
+            if former is not None and made is None:  # another coordinator came first
+                former.unlink(missing_ok=True)
+            return made
+
+        return change_tokens(url, make)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    path = directory / f"{OPERATOR_TOKEN_FILE}.lock"
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
