@@ -65,6 +65,7 @@ class Settings:
     max_counters_per_site: Limit = 20_000  # one site cannot use up max_counters
     max_sites: Limit = 50_000  # incarnations, disconnected ones included: each has a row for each of its counters
     max_watches: LimitOrZero = 2_000  # streams of answers that are open at once
+    max_tombstone_mb: Limit = 10_000  # on the disk, of processes that were retired or have left; about 200 bytes each
     max_share: Share = 0.5  # of these limits, but the one per site and the next, that one token of scope site may use
     max_messages_per_second: Limit = 5_000  # of one site: more than a trigger causes, less than a coordinator takes in
 

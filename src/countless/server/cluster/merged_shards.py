@@ -105,6 +105,11 @@ class MergedShards:
         return sum(server.save_failures for server in self._servers)
 
     @property
+    def tombstone_bytes(self) -> int:
+        """In a cluster, of one site with one shard."""
+        return max((server.tombstone_bytes for server in self._servers), default=0)
+
+    @property
     def behind_s(self) -> float:
         """Of the shard that is behind most."""
         return max((server.behind_s for server in self._servers), default=0.0)

@@ -112,7 +112,12 @@ class ServerCollector:
         failures.add_metric([], self._server.save_failures)
         behind = _gauge("countless_answers_behind_seconds", "Age of the answers while changes are not saved, else 0.")
         behind.add_metric([], self._server.behind_s)
-        yield from (failures, behind)
+        tombstones = _gauge(
+            "countless_tombstone_share", "Largest part of max_share of max_tombstone_mb that a token has used."
+        )
+        limits = self._server.settings
+        tombstones.add_metric([], self._server.tombstone_bytes / (1e6 * limits.max_tombstone_mb * limits.max_share))
+        yield from (failures, behind, tombstones)
 
     def _sites(self) -> Slices:
         sites = _gauge("countless_sites", "Incarnations of sites by state.", "state")

@@ -86,6 +86,10 @@ class ServerView(Protocol):
         """Attempts to save that failed since the process started."""
 
     @property
+    def tombstone_bytes(self) -> int:
+        """Of the token that has caused most, since the process started."""
+
+    @property
     def behind_s(self) -> float:
         """How old the answers are while changes are not saved; else 0."""
 

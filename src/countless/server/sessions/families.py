@@ -17,6 +17,7 @@ from countless.server.connection import Connection
 from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import Shares
+from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import (
@@ -56,6 +57,7 @@ class Families:
         shares: Shares[str],
         max_families: int,
         on_rejected: Callable[[], None],
+        tombstones: TombstoneShares,
     ) -> None:
         self.by_name = by_name
         self._on_rejected = on_rejected
@@ -65,6 +67,7 @@ class Families:
         self._clock = clock
         self._shares = shares
         self._max_families = max_families
+        self._tombstones = tombstones
 
     def recover(self, saved: Mapping[str, SavedFamily]) -> None:
         """After a restart: the answers are `learning` until every member has joined again, or timed out."""
@@ -119,6 +122,8 @@ class Families:
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         try:
             _require_room(session, name)
+            if name not in session.families:
+                self._tombstones.require_room(session.peer, "family", name)
             family = self._family_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
             self._on_rejected()
@@ -191,6 +196,7 @@ class Families:
         session.families.discard(family.name)
         session.labels.pop(family.name, None)
         family.coordinator.forget(session.site_id)
+        self._tombstones.add(session.peer, session.site_id, tombstones)
         self._pipeline.mark_family_departed(family.name, session.site_id, tombstones)
 
     # Operators

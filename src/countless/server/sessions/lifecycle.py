@@ -22,6 +22,7 @@ from countless.server.sessions.families import Families
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, SessionTable, group_of
+from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 
@@ -38,6 +39,7 @@ class SessionLifecycle:
         families: Families,
         dispatcher: Dispatcher,
         pipeline: CommitPipeline,
+        tombstones: TombstoneShares,
         settings: Settings,
         clock: Callable[[], float],
     ) -> None:
@@ -48,6 +50,7 @@ class SessionLifecycle:
         self._families = families
         self._dispatcher = dispatcher
         self._pipeline = pipeline
+        self._tombstones = tombstones
         self._settings = settings
         self._clock = clock
 
@@ -112,6 +115,7 @@ class SessionLifecycle:
             count = tracker.coordinator.reported_by(site_id)
             self.leave(session, Snapshot(name, tracker.coordinator.round, count), retired=True)
             if tracker.window is not None:
+                self._tombstones.add(session.peer, session.site_id, [name])
                 lost.setdefault(tracker.window.counter, []).append(tracker.window.period)
         for counter, periods in lost.items():
             self._registry.lose_site(counter, min(periods), max(periods))

@@ -62,12 +62,18 @@ class Session:
         self.unreachable = False
         self.free_at = 0.0  # while it is unreachable: when to look for units of rolling budgets that are free again
 
-    def join(self, name: str, site_id: SiteId) -> None:
-        """Record a membership. The windows of a series need only one entry beside those that are open."""
-        if name not in self.memberships and (group := group_of(name)):
+    def join(self, name: str, site_id: SiteId) -> bool:
+        """Record a membership. The windows of a series need only one entry beside those that are open.
+
+        True: when the session leaves it, it leaves a tombstone that it did not leave otherwise.
+        """
+        is_new = name not in self.memberships
+        if is_new and (group := group_of(name)):
+            is_new = group not in self.windows_left
             self.windows_left.setdefault(group, 0)
             self._open_windows += 1
         self.memberships[name] = site_id
+        return is_new
 
     def leave(self, name: str) -> None:
         del self.memberships[name]

@@ -33,8 +33,9 @@ from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable
+from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, group_of
 from countless.server.sessions.shares import UNLIMITED, Shares
+from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.sessions.window_sweeps import WindowSweeps
 from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
@@ -104,6 +105,7 @@ class SiteServer:
             restore_wait=settings.wait_after_restore,
             max_share=settings.max_share,
         )
+        self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, settings.remember_for, clock)
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
         self.families = Families(
             *(
@@ -115,13 +117,14 @@ class SiteServer:
                 Shares[str](settings.max_counters, settings.max_share),
                 settings.max_counters,
                 self._count_rejected,
+                self.tombstones,
             ),
         )
-        self._membership = Membership(self._registry, settings.max_counters_per_site)
+        self._membership = Membership(self._registry, settings.max_counters_per_site, self.tombstones)
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
         self._lifecycle = SessionLifecycle(
             *(self.sessions, self._registry, self._membership, self.budgets, self.families),
-            *(self._dispatcher, self._pipeline, settings, clock),
+            *(self._dispatcher, self._pipeline, self.tombstones, settings, clock),
         )
         self._sweeps = WindowSweeps(self._registry, self.sessions, self._lifecycle.retire_lost, wall_clock)
         self._recover()
@@ -194,6 +197,11 @@ class SiteServer:
     @property
     def save_failures(self) -> int:
         return self.health.failures
+
+    @property
+    def tombstone_bytes(self) -> int:
+        """Of the token that has caused most, since the coordinator started."""
+        return self.tombstones.largest
 
     @property
     def behind_s(self) -> float:
@@ -365,7 +373,8 @@ class SiteServer:
             self._ignore_counter(session, name)
             return self._pipeline.send(connection, CounterRejected(name, str(error)))
         session.ignored.discard(name)
-        session.join(intern(name), site_id)  # one string for all sessions
+        if session.join(intern(name), site_id):  # one string for all sessions
+            self.tombstones.add(session.peer, session.site_id, [group_of(name) or name])
         counter.traffic.add_up(size)
         self._pipeline.mark_site(counter.name, site_id)
         return self._dispatcher.dispatch(counter, outbox)
