@@ -1,15 +1,27 @@
 """How tokens are made, rotated and kept in files; the operator's first one."""
 
+from contextlib import closing
 from errno import ENOSPC
 from pathlib import Path
+from time import time
 
 import pytest
 
 from countless.errors import InvalidParameter
+from countless.server.settings import STATE_FILE
 from countless.server.storage.base import StoreError, Token
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.server.tokens import digest, first_operator_token, new_token, replace_in_file, rotate
+from countless.server.tokens import (
+    FIRST_LABEL,
+    RESTORED_LABEL,
+    digest,
+    first_operator_token,
+    new_token,
+    replace_in_file,
+    rotate,
+)
 from countless.token_file import OPERATOR_TOKEN_FILE, read_token, write_token
+from support.commands import run_command
 
 
 @pytest.fixture
@@ -86,6 +98,33 @@ def test_expiry_and_uses_only_move_one_way(store: SqliteStore) -> None:
     assert store.tokens() == [Token(b"d", "read", None, "", 5, 100, 50)]
     assert [store.tokens()[0].valid_at(second) for second in (99, 100)] == [True, False]
     store.close()
+
+
+def test_restored_copy_gets_the_tokens_that_the_former_state_had(tmp_path: Path) -> None:
+    """Also one that the operator's file has; if the copy does not know that, the file gets a new one."""
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    with closing(SqliteStore(state / STATE_FILE)) as store:
+        first_operator_token(store, state)
+        web, gone = new_token(store, "site", "web"), new_token(store, "read", "gone")
+        assert run_command("backup", str(copy), "--state-dir", str(state)).returncode == 0
+        assert store.revoke("gone") == 1
+        operators, former = rotate(store, FIRST_LABEL, 0.0)
+        replace_in_file(state, former, operators)
+        later = new_token(store, "site", "later")
+    restored = run_command("restore", str(copy), "--state-dir", str(state))
+    assert "the former state had not: gone.\n" in restored.stdout
+    assert "new token" not in restored.stdout
+    with closing(SqliteStore(state / STATE_FILE)) as store:
+        valid = {token.digest for token in store.tokens() if token.valid_at(time())}
+    assert valid == {digest(each) for each in (web, gone, operators, later)}
+    (state / STATE_FILE).unlink()
+    restored = run_command("restore", str(copy), "--state-dir", str(state))
+    assert f"{state / OPERATOR_TOKEN_FILE} has a new token for the operator.\n" in restored.stdout
+    assert "programs with a token that was made since are refused" in restored.stdout
+    with closing(SqliteStore(state / STATE_FILE)) as store:
+        found = store.token(digest(read_token(state / OPERATOR_TOKEN_FILE)))
+    assert found is not None
+    assert (found.scope, found.label) == ("operator", RESTORED_LABEL)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a\nb", "ä", "a\0b"])

@@ -1,12 +1,12 @@
 """`countless restore`: put a copy that `countless backup` made in place of the coordinator's state."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from countless.cli.options import StateDir
-from countless.token_file import OPERATOR_TOKEN_FILE
 
 EXAMPLE = "Example:  countless restore /backups/countless.sqlite"
 
@@ -16,18 +16,32 @@ def restore(
     state_dir: StateDir = Path("countless-state"),
 ) -> None:
     """Put a copy in place of the coordinator's state. The coordinator must not run; the former state is kept."""
+    from countless.server import tokens
     from countless.server.audit import AuditLog, shell_user
     from countless.server.serve import exclusive
     from countless.server.settings import STATE_FILE
     from countless.server.storage import backup
+    from countless.server.storage.sqlite_store import SqliteStore
 
     backup.check(copy)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state = state_dir / STATE_FILE
     with exclusive(state_dir):
-        former = backup.restore(copy, state_dir / STATE_FILE)
-        AuditLog(state_dir).record("state restored", shell_user(), copy=str(copy), former=former and str(former))
-    print(f"{state_dir / STATE_FILE} is now the copy {copy}. Start the coordinator: budgets wait for all sites first.")
+        known = backup.tokens_of(state)
+        former = backup.restore(copy, state)
+        audit = AuditLog(state_dir)
+        audit.record("state restored", shell_user(), copy=str(copy), former=former and str(former))
+        with closing(SqliteStore(state)) as store:
+            again, operators = tokens.after_restore(store, known, state_dir)
+        if operators is not None:
+            audit.record("token made", shell_user(), scope="operator", label=tokens.RESTORED_LABEL)
+    print(f"{state} is now the copy {copy}. Start the coordinator: budgets wait for all sites first.")
     if former is not None:
         print(f"The former state is in {former}.")
-    if not (state_dir / OPERATOR_TOKEN_FILE).exists():
-        print("The operator's token is not in a copy. Make another one: countless token operator --label me")
+    if not known:
+        print("Tokens are as in the copy: programs with a token that was made since are refused.")
+    if again:
+        labels = ", ".join(sorted({token.label or token.digest.hex()[:12] for token in again}))
+        print(f"Valid again, because the copy has these tokens and the former state had not: {labels}.")
+    if operators is not None:
+        print(f"{operators} has a new token for the operator.")

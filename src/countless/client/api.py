@@ -154,11 +154,17 @@ class ApiClient:
             connection.close()
             text = _message(problem) or f"the coordinator answered with status {response.status}"
             if response.status == 401:
-                text += (
-                    f", and {source} has another scope, or is not valid; {_OPERATORS}" if token else f": {_NO_TOKEN}"
-                )
+                text += _wrong_token(source) if token else f": {_NO_TOKEN}"
             raise ServiceError(text, response.status)
         return connection, response
+
+
+def _wrong_token(source: str) -> str:
+    if source.endswith(OPERATOR_TOKEN_FILE):
+        return (
+            f", and {source} is revoked, or of another coordinator: its state directory goes into COUNTLESS_STATE_DIR"
+        )
+    return f", and {source} has another scope, or is not valid; {_OPERATORS}"
 
 
 def _message(problem: str) -> str | None:

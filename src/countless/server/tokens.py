@@ -16,6 +16,7 @@ from countless.token_file import OPERATOR_TOKEN_FILE, read_token, write_token
 
 SCOPES = ("site", "read", "operator")
 FIRST_LABEL = "first start"
+RESTORED_LABEL = "after a restore"
 
 
 def digest(token: str) -> bytes:
@@ -71,13 +72,45 @@ def first_operator_token(store: TokenStore, directory: Path) -> Path | None:
     path = directory / OPERATOR_TOKEN_FILE
     if has_operator(store):
         return None
-    text, token = _generate("operator", FIRST_LABEL)
+    _make_operators(store, path, FIRST_LABEL)
+    return path
+
+
+def _make_operators(store: TokenStore, path: Path, label: str) -> None:
+    text, token = _generate("operator", label)
     try:
         write_token(path, text)  # before it is stored: if we are killed in between, the next start makes another
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from None
     store.add_token(token)
-    return path
+
+
+def after_restore(store: TokenStore, former: list[Token], directory: Path) -> tuple[list[Token], Path | None]:
+    """A copy knows the tokens of its time. Add those that the `former` state had, and what it knew of their expiry.
+
+    Returns the tokens that the former state had no more, which are valid again, and the operator's file if it got a new
+    token, because its own is not in the store.
+    """
+    known = {token.digest: token for token in former}
+    again = [token for token in store.tokens() if token.digest not in known and former]
+    for token in former:
+        if store.token(token.digest) is None:
+            store.add_token(token)
+        elif token.expires is not None:
+            store.expire(token.digest, token.expires)
+    path = directory / OPERATOR_TOKEN_FILE
+    if _is_valid(store, path):
+        return again, None
+    _make_operators(store, path, RESTORED_LABEL)
+    return again, path
+
+
+def _is_valid(store: TokenStore, path: Path) -> bool:
+    try:
+        token = store.token(digest(read_token(path)))
+    except InvalidParameter:  # there is none
+        return False
+    return token is not None and token.valid_at(time())
 
 
 def replace_in_file(directory: Path, former: set[bytes], token: str) -> Path | None:

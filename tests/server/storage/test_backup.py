@@ -139,7 +139,7 @@ def test_files_that_root_makes_belong_to_the_owner_of_the_directory(
     owner = state.parent.stat()
     write_token(state.parent / OPERATOR_TOKEN_FILE, "countless-operator-x")
     assert run_command("restore", str(tmp_path / "copy"), "--state-dir", str(state.parent)).returncode == 0
-    made = ["token", "lock", "copy", "before-restore", "audit.log"]
+    made = ["token", "lock", "copy", "before-restore", "audit.log", "a new token"]
     assert given == [(owner.st_uid, owner.st_gid)] * len(made)
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import time
 
-from countless.server.storage.base import StoreError
+from countless.server.storage.base import StoreError, Token
 from countless.server.storage.problems import explained
 from countless.server.storage.schema import schema_version
 from countless.token_file import create_private, give_to_owner
@@ -59,6 +59,15 @@ def check(path: Path) -> None:
     if found != "ok":
         text = " ".join(found.split())  # of several lines
         raise StoreError(f"{path} is damaged: {text}: use another copy, or restore one with: countless restore FILE")
+
+
+def tokens_of(path: Path) -> list[Token]:
+    """Of a state file that may be damaged, or missing: then there are none."""
+    try:
+        with _opened(path) as database:
+            return [Token(*row) for row in database.execute("SELECT * FROM tokens")]
+    except (StoreError, TypeError, ValueError):
+        return []
 
 
 def is_copy(path: Path) -> bool:
