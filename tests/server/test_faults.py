@@ -2,6 +2,8 @@
 
 import resource
 import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -12,7 +14,7 @@ import countless
 from countless.client.api import ServiceError
 from countless.randomness import SeededRandom
 from support.commands import run_command
-from support.service import TIMEOUT_S, Server, Watcher, python, until
+from support.service import TIMEOUT_S, Server, Watcher, environment, python, until
 
 pytestmark = pytest.mark.slow
 
@@ -301,6 +303,29 @@ def test_sigterm_ends_watches_and_keeps_all_counts(server: Server) -> None:
         server.start()
         assert client.flush(20)
     assert server.inspect("hits")["known"] == 31
+
+
+def test_disk_that_hangs_does_not_keep_the_coordinator_from_stopping(tmp_path: Path) -> None:
+    """A save that never returns, in a coordinator that runs as usual otherwise, with a shorter deadline."""
+    hanging = (
+        "import sys, threading; from countless.cli.main import main; from countless.server import serve\n"
+        "from countless.server.storage.sqlite_store import SqliteStore\n"
+        "SqliteStore.save = lambda self, changes: threading.Event().wait()\n"
+        "serve.STOP_DEADLINE_S = 0.5; sys.argv[1:] = ['serve', '--open', '--port', '0', '--state-dir', sys.argv[1]]\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", hanging, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        url = run.stdout.readline().split()[-1]
+        client = countless.connect(url)
+        client.counter("hits").add(5)
+        assert not client.flush(0.5)
+        run.terminate()
+        assert run.wait(TIMEOUT_S) == 1
+        assert "not stopped within" in run.stderr.read()
+        client.close(0)
 
 
 def test_full_disk_is_shown_and_does_not_keep_the_coordinator_from_stopping(tmp_path: Path) -> None:

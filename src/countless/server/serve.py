@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -43,6 +44,7 @@ log = logging.getLogger("countless.serve")
 # every few seconds.
 GC_THRESHOLDS = (50_000, 5, 20)
 MAX_OPEN_FILES = 1 << 18  # far more than max_connections needs
+STOP_DEADLINE_S = 14.0  # from SIGTERM on; 10 s with a full disk. Units and manifests allow 15 s, and then kill
 TLS_TIMEOUT_S = 10.0  # for a handshake, and for the end of a connection; asyncio allows 60 and 30 s
 SWITCH_INTERVAL_S = 0.001  # the event loop waits at most so long for the commit and planner threads
 
@@ -72,8 +74,24 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First end the event streams: uvicorn would wait for them."""
         notify("STOPPING=1")
+        if self._settings is not None:
+            _end_after(STOP_DEADLINE_S)
         self.config.app.state.server.drain()  # type: ignore[union-attr]
         await super().shutdown(sockets)
+
+
+def _end_after(seconds: float) -> None:
+    """End the process then, if it has not ended: a save that hangs cannot be interrupted. That is as safe as kill -9:
+    what was not saved was not acknowledged.
+    """
+
+    def end() -> None:
+        log.critical("not stopped within %.0f s, ended: a save, or another use of the disk, hangs", seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def serve(settings: Settings, log_level: str = "warning", log_format: str = "plain") -> None:
