@@ -69,6 +69,7 @@ def test_client_in_a_fresh_environment_installs_nothing_heavy(fresh: Path) -> No
     assert names == {"countless", "msgspec", "websockets"}
     code = "import countless; t = countless.Tracker(sites=3); t.site(1).add(5); print(t.answer.estimate)"
     assert run(fresh, "-c", code) == "5\n"
+    assert run(fresh, "-m", "countless", "--version") == f"countless {countless.__version__}\n"
 
 
 @pytest.mark.soak

@@ -57,6 +57,8 @@ def main() -> None:
     try:
         import typer  # noqa: F401
     except ImportError:
+        if sys.argv[1:] == ["--version"]:
+            sys.exit(print(f"countless {__version__}"))
         sys.exit("countless: the command line needs: pip install 'countless[server]'")
 
     from countless.errors import CountlessError

@@ -85,14 +85,23 @@ class Bill(NamedTuple):
     worst: float
 
 
-def day(seed: int, sites: int = 1000, rate: int = 10_000, alpha: float = 0.01) -> Bill:
+DAY_SITES, DAY_RATE = 1000, 10_000
+
+
+def run_day(scheme: str, seed: int) -> FastWorld:
     """A day of balanced traffic. The fast engine skips from one report to the next."""
-    events = rate * _DAY_S
-    world = FastWorld("auto", stream_named("uniform", sites, events, seed=seed), alpha=alpha, delta=DELTA, seed=seed)
+    events = DAY_RATE * _DAY_S
+    stream = stream_named("uniform", DAY_SITES, events, seed=seed)
+    world = FastWorld(scheme, stream, alpha=0.01, delta=DELTA, seed=seed)
     world.run(events)
+    return world
+
+
+def day(seed: int) -> Bill:
+    world, events = run_day("auto", seed), DAY_RATE * _DAY_S
     messages = {"a message for each event, as INCR": events}
-    messages |= {f"a flush every {s} s": flush_messages(events, sites * _DAY_S, s) for s in FLUSH_PERIODS_S}
-    return Bill(sites, rate, events, messages | {"countless": world.messages.total}, world.referee.worst)
+    messages |= {f"a flush every {s} s": flush_messages(events, DAY_SITES * _DAY_S, s) for s in FLUSH_PERIODS_S}
+    return Bill(DAY_SITES, DAY_RATE, events, messages | {"countless": world.messages.total}, world.referee.worst)
 
 
 class Admitted(NamedTuple):

@@ -105,6 +105,18 @@ def test_rate_is_over_the_shortest_span_that_says_something() -> None:
     assert rate == pytest.approx(100)
 
 
+def test_burst_is_shown_as_the_rate_of_the_last_minute() -> None:
+    """Its bounds are narrow compared with the burst, though not with the traffic of before."""
+    recording, total = Recording(NOON), 0
+    for second in range(7320):
+        recording.time, total = NOON + second, total + (10 if second < 7200 else 200)
+        recording.counter.publish(total, State.HOLDING, alpha=0.01)
+        recording.recorder.tick()
+    rate = Increases(recording.history).rate()
+    assert (rate["over"], rate["estimate"]) == (60, 200)
+    assert 150 < rate["lower"] < rate["upper"] < 250
+
+
 def test_bars_are_as_long_as_the_history_is_worth() -> None:
     for known_s, per in ((600, "minute"), (7200, "hour"), (86_400, "hour"), (4 * 86_400, "day")):
         recording = Recording(NOON)

@@ -61,14 +61,15 @@ class Increases:
     def rate(self) -> dict[str, Any]:
         """Events per second over the shortest span that says something: of a busy counter the last minute.
 
-        The span is long enough for MIN_RATE_EVENTS at the rate of the longest one, and its bounds are not too wide.
+        The span is long enough for MIN_RATE_EVENTS, and its bounds are not too wide, at its own rate or at that of the
+        longest one: a counter that is busier than it was in the last day shows its rate now.
         """
         spans = [span for span in RATE_SPANS_S if span <= self._known_s]
         spans = spans or [next(span for span in FIRST_RATE_SPANS_S if span <= self._known_s)]
         counts = {span: self._count(self._now - span, self._now) for span in spans}
         longest = spans[-1]
         for span, count in counts.items():
-            expected = counts[longest].estimate * span / longest
+            expected = max(count.estimate, counts[longest].estimate * span / longest)
             if expected >= MIN_RATE_EVENTS and count.upper - count.lower <= MAX_RATE_WIDTH * expected:
                 break
         upper = count.upper / span if self._holds(count) else None
