@@ -30,6 +30,7 @@ from countless.client.clock import Clock, steady_clock
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.environment import token_for, url_or_default
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
+from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
@@ -129,9 +130,11 @@ class Client:
         self._clock = clock
         self._lock = RLock()
         self._local_counters: dict[str, LocalCounter] = {}
-        self._windows: dict[str, LocalWindows] = {}  # by series; their windows are among the local counters
+        # By series; their windows are among the local counters, or the families.
+        self._windows: dict[str, LocalWindows | LocalFamilyWindows] = {}
         self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
-        self._families: dict[str, LocalFamily] = {}  # and distributions
+        self._families: dict[str, LocalFamily] = {}  # and distributions; and windows of both, under their wire names
+        self._used_families: dict[str, tuple[LocalFamily | LocalFamilyWindows, CalendarFields]] = {}  # by name
         self._budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()  # sessions keep the active ones
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
@@ -223,16 +226,17 @@ class Client:
         minute, minute of an hour, hour of a day or day of a month, by the clocks of the time zone.
 
         With `family`, each combination of labels is known to within `epsilon` of the total of all, which is 0.01 unless
-        given, and the messages do not depend on how many there are. A family has no windows.
+        given, and the messages do not depend on how many there are. With `per`, of the total of each window.
         """
+        fields = per, tz, anchor
         if family:
-            return self._family_counter(name, FamilyRule(LABELS, 0.01 if epsilon is None else epsilon), per, label_cap)
+            rule = FamilyRule(LABELS, 0.01 if epsilon is None else epsilon)
+            return self._family_counter(name, rule, fields, label_cap)
         if epsilon is not None:
             raise InvalidParameter("epsilon", epsilon, "left out without family=True: alpha is set at the coordinator")
-        if name in self._families:
+        if name in self._used_families:
             raise InvalidParameter("family", family, f"True, as when this program first used {name!r}")
         label_cap = LABEL_CAP if label_cap is None else label_cap
-        fields = per, tz, anchor
         counter, first_fields = self._counters.get(name) or self._new_counter(name, fields, label_cap)
         if fields != first_fields:
             _require_same_windows(name, fields, first_fields)
@@ -247,41 +251,79 @@ class Client:
         with self._lock:
             return self._counters.setdefault(name, (Counter(name, new, label_cap), fields))
 
-    def _family_counter(self, name: str, rule: FamilyRule, per: str | None, label_cap: int | None) -> Counter:
-        if per is not None:
-            raise InvalidParameter("per", per, "left out with family=True: a family has no windows")
+    def _family_counter(self, name: str, rule: FamilyRule, fields: CalendarFields, label_cap: int | None) -> Counter:
         cap = FAMILY_LABEL_CAP if label_cap is None else label_cap
         require_integer("label_cap", cap, 0, MAX_LABEL_CAP)
         with self._lock:
-            family = self._family(name, rule, cap)
+            family = self._family(name, rule, cap, fields)
             found = self._counters.get(name)
             if found is None:
-                found = self._counters[name] = Counter(name, partial(LabelOfFamily, family), cap), (None, "UTC", None)
+                found = self._counters[name] = Counter(name, partial(LabelOfFamily, family), cap), fields
             return found[0]
 
-    def distribution(self, name: str, *, epsilon: float = 0.01, accuracy: float = 0.01) -> ClientDistribution:
+    def distribution(
+        self,
+        name: str,
+        *,
+        epsilon: float = 0.01,
+        accuracy: float = 0.01,
+        per: str | None = None,
+        tz: str = "UTC",
+        anchor: int | None = None,
+    ) -> ClientDistribution:
         """The distribution of this name: values that all processes observe, such as latencies, for their quantiles.
 
         The rank of a quantile is right to within `epsilon` of all observations, and its value to within `accuracy`.
+        With `per`, `tz` and `anchor` it has windows, as a counter has.
         """
+        rule, fields = FamilyRule(VALUES, epsilon, accuracy), (per, tz, anchor)
         with self._lock:
-            return ClientDistribution(self._family(name, FamilyRule(VALUES, epsilon, accuracy), MAX_LABEL_CAP))
+            return ClientDistribution(self._family(name, rule, MAX_LABEL_CAP, fields))
 
-    def _family(self, name: str, rule: FamilyRule, cap: int) -> LocalFamily:
-        found = self._families.get(name)
-        if found is None:
+    def _family(
+        self, name: str, rule: FamilyRule, cap: int, fields: CalendarFields
+    ) -> LocalFamily | LocalFamilyWindows:
+        if name not in self._used_families:
             validate_name(name)
             if name in self._counters or "{" in name or parse_window(f"{name}:0") or parse_window(name):
                 raise InvalidParameter("counter", name, "a name of its own, without labels and windows")
-            records = None if self._durable is None else self._durable.family(name, rule)
-            found = self._families[name] = LocalFamily(name, rule, cap, self._lock, self._deliver_family, records)
-            self._loop.add_family(name)
-            if self._closing:
-                found.close()
+            calendar = _calendar(*fields)
+            family = (
+                self._local_family(name, rule, cap)
+                if calendar is None or self._disabled
+                else self._local_family_windows(name, rule, cap, calendar)
+            )
+            self._used_families[name] = family, fields
+        found, first_fields = self._used_families[name]
+        if fields != first_fields:
+            _require_same_windows(name, fields, first_fields)
         if (found.rule, found.cap) != (rule, cap):
             allowed = f"used as when this program first did: {found.rule}, label_cap {found.cap}"
             raise InvalidParameter("counter", name, allowed)
         return found
+
+    def _local_family(self, name: str, rule: FamilyRule, cap: int) -> LocalFamily:
+        records = None if self._durable is None else self._durable.family(name, rule)
+        family = self._families[name] = LocalFamily(name, rule, cap, self._lock, self._deliver_family, records)
+        self._loop.add_family(name)
+        if self._closing:
+            family.close()
+        return family
+
+    def _local_family_windows(self, name: str, rule: FamilyRule, cap: int, calendar: Calendar) -> LocalFamilyWindows:
+        validate_name(window_name(name, calendar, calendar.period_at(self._wall_clock())))
+        windows = self._windows[name] = LocalFamilyWindows(
+            *(name, rule, cap, calendar, spread_of(self._site_id, name), self._lock, self._wall_clock),
+            *(self._local_family, self._remove_family),
+        )
+        self._loop.add_windows(name)
+        if self._closing:
+            windows.close()
+        return windows
+
+    def _remove_family(self, name: str) -> None:
+        """A window of a family is finished, and everything delivered."""
+        self._families.pop(name).forget()
 
     def budget(self, name: str) -> ClientBudget:
         """The budget of this name, the same object every time. An operator creates it at the coordinator.
@@ -473,8 +515,9 @@ class Client:
     def _local_windows(self, calendar: Calendar, series: str) -> LocalWindows:
         validate_name(window_name(series, calendar, calendar.period_at(self._wall_clock())))
         with self._lock:
-            if series not in self._windows:
-                self._windows[series] = LocalWindows(
+            windows = self._windows.get(series)
+            if not isinstance(windows, LocalWindows):
+                windows = self._windows[series] = LocalWindows(
                     series,
                     calendar,
                     spread_of(self._site_id, series),
@@ -484,7 +527,7 @@ class Client:
                     self._remove_counter,
                 )
                 self._loop.add_windows(series)
-            return self._windows[series]
+            return windows
 
     def _remove_counter(self, name: str) -> None:
         """A window is finished, and its count delivered."""
@@ -561,6 +604,8 @@ class Client:
                 windows.reset(spread_of(self._site_id, windows.series))
             for budget in self._budgets.values():
                 budget.after_fork(self._site_id)
+            for name in [name for name in self._families if parse_window(name)]:
+                self._families.pop(name).close()
             for name, family in self._families.items():
                 family.after_fork(None if self._durable is None else self._durable.family(name, family.rule))
         self._lock.release()

@@ -35,6 +35,7 @@ class LocalWindows:
         "_windows",
         "series",
     )
+    of_family = False
 
     def __init__(
         self,

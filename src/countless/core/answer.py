@@ -1,5 +1,6 @@
 """The published answer: an estimate with bounds and a state."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
@@ -14,6 +15,14 @@ class State(StrEnum):
     HOLDING = "holding"
     LEARNING = "learning"
     DEGRADED = "degraded"
+
+
+_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING, State.EXACT)
+
+
+def worst_state(states: Iterable[State]) -> State:
+    """Of a sum, from those of its parts. Without parts it is exact."""
+    return min(states, key=_WORST_FIRST.index, default=State.EXACT)
 
 
 # Three facts decide the state, whatever happened before: whether every site has answered the last request for a

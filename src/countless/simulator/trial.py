@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from countless import randomness
 from countless.client.transport import nats_transport
+from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
 from countless.planning.cache import PlanCache
 from countless.randomness import SeededRandom
@@ -47,6 +48,9 @@ PROFILES = {
     ),
     "small frames": Profile(MANY, frame_bytes=4096, pauses=(0.05, 2.0, 30.0), cut=8.0),
     "families": Profile(families=("pages", DISTRIBUTION), jumps=FAR, clock=1.0, kill_coordinator=4.0),
+    "windows of families": Profile(
+        families=("pages", DISTRIBUTION), windows_of_families=True, jumps=NEAR, pauses=(0.01, 0.5, 5.0, 20.0)
+    ),
 }
 
 
@@ -195,6 +199,7 @@ def _replaced(profile: Profile, rng: SeededRandom) -> Iterator[None]:
         (log_store, "_PART_BYTES", 300),
         (log_store, "_COMPACT_AFTER_MESSAGES", 40),
         (site_server, "CLOCK_READINGS", 2),
+        (family_rule, "DEFAULT_KEEP", {"minute": 3}),
         (shard, "_MAX_TICK_S", TICK_S),
         (shard, "LogStore", SimulatedLogStore),
         (shard, "token_hex", token_hex),

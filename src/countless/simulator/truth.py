@@ -18,15 +18,26 @@ sent: `may_be_lost` has their number, and only these may be missing.
 """
 
 from collections import Counter, deque
+from typing import NamedTuple
 
 from countless.core.answer import State
 from countless.errors import InvariantBroken
 from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.family_windows import WindowedFamily
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import WindowedCounter
 from countless.wire.windows import parse_window, shard_name
 
-Label = tuple[str, str]  # a family, and a label of it
+Label = tuple[str, str]  # a family, or a window of one, and a label of it
+
+
+class Undelivered(NamedTuple):
+    """What processes could not deliver, because it is in windows of a clock that was wrong."""
+
+    events: Counter[str]
+    labels: Counter[Label]
+
+
 LIMIT = 16
 ROLLING_S = 60.0
 
@@ -65,7 +76,7 @@ class Truth:
         for label, known in known_labels(server).items():
             _require(known <= self.labels[label], f"{known} events of {label} are known of {self.labels[label]}")
         for name, family in server.families.by_name.items():
-            known, events = family.coordinator.total().lower, self._total(name)
+            known, events = family.known_total, self._total(name)
             _require(known <= events, f"{known} events of {name} are known of {events}")
             for text, count in family.published.counts.items():
                 before = self._published_labels.get((name, text), 0)
@@ -80,7 +91,8 @@ class Truth:
         return sum(counted) + sum(labels)
 
     def _total(self, family: str) -> int:
-        return sum(count for (name, _), count in self.labels.items() if name == family)
+        """Of a family, or of a window of one."""
+        return sum(count for (name, _), count in self.labels.items() if family in (name, shard_name(name)))
 
     def _check_budgets(self, now: float) -> None:
         for (name, period), units in self.admitted.items():
@@ -102,8 +114,9 @@ class Truth:
                 total = self.events[name]
                 _require(answer.lower <= total <= answer.upper, f"{name} is {answer}, in truth {total}")
 
-        for name, family in server.families.by_name.items():
-            self._check_family(name, family)
+        for family in server.families.by_name.values():
+            for each in family.kept.values() if isinstance(family, WindowedFamily) else [family]:
+                self._check_family(each.name, each)
 
     def _check_family(self, name: str, family: ServedFamily) -> None:
         known, epsilon = family.published, family.rule.epsilon
@@ -117,25 +130,36 @@ class Truth:
         widest = max(known.held_back.label, known.held_back.total / 2)
         _require(widest <= epsilon * events, f"{name} may miss {widest} of {events} events: epsilon is {epsilon}")
 
-    def check_all_known(self, servers: list[SiteServer], kept: Counter[str]) -> None:
-        """`kept`: what processes could not deliver, because it is in windows of a clock that was wrong."""
+    def check_all_known(self, servers: list[SiteServer], kept: Undelivered) -> None:
         known = {name: count for server in servers for name, count in known_counts(server).items()}
         for name, events in self.events.items():
-            undelivered = kept[name] if parse_window(name) else 0
+            undelivered = kept.events[name] if parse_window(name) else 0
             missing = events - known.get(name, 0)
             _require(
                 missing <= undelivered + self.may_be_lost[name],
                 f"{missing} events of {name} are missing of {events}, of which {self.may_be_lost[name]} may be lost",
             )
-        labels = {label: count for server in servers for label, count in known_labels(server).items()}
-        for label, events in self.labels.items():
-            missing, lost = events - labels.get(label, 0), self.labels_maybe_lost[label]
+        families = [family for server in servers for family in server.families.by_name.values()]
+        labels = {(family.name, label): n for family in families for label, n in family.published.counts.items()}
+        may_miss = _of_all_windows(self.labels_maybe_lost) + _of_all_windows(kept.labels)
+        for label, events in _of_all_windows(self.labels).items():
+            missing, lost = events - labels.get(label, 0), may_miss[label]
             _require(missing <= lost, f"{missing} events of {label} are missing of {events}, {lost} may be lost")
 
 
+def _of_all_windows(labels: Counter[Label]) -> Counter[Label]:
+    total: Counter[Label] = Counter()
+    for (name, label), count in labels.items():
+        total[shard_name(name), label] += count
+    return total
+
+
 def known_labels(server: SiteServer) -> dict[Label, int]:
-    families = server.families.by_name.items()
-    return {(name, label): n for name, family in families for label, n in family.coordinator.known.items()}
+    """Of families without windows, and of windows that are kept."""
+    found = server.families.by_name.values()
+    plain = [family for family in found if not isinstance(family, WindowedFamily)]
+    windows = [window for family in found if isinstance(family, WindowedFamily) for window in family.kept.values()]
+    return {(each.name, label): n for each in (*plain, *windows) for label, n in each.coordinator.known.items()}
 
 
 def known_counts(server: SiteServer) -> dict[str, int]:

@@ -18,9 +18,9 @@ from countless.simulator.cluster import LEASE_S, SHARDS, Cluster
 from countless.simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
 from countless.simulator.process import OpenTransport, Process
 from countless.simulator.reader import Reader
-from countless.simulator.truth import LIMIT, ROLLING_S, Truth
+from countless.simulator.truth import LIMIT, ROLLING_S, Truth, Undelivered
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
-from countless.wire.windows import parse_window
+from countless.wire.windows import parse_window, shard_name
 
 START_S = 30_000_000 * 60.0
 DAY_S = 86_400.0
@@ -45,6 +45,7 @@ class Profile:
     windows: tuple[str, ...] = ()
     budgets: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
+    windows_of_families: bool = False
     jumps: tuple[float, ...] = (0.0,)  # of wall clocks, in seconds
     pauses: tuple[float, ...] = (0.005, 0.05, 0.5, 2.0, 10.0)  # between two actions
     latency: float = 0.02  # of the thread that saves, at most
@@ -257,13 +258,14 @@ class World:
     def _count_label(self, process: Process, name: str, n: int) -> None:
         number = self._rng.randbelow(1 + self._rng.randbelow(LABELS))  # small ones are counted more often
         before = Counter(process.client.labels)
+        per = "minute" if self.profile.windows_of_families else None
         if name == DISTRIBUTION:
-            process.client.distribution(name, epsilon=EPSILON, accuracy=0.1).observe(2.0**number, n)
+            process.client.distribution(name, epsilon=EPSILON, accuracy=0.1, per=per).observe(2.0**number, n)
         else:
-            process.client.counter(name, family=True, epsilon=EPSILON).labels(number=number).add(n)
+            process.client.counter(name, family=True, epsilon=EPSILON, per=per).labels(number=number).add(n)
         added = Counter(process.client.labels) - before
         [(label, counted)] = added.items()
-        if counted != n or label[0] != name:
+        if counted != n or shard_name(label[0]) != name:
             raise InvariantBroken(f"{n} events of {name} are {added}")
         self.truth.labels[label] += n
 
@@ -406,7 +408,7 @@ class World:
                 return str(error)
         return self._reader.trouble()
 
-    async def close_all(self) -> Counter[str]:
+    async def close_all(self) -> Undelivered:
         """All programs close their clients. What could not be delivered."""
         for process in self.processes:
             process.client.leave()
@@ -419,6 +421,9 @@ class World:
         else:
             raise InvariantBroken(f"a client cannot be closed: {trouble}")
         kept: Counter[str] = Counter()
+            raise InvariantBroken(f"a client cannot be closed: {self.service.trouble()}")
+        kept = Undelivered(Counter(), Counter())
         for process in self.processes:
-            kept.update(process.client.debug_state())
+            kept.events.update(process.client.debug_state())
+            kept.labels.update({label: n for label, n in process.client.labels.items() if parse_window(label[0])})
         return kept

@@ -10,9 +10,9 @@ The file is an array of 8-byte words in the byte order of the machine, in chunks
                word, numbers, the name
 
 A name word is the length of the name and its CRC-32, a bit that says whether it is a budget, one that says whether it
-is of a family, and one that says whether the record of a counter is free: it can be used again, for a name that takes
-as many words. It is written last: from then on the record exists. No record crosses the end of a chunk, and a name word
-of zero ends the records of a chunk. The version is 2 from the first budget on, 3 from the first free record on, 4 from
+is of a family, and one that says whether the record is free: it can be used again, for a name that takes as many words.
+It is written last: from then on the record exists. No record crosses the end of a chunk, and a name word of zero ends
+the records of a chunk. The version is 2 from the first budget on, 3 from the first free record on, 4 from
 the first family on and 5 from the first shard on, so that an earlier Countless does not take the file for damaged.
 
 A new incarnation of the same counters is prepared in the slots that are not active, 0 or 1, of the incarnation and of
@@ -72,6 +72,7 @@ class CountFile:
             int, CounterRecord
         ] = {}  # of shards with an incarnation of their own: the base is its number
         self._free_records: dict[int, list[CounterRecord]] = {}  # by the words of their names
+        self._free_families: dict[int, list[CounterRecord]] = {}  # likewise
         self._free_budgets: dict[int, list[BudgetRecord]] = {}  # likewise
         self._lock = lock
         self._chunks: list[memoryview] = []
@@ -155,10 +156,24 @@ class CountFile:
     def allocate_family(self, name: str) -> CounterRecord:
         """As `allocate`, for a family or one of its labels."""
         self._raise_version(_WITH_FAMILIES)
-        record = CounterRecord(self, *self._reserve("family", name, NAME_OFFSET))
-        record.words[record.at] = _write_name(record.words, record.at + NAME_OFFSET, name.encode()) | _IS_FAMILY
+        raw = name.encode()
+        free = self._free_families.get(_words_for(raw))
+        if free:
+            used = free.pop()
+            record = CounterRecord(self, used.words, used.at)
+            record.clear()
+        else:
+            record = CounterRecord(self, *self._reserve("family", name, NAME_OFFSET))
+        record.words[record.at] = _write_name(record.words, record.at + NAME_OFFSET, raw) | _IS_FAMILY
         self.families[name] = record
         return record
+
+    def free_family(self, name: str) -> None:
+        """As `free`, for a family or one of its labels."""
+        record = self.families.pop(name)
+        self._raise_version(_WITH_FREE_RECORDS)
+        record.words[record.at] |= _IS_FREE
+        self._free_families.setdefault(_words_for(name.encode()), []).append(record)
 
     def free(self, name: str) -> None:
         """The counter is closed, and its count delivered."""

@@ -48,6 +48,14 @@ class FamilyRecords:
             record = self._labels[label] = self._file.allocate_family(f"{self.key.name}\n{label}")
         record.add(n)
 
+    def free(self) -> None:
+        """The family comes last: no label is there without it."""
+        for label in self._labels:
+            self._file.free_family(f"{self.key.name}\n{label}")
+        if self._family is not None:
+            self._file.free_family(str(self.key))
+        self._labels, self._family = {}, None
+
     def load(self, family: CounterRecord, labels: Mapping[str, CounterRecord]) -> None:
         self._family, self._labels = family, dict(labels)
 

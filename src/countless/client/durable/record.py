@@ -50,6 +50,11 @@ class CounterRecord:
         for slot in _SLOTS:
             self._rebase(self.at + slot, self.lifetime_total)
 
+    def clear(self) -> None:
+        """As in a new record. No `sequence` of it may exist, which would go on with the old numbers."""
+        for word in range(_UNIT_TOTAL, NAME_OFFSET):
+            self.words[self.at + word] = 0
+
     def close(self) -> None:
         """Nothing is counted any more; the words may be those of another record soon."""
         self._closed = True

@@ -27,6 +27,9 @@ class Records(Protocol):
     def rebase(self, counts: Mapping[str, int], total: int) -> None:
         """Begin an incarnation that has counted so much."""
 
+    def free(self) -> None:
+        """Everything is delivered, and nothing more is counted."""
+
 
 class LocalFamily:
     """Threads that count, and the owner, take the lock.
@@ -179,6 +182,11 @@ class LocalFamily:
         """A later `add` raises."""
         self.open = False
 
+    def forget(self) -> None:
+        """It is closed, and everything is delivered."""
+        if self._records is not None:
+            self._records.free()
+
     def _restart(self, counts: Mapping[str, int], total: int) -> None:
         self._earlier.update({label: n - counts.get(label, 0) for label, n in self._site.counts.items()})
         self._earlier_total += self._site.total - total
@@ -187,12 +195,31 @@ class LocalFamily:
             self._records.rebase(counts, total)
 
 
+class CountsLabels(Protocol):
+    """A `LocalFamily`, or `LocalFamilyWindows`; then what it has counted is that of the present window."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rule(self) -> FamilyRule: ...
+
+    @property
+    def count(self) -> int: ...
+
+    def add(self, label: str, n: int = 1) -> None: ...
+
+    def add_overflow(self, n: int = 1) -> None: ...
+
+    def count_of(self, label: str) -> int: ...
+
+
 class LabelOfFamily:
     """One combination of labels, as a `Countable`. The labels are those of a series name, without the counter's."""
 
     __slots__ = ("_family", "_label")
 
-    def __init__(self, family: LocalFamily, series: str) -> None:
+    def __init__(self, family: CountsLabels, series: str) -> None:
         self._family = family
         self._label = OVERFLOW if series == overflow_name(family.name) else series.removeprefix(family.name) or "{}"
 
@@ -211,7 +238,7 @@ class LabelOfFamily:
 class ClientDistribution:
     """Values that this process observes, such as latencies. `observe` never blocks on the network."""
 
-    def __init__(self, family: LocalFamily) -> None:
+    def __init__(self, family: CountsLabels) -> None:
         self.name = family.name
         self._family = family
         self._buckets = family.rule.buckets
@@ -225,5 +252,5 @@ class ClientDistribution:
 
     @property
     def count(self) -> int:
-        """How many values this process has observed."""
+        """How many values this process has observed; with windows, in the present one."""
         return self._family.count

@@ -1,9 +1,15 @@
-"""The families of one session: what is due to be sent, which have joined on the present stream, and which have left."""
+"""The families of one session: what is due to be sent, which have joined on the present stream, and which have left.
+
+A window of a family is a family of its own. When it is finished it leaves, in the order of windows, and is forgotten.
+All other families leave together when the client is closed.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
+from threading import RLock
 from typing import Protocol
 
+from countless.client.session.windows import SessionWindows, WindowsState
 from countless.core.family.messages import DownMessage, Report, Sync, UpMessage
 from countless.core.family.rule import FamilyRule
 from countless.wire.families import (
@@ -11,6 +17,7 @@ from countless.wire.families import (
     FamilyLeave,
     FamilyLeaveAck,
     FamilyRejected,
+    FamilyResend,
     FamilyReset,
     FamilyUpItem,
     KnownFamily,
@@ -19,6 +26,7 @@ from countless.wire.families import (
     report_items,
     sync_item,
 )
+from countless.wire.windows import parse_window
 
 log = logging.getLogger("countless")
 
@@ -71,8 +79,10 @@ class _Unsent:
 class SessionFamilies:
     """Everything is called with the lock held. `notify`: there is something to `drain`."""
 
-    def __init__(self, notify: Callable[[], None]) -> None:
+    def __init__(self, lock: RLock, notify: Callable[[], None], clock: Callable[[], float]) -> None:
         self._notify = notify
+        self._clock = clock
+        self.windows = SessionWindows(lock, self._join_again, notify)
         self._families: dict[str, FamilyState] = {}
         self._unsent: dict[str, _Unsent] = {}
         self._numbers: dict[str, dict[str, int]] = {}  # of labels, by family that has joined on the present stream
@@ -82,15 +92,22 @@ class SessionFamilies:
 
     def add(self, name: str, family: FamilyState) -> None:
         self._families[name] = family
+        self.windows.add_counter(name)
+
+    def add_windows(self, name: str, windows: WindowsState) -> None:
+        self.windows.add(name, windows)
 
     def queue(self, name: str, messages: tuple[UpMessage, ...]) -> None:
         """Send these soon."""
         self._unsent.setdefault(name, _Unsent()).add(messages)
         self._notify()
 
-    def renew(self, known: Mapping[str, KnownFamily]) -> None:
+    def renew(self, known: Mapping[str, KnownFamily], known_counts: Mapping[str, int]) -> None:
+        """`known_counts` has the windows that left: the number of the first that did not."""
         for name, family in self._families.items():
-            family.renew(known.get(name))
+            window = parse_window(name)
+            has_left = window is not None and window.period < known_counts.get(window.group, 0)
+            family.renew(KnownFamily(complete=True) if has_left else known.get(name))
         self._sent.clear()
 
     @property
@@ -113,6 +130,7 @@ class SessionFamilies:
         self._unsent.clear()
         self._numbers.clear()
         self._rejected.clear()
+        self.windows.new_stream()
         return [item for name in self._families for item in self._join_items(name)]
 
     def drain(self) -> list[FamilyUpItem]:
@@ -122,11 +140,15 @@ class SessionFamilies:
             items += [] if name in self._numbers else self._join_items(name)
             if name in self._numbers:  # not rejected: with its reports, so that `flush` waits for them
                 items += self._items(name, each)
+        while (name_due := self.windows.pop_due()) is not None:
+            items += self._leave_items(name_due)
         return items
 
     def _join_items(self, name: str) -> list[FamilyUpItem]:
-        family = self._families[name]
-        if name in self._left or name in self._rejected or not family.active:
+        family = self._families.get(name)
+        if family is None or not family.active:
+            return []
+        if name in self._left or name in self._rejected or self.windows.is_rejected(name):
             return []
         self._numbers[name] = {}
         sync, rest = family.resume()
@@ -151,13 +173,24 @@ class SessionFamilies:
         before.counts.update(counts)
         self._sent[name] = KnownFamily(max(before.total, total), counts=before.counts)
 
+    def _join_again(self, name: str) -> None:
+        self._numbers.pop(name, None)
+        self._rejected.pop(name, None)
+        self.queue(name, ())
+
+    def leave(self) -> None:
+        """Windows leave in their order: `drain` has the first ones."""
+        self.windows.finish_all(self._families)
+
     def leave_items(self) -> list[FamilyUpItem]:
-        return [item for name in self._families if name not in self._left for item in self._leave_items(name)]
+        """For all families but windows."""
+        others = [name for name in self._families if parse_window(name) is None and name not in self._left]
+        return [item for name in others for item in self._leave_items(name)]
 
     def _leave_items(self, name: str) -> list[FamilyUpItem]:
         family = self._families[name]
         if not family.active:  # the coordinator knows nothing of it
-            self._left.add(name)
+            self._has_left(name)
             return []
         if name in self._rejected:
             return []
@@ -168,6 +201,15 @@ class SessionFamilies:
         self._note_sent(name, sync.total, {})
         return [*joining, *self._items(name, unsent), FamilyLeave(*sync_item(sync))]
 
+    def _has_left(self, name: str) -> None:
+        if parse_window(name) is None:
+            self._left.add(name)
+        elif self.windows.left(name):
+            del self._families[name]
+            self._sent.pop(name, None)
+            self._rejected.pop(name, None)
+            self._forget(name)
+
     @property
     def delivered(self) -> bool:
         return self._left >= self._families.keys()
@@ -175,7 +217,8 @@ class SessionFamilies:
     @property
     def all_left(self) -> bool:
         """Nothing more can leave on this stream."""
-        return self._left | self._rejected.keys() >= self._families.keys()
+        rejected = self._rejected.keys()
+        return self._left | rejected | self.windows.behind(rejected) >= self._families.keys()
 
     # What the coordinator sends
 
@@ -184,18 +227,23 @@ class SessionFamilies:
         if family is None:
             return
         if isinstance(item, FamilyLeaveAck):
-            self._left.add(name)
+            self._has_left(name)
         elif isinstance(item, FamilyRejected):
-            log.warning("family %r rejected by the coordinator: %s", name, item.reason)
+            if self.windows.reject(name, self._clock()):
+                log.warning("family %r rejected by the coordinator: %s", name, item.reason)
             self._rejected[name] = item.reason
             self._forget(name)
         elif isinstance(item, FamilyReset):
             family.reset()
             self._sent.pop(name, None)
             self._forget(name)
+            self.windows.leave_again(name)
             self._notify()
-        elif replies := family.receive(down_message(item)):
-            self.queue(name, replies)
+        else:
+            if replies := family.receive(down_message(item)):
+                self.queue(name, replies)
+            if isinstance(item, FamilyResend):
+                self.windows.leave_again(name)
 
     def _forget(self, name: str) -> None:
         self._unsent.pop(name, None)

@@ -107,7 +107,7 @@ class SiteSession:
         self.contact = Contact()
         self._counters = SessionCounters(lock, self._has_work_now, clock)
         self._budgets = SessionBudgets(lock)
-        self._families = SessionFamilies(self._has_work_now)
+        self._families = SessionFamilies(lock, self._has_work_now, clock)
         self._lock = lock
         self._notify = notify
         self._clock = clock
@@ -122,7 +122,7 @@ class SiteSession:
         self._counters.add(name, counter)
 
     def add_windows(self, series: str, windows: WindowsState) -> None:
-        self._counters.add_windows(series, windows)
+        (self._families if windows.of_family else self._counters).add_windows(series, windows)
 
     def add_budget(self, name: str, budget: BudgetState) -> None:
         self._budgets.add(name, budget)
@@ -155,6 +155,7 @@ class SiteSession:
         self._leaving = True
         if self.has_work:
             self._counters.leave()
+            self._families.leave()
         self.done = self.delivered = not self.has_work
         self._notify_once()
 
@@ -182,7 +183,7 @@ class SiteSession:
             self.site_id = site_id
             self._counters.renew(site_id, retired.known_counts)
             self._budgets.renew(site_id)
-            self._families.renew(retired.known_families)
+            self._families.renew(retired.known_families, retired.known_counts)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
@@ -197,7 +198,8 @@ class SiteSession:
             # The coordinator times us out when it receives nothing for long, and sends nothing unless it has to. So a
             # Sync is due a heartbeat after our last frame, and a heartbeat after its last frame or our last Sync.
             sync_due = self._sync_due(last_sent, last_received, heartbeat)
-            next_tick = min(self._budgets.next_tick, self._counters.windows.next_tick)
+            windows = self._counters.windows, self._families.windows
+            next_tick = min(self._budgets.next_tick, *(each.next_tick for each in windows))
             due = last_sent + LINGER_S if self._wakeup_pending else min(sync_due, next_tick)
             frames = yield max(0.0, due - self._clock())
             now = self._clock()
@@ -205,7 +207,8 @@ class SiteSession:
                 last_received = now
                 self._on_items([item for frame in frames for item in decode_down(frame)], on_ack)
             self._budgets.tick(now)
-            self._counters.windows.tick(now)
+            for each in windows:
+                each.tick(now)
             if now - last_received > _TIMEOUT_HEARTBEATS * heartbeat:
                 raise ConnectionLost(f"connection timed out: nothing received for {now - last_received:.1f} s")
             items = self._drain() if self._wakeup_pending and now - last_sent >= LINGER_S else []

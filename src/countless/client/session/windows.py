@@ -16,7 +16,10 @@ from countless.wire.windows import WindowName, parse_window
 
 
 class WindowsState(Protocol):
-    """The windows of one series."""
+    """The windows of one series, or of a family."""
+
+    @property
+    def of_family(self) -> bool: ...
 
     def seconds_to_tick(self, monotonic: float) -> float:
         """Until `tick` should be called."""

@@ -1,11 +1,11 @@
 """What a family answers: intervals for labels and for the total, and the labels above a share of the total."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from countless.core.answer import State
+from countless.core.answer import State, worst_state
 from countless.core.family.messages import OVERFLOW, Steps
 from countless.errors import InvalidParameter
 
@@ -36,25 +36,56 @@ class Top(NamedTuple):
 
 
 class LabelCounts(NamedTuple):
-    """What is known of a family at a moment; sites may have counted `held_back` more of one label, and of all."""
+    """What is known of a family at a moment; sites may have counted `held_back` more of one label, and of all.
+
+    `missing` more events may belong to it that are not counted here: those of windows that are not kept any more.
+    """
 
     counts: Mapping[str, int]
     known_total: int
     held_back: Steps
     state: State
+    missing: int = 0
 
     def answer(self, label: str) -> LabelCount:
         """The count of a label. Its events may be in the overflow, so the upper bound includes that."""
         overflow = 0 if label == OVERFLOW else self.counts.get(OVERFLOW, 0)
-        return interval(label, self.counts.get(label, 0), self.held_back.label, overflow)
+        return interval(label, self.counts.get(label, 0), self.held_back.label, overflow + self.missing)
 
     def total(self) -> LabelCount:
-        return interval(None, self.known_total, self.held_back.total)
+        return interval(None, self.known_total, self.held_back.total, self.missing)
 
     def top(self, share: float) -> Top:
         """Every label that has this share of the total, and others that may have it."""
-        unseen = self.held_back.label + self.counts.get(OVERFLOW, 0)
+        unseen = self.held_back.label + self.counts.get(OVERFLOW, 0) + self.missing
         return top_of(share, self.counts, unseen, self.answer, self.total(), self.state)
+
+
+def sum_of(parts: Iterable[LabelCounts], cap: int) -> LabelCounts:
+    """Of windows that have no event in common. At most `cap` labels have their names; others go to the overflow.
+
+    Every bound of a sum is the sum of the bounds.
+
+    >>> hour = LabelCounts({"a": 5, "b": 1}, 7, Steps(1, 2), State.HOLDING)
+    >>> sum_of([hour, hour], cap=1).answer("a")
+    LabelCount(label='a', estimate=11.0, lower=10, upper=14)
+    """
+    counts: dict[str, int] = {}
+    total = missing = label_step = total_step = 0
+    states = [State.EXACT]
+    for part in parts:
+        if not counts and len(part.counts) <= cap:
+            counts = dict(part.counts)
+        else:
+            for label, n in part.counts.items():
+                home = label if label in counts or len(counts) - (OVERFLOW in counts) < cap else OVERFLOW
+                counts[home] = counts.get(home, 0) + n
+        total += part.known_total
+        missing += part.missing
+        label_step += part.held_back.label
+        total_step += part.held_back.total
+        states.append(part.state)
+    return LabelCounts(counts, total, Steps(label_step, total_step), worst_state(states), missing)
 
 
 def interval(label: str | None, known: int, held_back: int, overflow: int = 0) -> LabelCount:

@@ -105,7 +105,7 @@ class FamilyCoordinator:
         self.rule = rule
         self.round = 0
         self.steps = Steps()
-        self.lost = 0  # events of one label, at most, that sites which were given up had not reported
+        self.lost = 0  # sites that were given up: they may have counted events that they had not reported
         self._members = {site_id: Member() for site_id in fleet}
         self._expected = expected_sites
         self._slots = max(1, expected_sites, len(self._members))
@@ -136,6 +136,10 @@ class FamilyCoordinator:
     @property
     def sites(self) -> int:
         return len(self._members)
+
+    @property
+    def site_ids(self) -> list[SiteId]:
+        return list(self._members)
 
     @property
     def unreachable(self) -> tuple[SiteName, ...]:
@@ -270,7 +274,7 @@ class FamilyCoordinator:
         """A site ended without leaving. What it has reported stays in the counts."""
         if site_id not in self._departed:
             member = self._members.setdefault(site_id, Member())  # it may have sent its join, and this was overtaken
-            self.lost += member.steps.label - 1
+            self.lost += 1
             self._remove(site_id, member)
         return self._proceed()
 
@@ -287,6 +291,11 @@ class FamilyCoordinator:
         self.rule = rule
         self._start_round(self._slots)
         return self._proceed()
+
+    def absorb(self, counts: Mapping[str, int], total: int) -> None:
+        """Events of sites that have departed, from elsewhere: of a window that is not kept any more."""
+        self._merge(Member(), counts.items())
+        self._total += total
 
     def forget(self, site_id: SiteId) -> None:
         """Do not remember that a site has departed: the owner sees to it that nothing of it is received again."""

@@ -7,15 +7,20 @@ from fractions import Fraction
 from countless.core.family.distribution import ZERO, Buckets, BucketSite
 from countless.core.family.site import LABEL_CAP, FamilySite
 from countless.core.family.steps import CertainSteps, require_epsilon
+from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
 
 LABELS, VALUES = "labels", "values"  # a family; a distribution, whose labels are buckets of values
+# Closed windows that are kept unless an operator says otherwise: enough for the last period, and for yesterday. A
+# window of a family has all its labels, so these are fewer than of a counter.
+DEFAULT_KEEP = {"minute": 120, "hour": 72, "day": 62, "month": 24}
 _MAX_BUCKET_CHARS = 8  # more than any finite value has, at the least accuracy
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRule:
-    """`accuracy` is that of the buckets of a distribution; 0 for a family.
+    """`accuracy` is that of the buckets of a distribution; 0 for a family. With `windows` the coordinator has a family
+    for each window, which is counted from nothing: it has no floor.
 
     >>> FamilyRule("labels", 0.01).steps.steps(known=1_000_000, sites=100)
     Steps(label=76, total=201, exact=0)
@@ -24,6 +29,7 @@ class FamilyRule:
     kind: str
     epsilon: float
     accuracy: float = 0.0
+    windows: WindowRule | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in (LABELS, VALUES):
@@ -33,6 +39,14 @@ class FamilyRule:
             Buckets(self.accuracy)
         elif self.accuracy != 0:
             raise InvalidParameter("accuracy", self.accuracy, f"0 for {LABELS}")
+        if self.windows is not None and self.windows.floor is not None:
+            raise InvalidParameter("floor", self.windows.floor, "left out for a family")
+
+    @property
+    def windows_kept(self) -> int:
+        if self.windows is None:
+            raise InvalidParameter("windows", None, "the rule of a family with windows")
+        return DEFAULT_KEEP[self.windows.per] if self.windows.keep is None else self.windows.keep
 
     @property
     def steps(self) -> CertainSteps:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from countless.core.answer import Answer, State
+from countless.core.answer import Answer, State, worst_state
 from countless.core.messages import SiteName
 
 
@@ -70,16 +70,15 @@ class TotalAnswer(NamedTuple):
 
 
 _ROUNDING = 2.0**-50  # more than the addition of some floats can lose
-_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING)
 
 
-def bounds_of(answer: Answer) -> tuple[float, float]:
+def bounds_of(answer: Answer | TotalAnswer) -> tuple[float, float]:
     """Where every event is reported, there is no error."""
     return (answer.estimate, answer.estimate) if answer.state is State.EXACT else (answer.lower, answer.upper)
 
 
 def total_answer(
-    settled: int, answers: Sequence[Answer], published: float, *, alpha: float, delta: float, scheme: str
+    settled: int, answers: Sequence[Answer | TotalAnswer], published: float, *, alpha: float, delta: float, scheme: str
 ) -> TotalAnswer:
     """The sum of what is known exactly and of the answers of open windows, given oldest first.
 
@@ -101,7 +100,7 @@ def total_answer(
         max(upper, estimate),
         alpha,
         delta,
-        next((each for each in _WORST_FIRST if each in states), State.EXACT),
+        worst_state(states),
         last.round if last else 0,
         max((answer.sites for answer in answers), default=0),
         last.scheme if last else scheme,

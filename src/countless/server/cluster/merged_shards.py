@@ -9,7 +9,7 @@ from countless.core.messages import SiteId
 from countless.server.cluster.member import Member
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
-from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.family_windows import AnyFamily
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import AnyCounter
@@ -38,7 +38,7 @@ class MergedBudgets:
 
 
 class MergedFamilies:
-    def __init__(self, by_name: Mapping[str, ServedFamily]) -> None:
+    def __init__(self, by_name: Mapping[str, AnyFamily]) -> None:
         self.by_name = by_name
 
 

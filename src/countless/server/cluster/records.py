@@ -75,6 +75,7 @@ class SavedFamilyChanges(msgspec.Struct, array_like=True):
 class SavedFamilies(msgspec.Struct, array_like=True):
     families: list[SavedFamilyChanges]
     deleted: list[str]
+    dropped: list[str] = []
 
 
 class Body(msgspec.Struct, array_like=True):
@@ -129,7 +130,7 @@ def _encode_budgets(changes: Changes) -> bytes:
 
 
 def _encode_families(changes: Changes) -> bytes:
-    if not (changes.families or changes.deleted_families):
+    if not (changes.families or changes.deleted_families or changes.dropped_families):
         return b""
     families = [
         SavedFamilyChanges(
@@ -141,7 +142,7 @@ def _encode_families(changes: Changes) -> bytes:
         )
         for name, family in changes.families.items()
     ]
-    return msgspec.json.encode(SavedFamilies(families, changes.deleted_families))
+    return msgspec.json.encode(SavedFamilies(families, changes.deleted_families, changes.dropped_families))
 
 
 def _decode_family(saved: SavedFamilyChanges) -> FamilyChanges:
@@ -191,7 +192,7 @@ def from_saved(saved: SavedChanges) -> Changes:
     if saved.families:
         families = _decode_json(saved.families, SavedFamilies)
         changes.families = {each.name: _decode_family(each) for each in families.families}
-        changes.deleted_families = families.deleted
+        changes.deleted_families, changes.dropped_families = families.deleted, families.dropped
     return changes
 
 

@@ -16,9 +16,8 @@ from countless.server.http.counted_stream import CountedStream
 from countless.server.http.openapi import error
 from countless.server.http.peers import peer_of
 from countless.server.http.schemas import PublicAnswer
-from countless.server.sessions.counter import Counter
+from countless.server.sessions.served_windows import ServedWindows
 from countless.server.sessions.shares import Shares
-from countless.server.sessions.windows import WindowedCounter
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.frames import MAX_NUMBER
 
@@ -55,8 +54,7 @@ class Published(Protocol):
 
 def public_view(counter: Published) -> PublicAnswer:
     answer = counter.published_answer
-    rule = counter.config.windows if isinstance(counter, Counter | WindowedCounter) else None
-    per = None if rule is None else rule.per
+    per = counter.calendar.per if isinstance(counter, ServedWindows) else None
     return PublicAnswer(
         counter.name, answer.estimate, answer.lower, answer.upper, answer.state, as_of(counter.health), per
     )

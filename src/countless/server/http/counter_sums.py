@@ -6,23 +6,17 @@ from functools import cached_property
 from math import fsum
 from typing import NamedTuple
 
-from countless.core.answer import State
+from countless.core.answer import worst_state
 from countless.core.windows.window import TotalAnswer
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows import AnyCounter
-
-_WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING, State.EXACT)
 
 
 def add_up(numbers: Iterable[float]) -> float:
     """Rounded once: a sum must not fall because its parts come in another order after a restart."""
     numbers = list(numbers)
     return sum(numbers) if all(isinstance(each, int) for each in numbers) else fsum(numbers)
-
-
-def worst_state(states: Iterable[State]) -> State:
-    return min(states, key=_WORST_FIRST.index)
 
 
 class _NoRounds(NamedTuple):

@@ -17,7 +17,7 @@ from countless.core.answer import State
 from countless.core.windows.rolling import Record
 from countless.server.http.counter_sums import CounterSum, by_counter
 from countless.server.http.edges import SHORTEST_S, Edges
-from countless.server.http.family_answers import family_parts
+from countless.server.http.family_parts import family_parts
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.windows import AnyAnswer

@@ -16,6 +16,7 @@ from countless.server.http.edges import BARS as BARS_WITHOUT_WINDOWS
 from countless.server.http.edges import LENGTHS_S
 from countless.server.http.history import History, Recorded
 from countless.server.http.window_answers import count_of_span
+from countless.server.sessions.family_windows import WindowedFamily
 from countless.server.sessions.windows import WindowedCounter
 
 # Start, end, lower, estimate, upper (None: not known), state, since when it is known; sites that are awaited, and lost.
@@ -31,7 +32,7 @@ _BARS_WORTH_IT = 60  # with more than so many minutes, hours are shown first
 
 def increases_of(counter: Recorded, history: History, per: str = "", bars: int | None = None) -> "Increases":
     """With bars of this kind of period, if the counter has them, and so many of them."""
-    if isinstance(counter, WindowedCounter):
+    if isinstance(counter, WindowedCounter | WindowedFamily):
         return WindowIncreases(counter, history, per, bars)
     return Increases(history, per, bars)
 
@@ -128,7 +129,9 @@ class WindowIncreases(Increases):
     A day may have a thousand windows. So those that are closed are added up, and only the others are looked at.
     """
 
-    def __init__(self, counter: WindowedCounter, history: History, per: str = "", bars: int | None = None) -> None:
+    def __init__(
+        self, counter: WindowedCounter | WindowedFamily, history: History, per: str = "", bars: int | None = None
+    ) -> None:
         self._counter = counter
         self._calendar = calendar = counter.calendar
         self.tz = calendar.tz

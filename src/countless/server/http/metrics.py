@@ -19,7 +19,7 @@ from countless.core.budget.state import BudgetState
 from countless.server.http.server_view import ServerView
 from countless.server.http.window_answers import named_span
 from countless.server.sessions.budget_templates import is_template
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.sessions.served_windows import ServedWindows
 
 ROWS_PER_SLICE = 100  # counters, sites or budgets: some milliseconds
 
@@ -76,10 +76,11 @@ class ServerCollector:
         count = _gauge("countless_window", f"Published count {which}", *labels)
         lower = _gauge("countless_window_lower", f"Lower bound of the true count {which}", *labels)
         upper = _gauge("countless_window_upper", f"Upper bound of the true count {which}", *labels)
-        for number, (name, counter) in enumerate(list(self._server.counters.items())):
+        counters = (*self._server.counters.items(), *self._server.families.by_name.items())
+        for number, (name, counter) in enumerate(counters):
             if number % ROWS_PER_SLICE == 0:
                 yield None
-            if isinstance(counter, WindowedCounter):
+            if isinstance(counter, ServedWindows):
                 now = counter.now()
                 for window in ("now", "last"):
                     span = named_span(counter, window, now)

@@ -55,7 +55,7 @@ def operator_answer(counter: AnyCounter) -> OperatorAnswer:
 def _windows_status(counter: AnyCounter) -> WindowsStatus | None:
     if not isinstance(counter, WindowedCounter):
         return None
-    calendar, rule = counter.calendar, counter.rule
+    calendar, rule = counter.calendar, counter.window_rule
     incomplete = [
         IncompleteWindow(
             start=calendar.local_time(window.start),
@@ -89,7 +89,7 @@ def details(counter: AnyCounter, history: History) -> dict[str, Any]:
 def _windows_details(counter: AnyCounter) -> dict[str, Any] | None:
     if not isinstance(counter, WindowedCounter):
         return None
-    calendar, rule = counter.calendar, counter.rule
+    calendar, rule = counter.calendar, counter.window_rule
     waiting_for = counter.sites_waited_for(calendar.previous(counter.present))
     return {
         "per": calendar.per,

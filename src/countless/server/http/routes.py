@@ -104,26 +104,28 @@ async def read_top(request: Request) -> Response:
     None that has the share is missing, if the bounds of the answers hold. With `window` or `rolling`, of that time.
 
     Of a family, its labels: none is missing whose share is at least the family's epsilon, unless it is beyond the cap
-    on labels; those have their own row, the overflow series. `window` and `rolling` are not for families.
+    on labels; those have their own row, the overflow series. `window` is for families with windows, `rolling` for none.
     """
     name, query = request.path_params["name"], request.query_params
     share = parse_share(query.get("share", "0.02"))
     read = reading(request.app.state.recorder, query.get("window"), query.get("rolling"))
-    return json(top_of(name, parts_of(_server(request), name), share, read))
+    return json(top_of(name, parts_of(_server(request), name), share, read, query.get("window")))
 
 
 async def read_quantiles(request: Request) -> Response:
     """Quantiles of a distribution: 0.5, 0.9 and 0.99, or each `q`; and for each `value` how many observations are at
-    most as large.
+    most as large. With `window`, of that time, if it has windows.
     """
     query, family = request.query_params, _server(request).families.get(request.path_params["name"])
     shares, values = query.getlist("q"), query.getlist("value")
-    return json(quantile_answer(family, shares or ([] if values else ["0.5", "0.9", "0.99"]), values))
+    shares = shares or ([] if values else ["0.5", "0.9", "0.99"])
+    return json(quantile_answer(family, shares, values, query.get("window")))
 
 
 async def list_windows(request: Request) -> Response:
     """The youngest windows of a counter with windows, oldest first: 48, or `limit`."""
-    counter, limit = _server(request).counter(request.path_params["name"]), request.query_params.get("limit", "48")
+    server, name, limit = _server(request), request.path_params["name"], request.query_params.get("limit", "48")
+    counter = server.families.by_name.get(name) or server.counter(name)
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 6 and 1 <= int(limit) <= MAX_LISTED):
         raise InvalidParameter("limit", limit[:100], f"an integer from 1 to {MAX_LISTED}")
     return json(window_list(counter, int(limit)))

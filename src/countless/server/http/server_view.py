@@ -10,7 +10,7 @@ from typing import Protocol
 from countless.core.messages import SiteId
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
-from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.family_windows import AnyFamily
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows import AnyCounter
 from countless.server.settings import Settings
@@ -30,7 +30,7 @@ class BudgetsView(Protocol):
 
 class FamiliesView(Protocol):
     @property
-    def by_name(self) -> Mapping[str, ServedFamily]: ...
+    def by_name(self) -> Mapping[str, AnyFamily]: ...
 
 
 class ServerView(Protocol):

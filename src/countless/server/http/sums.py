@@ -10,17 +10,19 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from countless.core.answer import State
+from countless.core.answer import State, worst_state
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.http.answers import public_view
-from countless.server.http.counter_sums import add_up, worst_state
-from countless.server.http.family_answers import AnyPart, LabelView, family_parts, family_top
+from countless.server.http.counter_sums import add_up
+from countless.server.http.family_answers import family_top, family_window
+from countless.server.http.family_parts import AnyPart, LabelView, family_parts
 from countless.server.http.history import Recorder
 from countless.server.http.schemas import PublicAnswer, TopAnswer, TopRow
 from countless.server.http.server_view import ServerView
 from countless.server.http.window_answers import rolling_answer, window_answer
 from countless.server.http.window_schemas import Rate, RollingAnswer, WindowAnswer
 from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.family_windows import WindowedFamily
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows import AnyCounter
 
@@ -51,16 +53,24 @@ def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Call
     if window is not None and rolling is not None:
         raise InvalidParameter("window", window[:100], "left out with rolling")
     if window is not None:
-        return lambda part: window_answer(_counter(part, "window", window), window)
+        return lambda part: _window_answer(part, window)
     if rolling is not None:
-        return lambda part: rolling_answer(_counter(part, "rolling", rolling), recorder, rolling)
+        return lambda part: rolling_answer(_counter(part, rolling), recorder, rolling)
     return public_view
 
 
-def _counter(part: AnyPart, field: str, value: str) -> AnyCounter:
-    if isinstance(part, ServedFamily | LabelView):
-        allowed = f"left out for the family {part.name!r}, which has one count, of all that was ever counted"
-        raise InvalidParameter(field, value[:100], allowed)
+def _window_answer(part: AnyPart, window: str) -> WindowAnswer:
+    if isinstance(part, ServedFamily | WindowedFamily | LabelView):
+        return family_window(part, window)[1]
+    return window_answer(part, window)
+
+
+def _counter(part: AnyPart, rolling: str) -> AnyCounter:
+    if isinstance(part, ServedFamily | WindowedFamily | LabelView):
+        family = part.family if isinstance(part, LabelView) else part
+        has_windows = isinstance(family, WindowedFamily)
+        instead = "ask for a window, such as now or last" if has_windows else "it has one count, of all time"
+        raise InvalidParameter("rolling", rolling[:100], f"left out for the family {family.name!r}: {instead}")
     return part
 
 
@@ -104,10 +114,14 @@ async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicA
             await asyncio.sleep(SUM_INTERVAL_S)
 
 
-def top_of(name: str, parts: Sequence[AnyPart], share: float, read: Callable[[AnyPart], AnyAnswer]) -> TopAnswer:
+def top_of(
+    name: str, parts: Sequence[AnyPart], share: float, read: Callable[[AnyPart], AnyAnswer], window: str | None
+) -> TopAnswer:
     """Of a family, or of the labelled series of a counter."""
-    answers = [read(part) for part in parts]
-    return family_top(parts[0], share) if isinstance(parts[0], ServedFamily) else top_answer(name, answers, share)
+    answers, first = [read(part) for part in parts], parts[0]
+    if isinstance(first, ServedFamily | WindowedFamily):
+        return family_top(first, share, window)
+    return top_answer(name, answers, share)
 
 
 def top_answer(name: str, answers: Sequence[_Answer], share: float) -> TopAnswer:

@@ -15,7 +15,8 @@ from countless.core.family.rule import LABELS
 from countless.errors import InvalidParameter
 from countless.server.http.answers import public_view
 from countless.server.http.counter_sums import CounterSum, as_one, by_counter
-from countless.server.http.family_answers import LabelView, family_parts, largest_labels, quantiles_shown
+from countless.server.http.family_answers import largest_labels, quantiles_shown
+from countless.server.http.family_parts import LabelView, family_parts
 from countless.server.http.history import STATES, History, Recorded, Recorder
 from countless.server.http.increases import Row, increases_of
 from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
@@ -25,11 +26,12 @@ from countless.server.http.sums import top_answer
 from countless.server.http.window_answers import window_answer
 from countless.server.http.window_schemas import WindowAnswer
 from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.family_windows import AnyFamily, WindowedFamily
 from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows import AnyAnswer, AnyCounter, WindowedCounter
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
-Listed = AnyCounter | CounterSum | ServedFamily
+Listed = AnyCounter | CounterSum | AnyFamily
 
 ROWS_PER_PAGE = 50
 BARS_PER_ROW = 24
@@ -127,7 +129,7 @@ class CounterView:
                 if windows:
                     top = self._top([window_answer(part, "now") for part in windows])
                     yield "window-top", {"per": windows[0].calendar.per, **top}
-            if isinstance(counter, ServedFamily):
+            if isinstance(counter, ServedFamily | WindowedFamily):
                 yield from self._family(counter)
         if current != self._last:
             self._last = current
@@ -139,10 +141,14 @@ class CounterView:
         parts = self._server.parts(self._name)
         return as_one(self._name, parts) if parts else None
 
-    def _family(self, family: ServedFamily) -> Iterator[Event]:
-        if family.published is not self._last_labels:
-            self._last_labels = family.published
-            yield largest_labels(family) if family.rule.kind == LABELS else quantiles_shown(family)
+    def _family(self, family: AnyFamily) -> Iterator[Event]:
+        if family.published is self._last_labels:
+            return
+        self._last_labels = family.published
+        if family.rule.kind == LABELS:
+            yield "top", largest_labels(family)
+        else:
+            yield "quantiles", quantiles_shown(family)
 
     def _top(self, answers: Sequence[PublicAnswer] | Sequence[WindowAnswer]) -> dict[str, Any]:
         top = top_answer(self._name, [*answers], share=TOP_SHARE)

@@ -7,6 +7,7 @@ exact totals of closed windows: docs/explanation/threat-model.md says why these 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import inf
+from typing import Any
 
 from countless.core.answer import State
 from countless.core.durations import require_duration
@@ -16,17 +17,31 @@ from countless.core.windows.window import Window, WindowState
 from countless.errors import NoWindows
 from countless.server.http.history import Recorder
 from countless.server.http.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
-from countless.server.sessions.windows import AnyCounter, WindowedCounter
+from countless.server.sessions.family_windows import AnyFamily
+from countless.server.sessions.served_windows import ServedWindows
+from countless.server.sessions.windows import AnyCounter
+
+AnyWindows = ServedWindows[Any]
+Windowed = AnyCounter | AnyFamily | AnyWindows  # it has windows, or none
 
 MIN_ROLLING, MAX_ROLLING = "1s", "3660d"
 MAX_NAME_CHARS = 100  # of a window or a duration, in an error
 
 
-def window_answer(counter: AnyCounter, which: str) -> WindowAnswer:
-    """Of a span by its name. A plus in a query that is not encoded arrives as a space."""
-    windowed, name = _with_windows(counter), which[:MAX_NAME_CHARS]
-    calendar, now = windowed.calendar, windowed.now()
-    span = named_span(windowed, name.replace(" ", "+") if "T" in name else name, now)
+def window_answer(counter: Windowed, which: str) -> WindowAnswer:
+    """Of a span by its name."""
+    windowed = _with_windows(counter)
+    return span_answer(windowed, which, *read_span(windowed, which))
+
+
+def read_span(counter: AnyWindows, which: str) -> tuple[SpanCount, float]:
+    """The span of this name, and the moment of reading. A plus in a query that is not encoded arrives as a space."""
+    name, now = which[:MAX_NAME_CHARS], counter.now()
+    return named_span(counter, name.replace(" ", "+") if "T" in name else name, now), now
+
+
+def span_answer(counter: AnyWindows, which: str, span: SpanCount, now: float) -> WindowAnswer:
+    calendar = counter.calendar
     return WindowAnswer(
         counter=counter.name,
         window=which,
@@ -35,19 +50,19 @@ def window_answer(counter: AnyCounter, which: str) -> WindowAnswer:
         estimate=span.estimate,
         lower=span.lower,
         upper=span.upper,
-        state=_state(windowed, span),
+        state=_state(counter, span),
         complete=span.complete,
         known_since=None if span.known_since is None else calendar.local_time(span.known_since),
         as_of=_utc(now - counter.health.behind_s),
     )
 
 
-def named_span(counter: WindowedCounter, name: str, now: float) -> SpanCount:
+def named_span(counter: AnyWindows, name: str, now: float) -> SpanCount:
     return count_of_span(counter, *span_named(name, counter.calendar, now), now)
 
 
 def count_of_span(
-    counter: WindowedCounter, start: float, end: float, now: float, windows: Sequence[Window] | None = None
+    counter: AnyWindows, start: float, end: float, now: float, windows: Sequence[Window] | None = None
 ) -> SpanCount:
     """From the windows of the counter: these, or all. Windows outside of the span are not needed."""
     kept_since = -inf if counter.kept_from is None else counter.kept_from
@@ -59,7 +74,7 @@ def count_of_span(
     return span
 
 
-def window_list(counter: AnyCounter, limit: int) -> WindowList:
+def window_list(counter: Windowed, limit: int) -> WindowList:
     windowed = _with_windows(counter)
     calendar, now = windowed.calendar, windowed.now()
     counts = [count_between([each], each.start, each.end, now) for each in windowed.windows(limit)]
@@ -90,7 +105,7 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
     records = recorder.for_counter(counter).records()
     now = records[-1].time
     count = count_since(records, now - length_s)
-    if isinstance(counter, WindowedCounter):
+    if isinstance(counter, ServedWindows):
         count = narrower(count, count_of_span(counter, count.start, now, now))
     return RollingAnswer(
         counter=counter.name,
@@ -107,13 +122,13 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
     )
 
 
-def _with_windows(counter: AnyCounter) -> WindowedCounter:
-    if not isinstance(counter, WindowedCounter):
+def _with_windows(counter: Windowed) -> AnyWindows:
+    if not isinstance(counter, ServedWindows):
         raise NoWindows(counter.name)
     return counter
 
 
-def _state(counter: AnyCounter, count: SpanCount) -> State:
+def _state(counter: Windowed, count: SpanCount) -> State:
     """That of the total, unless the count is final, or is inexact where the total is exact."""
     if count.lost:
         return State.DEGRADED

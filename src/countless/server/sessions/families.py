@@ -3,20 +3,25 @@
 A site that joins is a member from then on. When its session times out, the answers are `degraded`; when the session is
 retired, what the site has reported stays in the counts, and a tombstone for each of its labels is saved: if the process
 comes back it is told these counts, and continues as a new incarnation with the rest.
+
+A window of a family is joined, saved and left like a family of its own, under its wire name. But an orderly leave is
+remembered as for windows of counters: by one tombstone for each site and family, the first window that it has not left.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from sys import intern
 
 from countless.core.family.messages import OVERFLOW, Outbox, SetSteps
 from countless.core.family.rule import FamilyRule
 from countless.core.family.site import LABEL_CAP
-from countless.errors import InvalidParameter, ProtocolError, UnknownName
+from countless.errors import InvalidParameter, ProtocolError
 from countless.server.connection import Connection
 from countless.server.sessions.family import ServedFamily
-from countless.server.sessions.session_table import Session, SessionTable
-from countless.server.sessions.shares import Shares
+from countless.server.sessions.family_registry import FamilyRegistry
+from countless.server.sessions.family_windows import AnyFamily, WindowedFamily
+from countless.server.sessions.session_table import Session, SessionTable, group_of
 from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
 from countless.server.storage.commit import CommitPipeline
@@ -30,14 +35,11 @@ from countless.wire.families import (
     FamilyReset,
     FamilySync,
     FamilyUpItem,
-    KnownFamily,
-    KnownLabels,
     down_item,
-    known_items,
     report_of,
     sync_of,
 )
-from countless.wire.names import is_valid_name, validate_name
+from countless.wire.names import is_valid_name
 from countless.wire.windows import parse_window, shard_name
 
 MAX_FAMILIES_PER_SITE = 1_000
@@ -45,48 +47,37 @@ MAX_IGNORED = 100_000
 
 
 class Families:
-    """All families by name. Every change is marked for the next commit, before the messages it causes."""
+    """Which sessions count the labels of which families."""
 
     def __init__(
         self,
-        by_name: dict[str, ServedFamily],
-        counters: Callable[[], Container[str]],
+        registry: FamilyRegistry,
         sessions: SessionTable,
         pipeline: CommitPipeline,
         clock: Callable[[], float],
-        shares: Shares[str],
-        max_families: int,
         on_rejected: Callable[[], None],
         tombstones: TombstoneShares,
     ) -> None:
-        self.by_name = by_name
-        self._on_rejected = on_rejected
-        self._counters = counters  # the names of all counters
+        self._registry = registry
         self._sessions = sessions
         self._pipeline = pipeline
         self._clock = clock
-        self._shares = shares
-        self._max_families = max_families
         self._tombstones = tombstones
+        self._on_rejected = on_rejected
+
+    @property
+    def by_name(self) -> dict[str, AnyFamily]:
+        return self._registry.by_name
+
+    def get(self, name: str) -> AnyFamily:
+        return self._registry.get(name)
 
     def recover(self, saved: Mapping[str, SavedFamily]) -> None:
         """After a restart: the answers are `learning` until every member has joined again, or timed out."""
-        for name, each in saved.items():
-            self.by_name[name] = ServedFamily(name, each.fields.rule, each, self._pipeline.health)
-            for site_id in each.members:
+        self._registry.load(saved)
+        for name, family in saved.items():
+            for site_id in family.members:
                 self._sessions.open(site_id, self._clock()).families.add(name)
-
-    def get(self, name: str) -> ServedFamily:
-        try:
-            return self.by_name[name]
-        except KeyError:
-            raise UnknownName("family", name, self.by_name) from None
-
-    def require_no_family(self, counter: str) -> None:
-        """Raise InvalidParameter for a counter, a series or a window whose counter is a family."""
-        name = shard_name(counter).partition("{")[0]
-        if name in self.by_name:
-            raise InvalidParameter("counter", counter, f"counted with family=True: {name!r} is a family")
 
     # What sites send
 
@@ -96,11 +87,11 @@ class Families:
             return self._on_join(session, connection, item, size)
         if tombstone_of(name) in session.ignored:
             return None
-        if name not in session.families and tombstone_of(name) in session.left:
+        if _has_left(session, name):
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         if name not in session.labels:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined family {name!r}")
-        family = self.by_name[name]
+        family = self._registry.trackers[name]
         if isinstance(item, FamilyLabels):
             return _add_labels(session.labels[name], item, family.rule)
         family.traffic.add_up(size)
@@ -117,14 +108,15 @@ class Families:
 
     def _on_join(self, session: Session, connection: Connection, join: FamilyJoin, size: float) -> None:
         name, sync = join.family, sync_of(join)
-        if name not in session.families and tombstone_of(name) in session.left:  # the acknowledgement was lost
+        session.unconfirmed.discard(name)
+        if _has_left(session, name):  # the acknowledgement was lost
             _ignore(session, name)
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         try:
             _require_room(session, name)
             if name not in session.families:
                 self._tombstones.require_room(session.peer, "family", name)
-            family = self._family_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
+            family = self._registry.tracker_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
             self._on_rejected()
             _ignore(session, name)
@@ -136,39 +128,28 @@ class Families:
         family.traffic.add_up(size)
         self._pipeline.mark_family_site(name, session.site_id)
         self._dispatch(family, outbox)
+        windows = self._registry.windowed.get(shard_name(name))
+        if windows is not None and join.epsilon < windows.rule.epsilon:
+            windows.set_epsilon(join.epsilon)
+            self._pipeline.mark_family(windows.name)
         if join.epsilon < family.rule.epsilon:
             family.rule = replace(family.rule, epsilon=join.epsilon)
             self._dispatch(family, family.coordinator.set_rule(family.rule.steps))
         return None
 
-    def _family_for(self, name: str, rule: FamilyRule, peer: str) -> ServedFamily:
-        """The first site creates it; the smallest epsilon of all sites is in force."""
-        family = self.by_name.get(name)
-        if family is None:
-            validate_name(name, "family")
-            if "{" in name or parse_window(name) or parse_window(f"{name}:0"):
-                raise InvalidParameter("family", name, "a name without labels and windows")
-            if name in self._counters():
-                allowed = "another name, or family=False: there is a counter of this name; delete it to get a family"
-                raise InvalidParameter("family", name, allowed)
-            if len(self.by_name) >= self._max_families:
-                raise InvalidParameter("family", name, f"one of at most {self._max_families} (max_counters)")
-            if self._shares.is_full(peer):
-                allowed = f"one of at most {self._shares.most} of one token (max_share of max_counters)"
-                raise InvalidParameter("family", name, allowed)
-            family = self.by_name[name] = ServedFamily(name, rule, health=self._pipeline.health)
-            self._shares.add(name, peer)
-        if (family.rule.kind, family.rule.accuracy) != (rule.kind, rule.accuracy):
-            kinds = {"labels": "a counter with labels", "values": f"a distribution of accuracy {family.rule.accuracy}"}
-            raise InvalidParameter("family", name, f"used as {kinds[family.rule.kind]}, as it was; or delete it first")
-        return family
-
     def _on_leave(self, session: Session, connection: Connection, family: ServedFamily, leave: FamilyLeave) -> None:
         name, site_id = family.name, session.site_id
         outbox = family.coordinator.leave(site_id, sync_of(leave))
         if family.coordinator.saved_member(site_id) is None:  # else a report was lost, and it is asked for again
-            session.left.add(tombstone_of(name))
-            self._departed(session, family, {left_tombstone(name): 0})
+            window = parse_window(name)
+            if window is None:
+                session.left.add(tombstone_of(name))
+                self._departed(session, family, {left_tombstone(name): 0})
+            else:
+                left_before = session.windows_left[group_of(name)] = max(
+                    window.period + 1, session.windows_left.get(group_of(name), 0)
+                )
+                self._departed(session, family, {group_of(name): left_before})
         self._pipeline.mark_family_site(name, site_id)
         self._dispatch(family, outbox)
         if name not in session.families:
@@ -178,25 +159,45 @@ class Families:
 
     def mark_unreachable(self, session: Session) -> None:
         for name in sorted(session.families):
-            family = self.by_name[name]
+            family = self._registry.trackers[name]
             self._dispatch(family, family.coordinator.mark_unreachable(session.site_id))
 
     def retire(self, session: Session) -> None:
         """What the site has reported stays in the counts; it is told so if it comes back."""
-        for name in sorted(session.families):
-            family = self.by_name[name]
+        self._give_up(session, sorted(session.families))
+
+    def lose_unconfirmed(self, session: Session, names: Iterable[str]) -> None:
+        """The site does not know these windows: our state is an older copy, and it has left them."""
+        names = sorted(session.families.intersection(names))
+        self._give_up(session, names)
+        session.left.update(map(tombstone_of, names))
+
+    def _give_up(self, session: Session, names: list[str]) -> None:
+        lost: dict[str, list[int]] = {}  # by family with windows: those that it was a member of
+        for name in names:
+            family = self._registry.trackers[name]
+            window = parse_window(name)
+            if window is not None:
+                lost.setdefault(window.series, []).append(window.period)
             member = family.coordinator.saved_member(session.site_id)
             if member is not None:
                 counts = {label_tombstone(name, label): count for label, count in member.counts.items()}
                 outbox = family.coordinator.give_up(session.site_id)
                 self._departed(session, family, {tombstone_of(name): member.total, **counts})
                 self._dispatch(family, outbox)
+        for series, periods in lost.items():
+            windows = self._registry.windowed[series]
+            windows.lose_site(min(periods), max(periods))
+            self._pipeline.mark_family(windows.window_name(min(periods)))
 
     def _departed(self, session: Session, family: ServedFamily, tombstones: Mapping[str, int]) -> None:
         session.families.discard(family.name)
         session.labels.pop(family.name, None)
         family.coordinator.forget(session.site_id)
         self._tombstones.add(session.peer, session.site_id, tombstones)
+        windows = self._registry.windowed.get(shard_name(family.name))
+        if windows is not None:
+            windows.sweep_at = -inf
         self._pipeline.mark_family_departed(family.name, session.site_id, tombstones)
 
     # Operators
@@ -204,18 +205,23 @@ class Families:
     def delete(self, name: str) -> None:
         """Connected sites begin again from zero."""
         family = self.get(name)
+        windows = family if isinstance(family, WindowedFamily) else None
+        names = [each.name for each in windows.kept.values()] if windows else [name]
         for session in self._sessions:
-            session.left.discard(tombstone_of(name))
-            if name in session.families:
-                session.families.discard(name)
-                session.labels.pop(name, None)
-                if session.connection is not None:
-                    session.ignored.add(tombstone_of(name))
-                    self._pipeline.send(session.connection, FamilyReset(name))
-        del self.by_name[name]
-        self._shares.remove(name)
-        self._pipeline.mark_family_deleted(name)
-        family.notify()
+            for each in names:
+                self._reset(session, each)
+            if windows:
+                session.windows_left.pop(windows.group, None)
+        self._registry.remove(name)
+
+    def _reset(self, session: Session, name: str) -> None:
+        session.left.discard(tombstone_of(name))
+        if name in session.families:
+            session.families.discard(name)
+            session.labels.pop(name, None)
+            if session.connection is not None:
+                session.ignored.add(tombstone_of(name))
+                self._pipeline.send(session.connection, FamilyReset(name))
 
     def _dispatch(self, family: ServedFamily, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
@@ -229,6 +235,11 @@ class Families:
             if isinstance(message, SetSteps) and message.confirm and session.awaiting_since is None:
                 session.awaiting_since = self._clock()
             self._pipeline.send(session.connection, down_item(message))
+
+
+def _has_left(session: Session, name: str) -> bool:
+    """A family without windows, or this window and all before it."""
+    return name not in session.families and (tombstone_of(name) in session.left or session.has_left(name))
 
 
 def _require_room(session: Session, name: str) -> None:
@@ -250,32 +261,3 @@ def _add_labels(labels: list[str], item: FamilyLabels, rule: FamilyRule) -> None
         if not is_valid_name(label) or not rule.allows(label):
             raise ProtocolError(f"family {item.family!r}: {label[:50]!r} is not a bucket of values")
     labels.extend(map(intern, item.labels))
-
-
-def is_family_tombstone(name: str) -> bool:
-    return name.startswith("\n")
-
-
-def known_families(tombstones: Iterable[tuple[str, int]]) -> dict[str, KnownFamily]:
-    """From the tombstones of one incarnation.
-
-    >>> known_families([(label_tombstone("f", "a"), 5), (tombstone_of("f"), 7), (left_tombstone("g"), 0), ("hits", 1)])
-    {'f': KnownFamily(total=7, complete=False, counts={'a': 5}), 'g': KnownFamily(total=0, complete=True, counts={})}
-    """
-    totals: dict[str, int] = {}
-    counts: dict[str, dict[str, int]] = {}
-    complete: set[str] = set()
-    for tombstone, count in filter(lambda each: is_family_tombstone(each[0]), tombstones):
-        name, *label = tombstone[1:].split("\n", 1)
-        known = counts.setdefault(name, {})
-        if not label:
-            totals[name] = count
-        elif tombstone == left_tombstone(name):
-            complete.add(name)
-        else:
-            known[label[0]] = count
-    return {name: KnownFamily(totals.get(name, 0), name in complete, known) for name, known in counts.items()}
-
-
-def known_items_of(tombstones: Iterable[tuple[str, int]]) -> list[KnownLabels]:
-    return [item for name, known in known_families(tombstones).items() for item in known_items(name, known)]

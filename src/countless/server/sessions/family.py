@@ -1,5 +1,6 @@
 """One family, or distribution, of the service: its coordinator, its traffic, and what readers see."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -13,52 +14,24 @@ from countless.core.messages import SiteName
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Traffic, Watched
-from countless.server.storage.base import SavedFamily
+from countless.server.sessions.losses import Loss
+from countless.server.storage.base import FamilyFields, SavedFamily
+from countless.server.storage.commit import PersistentFamilyWindows
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.names import overflow_name
 
 SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
 
 
-class ServedFamily(Watched):
-    """Readers see the total, labels and quantiles once they are saved: none falls when the coordinator is restarted."""
+class LabelReader:
+    """How labels and quantiles are read: of all that was counted, or of the `LabelCounts` of some windows."""
 
-    def __init__(
-        self, name: str, rule: FamilyRule, saved: SavedFamily | None = None, health: SaveHealth | None = None
-    ) -> None:
-        super().__init__(health)
-        self.name = name
-        self.rule = rule
-        state = None if saved is None else saved.state
-        self.coordinator = FamilyCoordinator(name, rule.steps, saved_state=state)
-        self.traffic = Traffic(self.coordinator.total().lower, new=saved is None)
-        self._counts = dict(self.coordinator.known)  # as they were saved last
-        self.published, self._total = self._present()
-
-    def publication(self, labels: Mapping[str, int]) -> Callable[[], None]:
-        return partial(self._publish, labels, *self._present())
-
-    def _publish(self, labels: Mapping[str, int], published: LabelCounts, answer: TotalAnswer) -> None:
-        self._counts.update(labels)
-        self.published = published
-        if labels or answer != self._total:  # a label may be watched, too
-            self._total = answer
-            self.notify()
-
-    def _present(self) -> tuple[LabelCounts, TotalAnswer]:
-        tracked = self.coordinator
-        counts = LabelCounts(self._counts, tracked.total().lower, tracked.held_back, tracked.state)
-        return counts, total_of(counts, self.rule, tracked.round, tracked.sites, tracked.unreachable)
-
-    # Reading
+    name: str
+    rule: FamilyRule
 
     @property
-    def published_answer(self) -> TotalAnswer:
-        return self._total._replace(state=self.state)
-
-    @property
-    def state(self) -> State:
-        return self.health.shown(self._total.state)
+    @abstractmethod
+    def published(self) -> LabelCounts: ...
 
     def series_name(self, label: str) -> str:
         """A label of a family is what follows its name in that of a series; events without labels have the name.
@@ -72,21 +45,101 @@ class ServedFamily(Watched):
         label = series.removeprefix(self.name)
         return OVERFLOW if series == overflow_name(self.name) else label or "{}"
 
-    def top(self, share: float) -> Top:
+    def top(self, share: float, counts: LabelCounts | None = None) -> Top:
         if self.rule.kind != LABELS:
             raise InvalidParameter("counter", self.name, "a counter with labels: this is a distribution of values")
-        return self.published.top(share)
+        return (counts or self.published).top(share)
 
-    def quantiles(self, shares: Iterable[float]) -> list[Quantile]:
+    def quantiles(self, shares: Iterable[float], counts: LabelCounts | None = None) -> list[Quantile]:
         """Empty if nothing is known."""
-        ranks = self._ranks()
+        ranks = self._ranks(counts or self.published)
         return [found for q in shares if (found := ranks.quantile(q)) is not None]
 
-    def rank(self, value: float) -> Rank:
-        return self._ranks().rank(value)
+    def rank(self, value: float, counts: LabelCounts | None = None) -> Rank:
+        return self._ranks(counts or self.published).rank(value)
 
-    def _ranks(self) -> Ranks:
-        return Ranks(self.published.counts, self.published.held_back.total, self.rule.buckets)
+    def _ranks(self, counts: LabelCounts) -> Ranks:
+        return Ranks(counts.counts, counts.held_back.total + counts.missing, self.rule.buckets)
+
+
+class ServedFamily(Watched, LabelReader):
+    """A family without windows, or one window: then `windows` is the family, and `traffic` that of all windows.
+
+    Readers see the total, labels and quantiles once they are saved: none falls when the coordinator is restarted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rule: FamilyRule,
+        saved: SavedFamily | None = None,
+        health: SaveHealth | None = None,
+        *,
+        expected_sites: int = 0,
+        windows: PersistentFamilyWindows | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
+        super().__init__(health)
+        self.name = name
+        self.rule = rule
+        self.windows = windows
+        self.loss: Loss | None = None  # of a window; its owner sets it
+        state = None if saved is None else saved.state
+        self.coordinator = FamilyCoordinator(name, rule.steps, expected_sites=expected_sites, saved_state=state)
+        self.traffic = traffic or Traffic(self.known_total, new=saved is None)
+        self._counts: Mapping[str, int] = self.coordinator.known
+        self._own_counts: dict[str, int] | None = None  # `_counts`, unless they are those of the coordinator
+        self.reopen()
+        self._published, self._total = self.snapshot()
+
+    @property
+    def published(self) -> LabelCounts:
+        return self._published
+
+    @property
+    def known_total(self) -> int:
+        return self.coordinator.total().lower
+
+    def fields(self) -> FamilyFields:
+        tracked, loss = self.coordinator, self.loss
+        lost = (tracked.lost, 0) if self.windows is None else loss or (0, 0)
+        return FamilyFields(self.rule, tracked.round, tracked.steps, tracked.slots, self.known_total, *lost)
+
+    def publication(self, labels: Mapping[str, int]) -> Callable[[], None]:
+        return partial(self._publish, labels, *self.snapshot())
+
+    def _publish(self, labels: Mapping[str, int], published: LabelCounts, answer: TotalAnswer) -> None:
+        if self._own_counts is not None:
+            self._own_counts.update(labels)
+        self._published = published._replace(counts=self._counts)
+        if labels or answer != self._total:  # a label may be watched, too
+            self._total = answer
+            self.notify()
+
+    def snapshot(self) -> tuple[LabelCounts, TotalAnswer]:
+        """What is known now, but for the counts of labels, which are those that were saved last."""
+        tracked = self.coordinator
+        counts = LabelCounts(self._counts, self.known_total, tracked.held_back, tracked.state)
+        return counts, total_of(counts, self.rule, tracked.round, tracked.sites, tracked.unreachable)
+
+    def seal(self) -> None:
+        """Everything is saved, and nothing changes: one copy of the counts is enough."""
+        if self._own_counts is not None:
+            self._counts, self._own_counts = self.coordinator.known, None
+            self._published = self._published._replace(counts=self._counts)
+
+    def reopen(self) -> None:
+        self._counts = self._own_counts = dict(self.coordinator.known)
+
+    # Reading
+
+    @property
+    def published_answer(self) -> TotalAnswer:
+        return self._total._replace(state=self.state)
+
+    @property
+    def state(self) -> State:
+        return self.health.shown(self._total.state)
 
 
 def total_of(

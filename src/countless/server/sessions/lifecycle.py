@@ -104,7 +104,9 @@ class SessionLifecycle:
 
     def lose_unconfirmed(self, session: Session) -> None:
         """The site does not know windows that it is a member of: our state is an older copy, and it has left them."""
-        names, session.unconfirmed = sorted(session.unconfirmed), set()
+        unconfirmed, session.unconfirmed = session.unconfirmed, set()
+        self._families.lose_unconfirmed(session, unconfirmed)
+        names = sorted(unconfirmed.intersection(session.memberships))
         self._give_up(session, names)
         session.left.update(names)
 

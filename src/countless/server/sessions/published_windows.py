@@ -1,6 +1,6 @@
 """What readers see of a counter with windows: as it was saved last."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from countless.core.answer import Answer
@@ -17,7 +17,7 @@ Members = Callable[[int], Iterable[SiteId]]  # of a window that is open
 
 class PublishedWindows(NamedTuple):
     estimate: float  # of the total
-    open: dict[int, Answer]  # by period, oldest first
+    open: Mapping[int, Answer | TotalAnswer]  # by period, oldest first
     closed: ClosedWindows
     losses: Losses
     first: int  # earlier windows are not kept

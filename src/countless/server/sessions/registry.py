@@ -10,6 +10,7 @@ from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import counter_of, family_of
+from countless.server.sessions.served_windows import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
@@ -17,8 +18,6 @@ from countless.server.storage.base import Config, CounterFields, WindowFields, W
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.names import overflow_name, validate_name
 from countless.wire.windows import WindowName, parse_window
-
-MAX_TRACKERS_PER_COUNTER = 4  # windows that are open, by max_counters: usually two of each, far more after an outage
 
 
 class CounterRegistry:
@@ -45,7 +44,7 @@ class CounterRegistry:
         self._wall_clock = wall_clock
         self._series: Tally[str] = Tally()  # by counter: its labelled series
         self._shares: Shares[str] = Shares(settings.max_counters, settings.max_share)
-        most_windows = MAX_TRACKERS_PER_COUNTER * settings.max_counters
+        most_windows = MAX_OPEN_PER_COUNTER * settings.max_counters
         self._window_shares: Shares[str] = Shares(most_windows, settings.max_share)
 
     def get(self, name: str) -> AnyCounter:
@@ -205,7 +204,7 @@ class CounterRegistry:
         if window.period in counter.open:
             return counter.open[window.period]
         counter.require_near(window.period)
-        full = len(self.trackers) >= MAX_TRACKERS_PER_COUNTER * self._settings.max_counters
+        full = len(self.trackers) >= MAX_OPEN_PER_COUNTER * self._settings.max_counters
         if full or self._window_shares.is_full(peer):
             raise InvalidParameter("counter", str(window), "one of fewer windows that are open at once (max_counters)")
         tracker = counter.open_window(window.period)

@@ -83,7 +83,8 @@ class Session:
     def new_connection(self) -> None:
         """A site begins by joining all that it knows."""
         self.connections += 1
-        self.unconfirmed = {name for name in self.memberships if group_of(name)} if self._open_windows else set()
+        names = (*self.memberships, *self.families) if self._open_windows or self.families else ()
+        self.unconfirmed = {name for name in names if group_of(name)}
         self.ignored.clear()
         self.asked.clear()
         self.rules_sent.clear()

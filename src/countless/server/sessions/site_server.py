@@ -18,6 +18,7 @@ from sys import intern
 from time import monotonic, time
 
 from countless.core.budget.messages import Ask
+from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.server.connection import Connection
@@ -26,8 +27,11 @@ from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
-from countless.server.sessions.families import Families, is_family_tombstone, known_items_of
+from countless.server.sessions.families import Families
 from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.family_registry import FamilyRegistry
+from countless.server.sessions.family_tombstones import is_family_tombstone, known_items_of
+from countless.server.sessions.family_windows import AnyFamily
 from countless.server.sessions.labels import client_key
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
@@ -96,7 +100,7 @@ class SiteServer:
         budgets: dict[str, BudgetPeriods] = {}
         trackers: dict[str, Counter] = {}
         windowed: dict[str, WindowedCounter] = {}
-        families: dict[str, ServedFamily] = {}
+        families: dict[str, ServedFamily] = {}  # and windows of families
         self.health = SaveHealth(clock)
         self.health.on_change = self._notify_readers
         self._pipeline = CommitPipeline(store, trackers, budgets, windowed, families, self.health)
@@ -107,18 +111,9 @@ class SiteServer:
         )
         self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, settings.remember_for, clock)
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
+        self._family_registry = FamilyRegistry(families, lambda: self.names, settings, self._pipeline, wall_clock)
         self.families = Families(
-            *(
-                families,
-                lambda: self.names,
-                self.sessions,
-                self._pipeline,
-                clock,
-                Shares[str](settings.max_counters, settings.max_share),
-                settings.max_counters,
-                self._count_rejected,
-                self.tombstones,
-            ),
+            *(self._family_registry, self.sessions, self._pipeline, clock, self._count_rejected, self.tombstones)
         )
         self._membership = Membership(self._registry, settings.max_counters_per_site, self.tombstones)
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
@@ -126,7 +121,11 @@ class SiteServer:
             *(self.sessions, self._registry, self._membership, self.budgets, self.families),
             *(self._dispatcher, self._pipeline, self.tombstones, settings, clock),
         )
-        self._sweeps = WindowSweeps(self._registry, self.sessions, self._lifecycle.retire_lost, wall_clock)
+        retire = self._lifecycle.retire_lost
+        self._sweeps = (
+            WindowSweeps(self._registry, self.sessions, retire, wall_clock),
+            WindowSweeps(self._family_registry, self.sessions, retire, wall_clock),
+        )
         self._recover()
 
     def _count_rejected(self) -> None:
@@ -233,12 +232,13 @@ class SiteServer:
             pass
 
     def tick_in_slices(self) -> Iterator[None]:
-        """Expire sessions, close periods of budgets and windows of counters, prune tombstones and start plans. Yields
+        """Expire sessions, close periods of budgets and windows, prune tombstones and start plans. Yields
         between slices, for other work of the loop.
         """
         yield from self._lifecycle.expire_in_slices()
         yield from self.budgets.close_ended_in_slices()
-        yield from self._sweeps.run_in_slices()
+        for sweeps in self._sweeps:
+            yield from sweeps.run_in_slices()
         now = self._clock()
         if now - self._last_prune > PRUNE_INTERVAL_S:
             self._last_prune = now
@@ -360,7 +360,7 @@ class SiteServer:
             self._ignore_counter(session, name)
             return self._pipeline.send(connection, LeaveAck(name))
         try:
-            self.families.require_no_family(name)
+            self._family_registry.require_no_family(name)
             counter, site_id = self._membership.join(session, name)
             present = counter.coordinator.round
             if join.round > present or (join.round == present and not session.was_told(name, present)):
@@ -416,8 +416,11 @@ class SiteServer:
         return {*self.counters, *self._registry.labelled}
 
     def create(self, name: str, config: Config) -> AnyCounter:
-        self.families.require_no_family(name)
+        self._family_registry.require_no_family(name)
         return self._registry.create(name, config)
+
+    def create_family(self, name: str, rule: FamilyRule) -> AnyFamily:
+        return self._family_registry.create(name, rule)
 
     def configure(self, name: str, config: Config) -> AnyCounter:
         """Change the config of a counter. Its sites keep their counts and get the new rules in a new round; with

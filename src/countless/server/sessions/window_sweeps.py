@@ -1,17 +1,31 @@
 """Closes windows that have ended, and drops those that are not kept any more."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
+from typing import Any, Generic, Protocol, TypeVar
 
-from countless.server.sessions.registry import CounterRegistry
+from countless.server.sessions.served_windows import ServedWindows
 from countless.server.sessions.session_table import Session, SessionTable
-from countless.server.sessions.windows import WindowedCounter
 
 COUNTERS_PER_SLICE = 1000  # looked at in one go
 SWEPT_PER_SLICE = 100  # that have something to close: some milliseconds
 
 
-class WindowSweeps:
+Windows = TypeVar("Windows", bound=ServedWindows[Any])
+
+
+class Owner(Protocol[Windows]):
+    """Of counters with windows, or of families: a `CounterRegistry`, or `Families`."""
+
+    @property
+    def windowed(self) -> Mapping[str, Windows]: ...
+
+    def close_window(self, counter: Windows, period: int, /) -> None: ...
+
+    def drop_windows(self, counter: Windows, /) -> None: ...
+
+
+class WindowSweeps(Generic[Windows]):
     """A counter is swept when a window ends, and when a site has left a window that has ended.
 
     A session that is unreachable and a member of a window that is not kept any more is given to `retire`. Otherwise
@@ -20,12 +34,12 @@ class WindowSweeps:
 
     def __init__(
         self,
-        registry: CounterRegistry,
+        owner: Owner[Windows],
         sessions: SessionTable,
         retire: Callable[[Session], None],
         wall_clock: Callable[[], float],
     ) -> None:
-        self._registry = registry
+        self._owner = owner
         self._sessions = sessions
         self._retire = retire
         self._wall_clock = wall_clock
@@ -33,7 +47,7 @@ class WindowSweeps:
     def run_in_slices(self) -> Iterator[None]:
         """Yields between slices, for other work of the loop."""
         now, swept = self._wall_clock(), 0
-        for number, counter in enumerate(list(self._registry.windowed.values()), start=1):
+        for number, counter in enumerate(list(self._owner.windowed.values()), start=1):
             if number % COUNTERS_PER_SLICE == 0:
                 yield
             if counter.sweep_at <= now:
@@ -42,10 +56,10 @@ class WindowSweeps:
                 if swept % SWEPT_PER_SLICE == 0:
                     yield
 
-    def _sweep(self, counter: WindowedCounter) -> None:
+    def _sweep(self, counter: Windows) -> None:
         for period in counter.ended():
-            self._registry.close_window(counter, period)
-        self._registry.drop_windows(counter)
+            self._owner.close_window(counter, period)
+        self._owner.drop_windows(counter)
         present = counter.present
         counter.sweep_at = min(
             (counter.calendar.bounds(period)[1] for period in counter.open if period >= present), default=inf

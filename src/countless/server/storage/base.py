@@ -100,14 +100,19 @@ class SavedBudget(NamedTuple):
 
 
 class FamilyFields(NamedTuple):
-    """What is saved of a family beside its labels and its sites."""
+    """What is saved of a family beside its labels and its sites.
+
+    A family with windows has no sites. Its labels and its `total` are those of the windows that are not kept any more,
+    its `round` is the first period that is. Each window that is kept is a family of its own, under its wire name.
+    """
 
     rule: FamilyRule
     round: int
     steps: Steps
     slots: int
     total: int
-    lost: int
+    lost: int  # sites that ended without saying how much they had counted ...
+    lost_until: int = 0  # ... of a window: in this one and the later ones up to this
 
 
 class MemberFields(NamedTuple):
@@ -124,7 +129,7 @@ class SavedFamily(NamedTuple):
 
     @property
     def state(self) -> FamilyState:
-        _, number, steps, slots, total, lost = self.fields
+        _, number, steps, slots, total, lost, _ = self.fields
         return FamilyState(number, steps, slots, total, self.labels, self.members, (), lost)
 
 
@@ -159,11 +164,13 @@ class Changes:
     closed: list[str] = field(default_factory=list)  # wire names of windows that are not open any more
     families: dict[str, FamilyChanges] = field(default_factory=dict)
     deleted_families: list[str] = field(default_factory=list)  # with their tombstones: see `tombstone_of`
+    dropped_families: list[str] = field(default_factory=list)  # windows that are not kept any more: without tombstones
 
     def __bool__(self) -> bool:
         rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None or self.windows
         budgets = self.budgets or self.periods or self.budget_sites or self.closed_periods or self.deleted_budgets
-        return bool(self.counters or self.counts or rare or budgets or self.families or self.deleted_families)
+        families = self.families or self.deleted_families or self.dropped_families
+        return bool(self.counters or self.counts or rare or budgets or families)
 
 
 class StateStore(Protocol):

@@ -17,7 +17,6 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.coordinator import Coordinator
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import OVERFLOW
-from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
 from countless.server.storage.base import (
@@ -95,13 +94,26 @@ class PersistentBudget(Protocol):
 
 class PersistentFamily(Protocol):
     @property
-    def rule(self) -> FamilyRule: ...
+    def coordinator(self) -> FamilyCoordinator: ...
 
     @property
-    def coordinator(self) -> FamilyCoordinator: ...
+    def windows(self) -> "PersistentFamilyWindows | None":
+        """What it is a window of."""
+
+    def fields(self) -> FamilyFields: ...
 
     def publication(self, labels: Mapping[str, int]) -> Callable[[], None]:
         """What publishes the present state, once it is saved. `labels` are the counts that have changed."""
+
+
+class PersistentFamilyWindows(Protocol):
+    """A family with windows. Each of them is saved like a family."""
+
+    @property
+    def name(self) -> str: ...
+
+    def publication(self) -> Callable[[], None]:
+        """What publishes the present state, once it is saved, and its windows are published."""
 
 
 class Batch(NamedTuple):
@@ -136,7 +148,7 @@ class CommitPipeline:
         self._windowed: Mapping[str, PersistentWindows] = {} if windowed is None else windowed
         self._changed_windows: dict[str, set[int]] = {}  # by counter with windows: periods; empty: only its own fields
         self._families: Mapping[str, PersistentFamily] = {} if families is None else families
-        self._changed_families: dict[str, dict[SiteId, set[str]]] = {}  # by family and site: labels
+        self._changed_families: dict[str, dict[SiteId | None, set[str]]] = {}  # by family and site: labels
         self._changes = Changes()
         self._changed: dict[str, set[SiteId]] = {}  # by counter: sites whose count may have changed
         self._outgoing: Outgoing = {}
@@ -236,6 +248,11 @@ class CommitPipeline:
         self._changed_families.setdefault(name, {}).setdefault(site_id, set()).update(labels)
         self._work.set()
 
+    def mark_family_labels(self, name: str, labels: Iterable[str]) -> None:
+        """The counts of these labels may have changed, and that of no site."""
+        self._changed_families.setdefault(name, {}).setdefault(None, set()).update(labels)
+        self._work.set()
+
     def mark_family_departed(self, name: str, site_id: SiteId, tombstones: Mapping[str, int]) -> None:
         """A site is not a member any more. It stays marked, so that its labels are saved as well."""
         self.mark_family_site(name, site_id)
@@ -250,6 +267,12 @@ class CommitPipeline:
             for key, count in changes.tombstones.items()
             if key[0] != tombstone_of(name) and not key[0].startswith(prefix)
         }
+        self._changed_families.pop(name, None)
+        self._work.set()
+
+    def mark_family_dropped(self, name: str) -> None:
+        """A window of a family is not kept any more; its tombstones are."""
+        self._changes.dropped_families.append(name)
         self._changed_families.pop(name, None)
         self._work.set()
 
@@ -431,27 +454,28 @@ class CommitPipeline:
     def _add_families(self, changes: Changes) -> list[Callable[[], None]]:
         changed, self._changed_families = self._changed_families, {}
         publications = []
+        windowed: dict[str, PersistentFamilyWindows] = {}
         for name, sites in changed.items():
             family = self._families[name]
-            changes.families[name] = _family_changes(family.rule, family.coordinator, sites)
+            changes.families[name] = _family_changes(family.fields(), family.coordinator, sites)
             publications.append(family.publication(changes.families[name].labels))
-        return publications
+            if family.windows is not None:
+                windowed[family.windows.name] = family.windows
+        return [*publications, *(each.publication() for each in windowed.values())]
 
 
 def _family_changes(
-    rule: FamilyRule, coordinator: FamilyCoordinator, sites: Mapping[SiteId, set[str]]
+    fields: FamilyFields, coordinator: FamilyCoordinator, sites: Mapping[SiteId | None, set[str]]
 ) -> FamilyChanges:
     """The counts of a site that has departed are not saved; those of its labels are, in the sums over all sites."""
     known = coordinator.known
-    fields = FamilyFields(
-        rule, coordinator.round, coordinator.steps, coordinator.slots, coordinator.total().lower, coordinator.lost
-    )
     family = FamilyChanges(fields)
     for site_id, labels in sites.items():
-        member = coordinator.saved_member(site_id)
-        family.members[site_id] = None if member is None else MemberFields(member.steps, member.total)
-        if member is not None and labels:
-            family.counts[site_id] = {label: member.counts[label] for label in labels if label in member.counts}
+        if site_id is not None:
+            member = coordinator.saved_member(site_id)
+            family.members[site_id] = None if member is None else MemberFields(member.steps, member.total)
+            if member is not None and labels:
+                family.counts[site_id] = {label: member.counts[label] for label in labels if label in member.counts}
         family.labels.update({label: known[label] for label in (*labels, OVERFLOW) if label in known})
     return family
 

@@ -30,12 +30,18 @@ Execute = Callable[[str, Sequence[tuple[object, ...]]], None]  # a statement wit
 
 
 def delete_families(database: sqlite3.Connection, names: Iterable[str]) -> None:
+    """With their tombstones, for which all tombstones have to be read."""
+    for name in names:
+        drop_families(database, [name])
+        prefix = label_tombstone(name, "")
+        database.execute(_DELETE_TOMBSTONES, (tombstone_of(name), len(prefix), prefix))
+
+
+def drop_families(database: sqlite3.Connection, names: Iterable[str]) -> None:
     for name in names:
         database.execute("DELETE FROM families WHERE name = ?", (name,))
         for table in TABLES:
             database.execute(f"DELETE FROM {table} WHERE family = ?", (name,))  # noqa: S608  # constants
-        prefix = label_tombstone(name, "")
-        database.execute(_DELETE_TOMBSTONES, (tombstone_of(name), len(prefix), prefix))
 
 
 def write_families(database: sqlite3.Connection, execute: Execute, families: Mapping[str, FamilyChanges]) -> None:
@@ -46,7 +52,7 @@ def write_families(database: sqlite3.Connection, execute: Execute, families: Map
                     f"DELETE FROM {table} WHERE family = ? AND site = ? AND incarnation = ?",  # noqa: S608  # constants
                     (name, *site_id),
                 )
-    execute(_insert("families", 8), [_family_row(name, family.fields) for name, family in families.items()])
+    execute(_insert("families", 9), [_family_row(name, family.fields) for name, family in families.items()])
     execute(
         _insert("family_labels", 3),
         [(name, label, str(n)) for name, family in families.items() for label, n in family.labels.items()],
@@ -73,10 +79,10 @@ def write_families(database: sqlite3.Connection, execute: Execute, families: Map
 
 def load_families(database: sqlite3.Connection) -> dict[str, SavedFamily]:
     saved: dict[str, SavedFamily] = {}
-    for name, rule, number, label, total_step, slots, total, lost in database.execute("SELECT * FROM families"):
+    for name, rule, number, label, total_step, slots, *rest in database.execute("SELECT * FROM families"):
         steps = Steps(int(label), int(total_step))
         saved[name] = SavedFamily(
-            FamilyFields(_parse_rule(name, rule), number, steps, slots, int(total), int(lost)), {}, {}
+            FamilyFields(_parse_rule(name, rule), number, steps, slots, *(int(each) for each in rest)), {}, {}
         )
     for family, label, count in database.execute("SELECT * FROM family_labels"):
         saved[family].labels[intern(label)] = int(count)
@@ -97,9 +103,9 @@ def _insert(table: str, columns: int) -> str:
 
 
 def _family_row(name: str, fields: FamilyFields) -> tuple[object, ...]:
-    rule, number, steps, slots, total, lost = fields
+    rule, number, steps, slots, total, lost, lost_until = fields
     text = msgspec.json.encode(rule).decode()
-    return name, text, number, str(steps.label), str(steps.total), slots, str(total), str(lost)
+    return name, text, number, str(steps.label), str(steps.total), slots, str(total), str(lost), lost_until
 
 
 def _parse_rule(family: str, rule: str) -> FamilyRule:

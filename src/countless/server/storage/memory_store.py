@@ -122,6 +122,8 @@ class MemoryStore:
         for name in changes.deleted_families:
             self._families.pop(name, None)
             self._drop_tombstones(partial(_is_of_family, name))
+        for name in changes.dropped_families:
+            self._families.pop(name, None)
         for name, family in changes.families.items():
             stored = self._families.setdefault(name, FamilyChanges(family.fields))
             stored.fields = family.fields

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countless.server.storage.base import StoreError
 
-SCHEMA = 8
+SCHEMA = 9
 _APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
 
 _TABLES = """
@@ -94,6 +94,10 @@ _EXPIRY_AND_USE = """
 ALTER TABLE tokens ADD COLUMN expires INTEGER;
 ALTER TABLE tokens ADD COLUMN last_used INTEGER;
 """
+_FAMILY_WINDOWS = """
+ALTER TABLE families ADD COLUMN lost_until INTEGER NOT NULL DEFAULT 0;
+UPDATE families SET lost = '0';
+"""
 
 
 def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
@@ -119,7 +123,7 @@ def upgrade(database: sqlite3.Connection, version: int) -> None:
     """Bring a file up to date, in the caller's transaction. A new file goes through all upgrades, from version 0."""
     steps = (
         *(_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets, _add_budget_periods),
-        *(_add_windows, _add_families, _add_token_times),
+        *(_add_windows, _add_families, _add_token_times, _add_windows_of_families),
     )
     for step in steps[version:]:
         step(database)
@@ -162,6 +166,11 @@ def _add_families(database: sqlite3.Connection) -> None:
 def _add_token_times(database: sqlite3.Connection) -> None:
     """A token without them never expires, and its last use is not known."""
     _execute_all(database, _EXPIRY_AND_USE)
+
+
+def _add_windows_of_families(database: sqlite3.Connection) -> None:
+    """`families.lost` is a number of sites; before, it was one of events. `families.rule` may have windows."""
+    _execute_all(database, _FAMILY_WINDOWS)
 
 
 def _execute_all(database: sqlite3.Connection, statements: str) -> None:

@@ -35,7 +35,7 @@ from countless.server.storage.base import (
     WindowKey,
     parse_total,
 )
-from countless.server.storage.family_tables import delete_families, load_families, write_families
+from countless.server.storage.family_tables import delete_families, drop_families, load_families, write_families
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.problems import damaged, explained
 from countless.server.storage.schema import SCHEMA, schema_version, upgrade
@@ -285,6 +285,7 @@ class SqliteStore:
         )
         self._write_budgets(changes)
         delete_families(self._db, changes.deleted_families)
+        drop_families(self._db, changes.dropped_families)
         write_families(self._db, self._execute, changes.families)
         now = int(self._wall_clock())
         self._execute(
