@@ -33,7 +33,7 @@ from countless.core.family.messages import OVERFLOW
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteId
 from countless.errors import CountlessError
-from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.family_windows import AnyFamily
 from countless.server.storage.memory_store import MemoryStore
 from support.windows_clients import Broken, Stream, World, running
 
@@ -200,7 +200,7 @@ class FamilyWorld(World):
             family.coordinator.check()
             self.check_bounds(name, family)
 
-    def check_bounds(self, name: str, family: ServedFamily) -> None:
+    def check_bounds(self, name: str, family: AnyFamily) -> None:
         truth, risk, coordinator = self.truth(name), self.risk(name), family.coordinator
         members = {process.session.site_id for process in self.processes if process.families[name].active}
         if coordinator.state is State.LEARNING:
@@ -217,7 +217,7 @@ class FamilyWorld(World):
         if not risk:
             self.check_top_or_quantiles(family, truth)
 
-    def check_top_or_quantiles(self, family: ServedFamily, truth: Counter[str]) -> None:
+    def check_top_or_quantiles(self, family: AnyFamily, truth: Counter[str]) -> None:
         if family.rule.kind == LABELS:
             share = family.rule.epsilon
             listed = {each.label for each in family.top(share).labels}

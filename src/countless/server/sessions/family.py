@@ -87,9 +87,7 @@ class ServedFamily(Watched, LabelReader):
         state = None if saved is None else saved.state
         self.coordinator = FamilyCoordinator(name, rule.steps, expected_sites=expected_sites, saved_state=state)
         self.traffic = traffic or Traffic(self.known_total, new=saved is None)
-        self._counts: Mapping[str, int] = self.coordinator.known
-        self._own_counts: dict[str, int] | None = None  # `_counts`, unless they are those of the coordinator
-        self.reopen()
+        self._own_counts: dict[str, int] | None = dict(self.coordinator.known)  # None: those of the coordinator
         self._published, self._total = self.snapshot()
 
     @property
@@ -125,11 +123,18 @@ class ServedFamily(Watched, LabelReader):
     def seal(self) -> None:
         """Everything is saved, and nothing changes: one copy of the counts is enough."""
         if self._own_counts is not None:
-            self._counts, self._own_counts = self.coordinator.known, None
+            self._own_counts = None
             self._published = self._published._replace(counts=self._counts)
 
-    def reopen(self) -> None:
-        self._counts = self._own_counts = dict(self.coordinator.known)
+    def unseal(self) -> None:
+        if self._own_counts is None:
+            self._own_counts = dict(self.coordinator.known)
+            self._published = self._published._replace(counts=self._counts)
+
+    @property
+    def _counts(self) -> Mapping[str, int]:
+        """As they were saved last."""
+        return self.coordinator.known if self._own_counts is None else self._own_counts
 
     # Reading
 

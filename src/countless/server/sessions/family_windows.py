@@ -57,7 +57,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self.traffic = Traffic(before, new=saved is None)
         self.dropped_windows = ServedFamily(name, rule, saved, health, windows=self, traffic=self.traffic)
         self.kept: dict[int, ServedFamily] = {}
-        self._settled = _counts_of(self.dropped_windows)
+        self._settle()
         self._all: LabelCounts | None = None  # of what is published, once a reader has asked for it
         self._show(self._snapshot())
 
@@ -75,8 +75,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
                 window.seal()
                 closed.append((period, window.known_total))
         self.closed, self.losses = ClosedWindows(closed), Losses(losses)
-        parts = [self.dropped_windows, *(self.kept[period] for period, _ in closed)]
-        self._settled = sum_of(map(_counts_of, parts), MAX_LABELS)
+        self._settle()
         self.traffic.counted_before = self.known_total
         self._show(self._snapshot())
 
@@ -145,7 +144,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
             window = self._window(period, replace(self.rule, windows=None), expected_sites=expected_sites)
             self.kept[period] = window
         else:
-            window.reopen()
+            window.unseal()
             self.closed = self.closed.without(period)
             self._settle()
         self.open[period] = window

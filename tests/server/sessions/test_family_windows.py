@@ -1,0 +1,292 @@
+"""Windows of families at the site server: each is a family of its own, all of them together are the family."""
+
+import pytest
+
+from countless.core.answer import State
+from countless.core.family.rule import LABELS, VALUES, FamilyRule
+from countless.core.windows.rule import WindowRule
+from countless.errors import InvalidParameter
+from countless.server.cluster.records import from_saved, to_saved
+from countless.server.sessions.family_windows import WindowedFamily
+from countless.server.sessions.served_windows import MAX_AHEAD
+from countless.server.storage.base import Changes, Config, StateStore
+from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.families import (
+    FamilyJoin,
+    FamilyLabels,
+    FamilyLeave,
+    FamilyLeaveAck,
+    FamilyRejected,
+    FamilyReport,
+    FamilyReset,
+    FamilySteps,
+    KnownLabels,
+)
+from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join, KnownCounts, Sync, SyncAck
+from support.site_server import FakeConnection, SiteServerHarness, site_server
+
+HOUR = 3600.0
+FIRST = 490_000  # a window
+RULE = FamilyRule(LABELS, 0.1, windows=WindowRule("hour", keep=2))
+KNOWN = IncarnationRetired | KnownCounts
+
+
+class Clock:
+    seconds = FIRST * HOUR + 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def show(self, window: int) -> None:
+        self.seconds = (FIRST + window) * HOUR + 100.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def name(window: int, series: str = "pages") -> str:
+    return f"{series}@hour:{FIRST + window}"
+
+
+def join(window: int, epsilon: float = 0.1) -> FamilyJoin:
+    return FamilyJoin(name(window), LABELS, epsilon, 0.0, 0, 1, 1, 0, 0)
+
+
+def counted(window: int, a: int, b: int = 0) -> list[FamilyJoin | FamilyLabels | FamilyReport]:
+    report = FamilyReport(name(window), 0, a + b, (1, a, 2, b) if b else (1, a))
+    return [join(window), FamilyLabels(name(window), ("{p=a}", "{p=b}")), report]
+
+
+def leave(window: int, total: int) -> FamilyLeave:
+    return FamilyLeave(name(window), 0, 1, 1, total, total)
+
+
+def family(harness: SiteServerHarness) -> WindowedFamily:
+    found = harness.server.families.by_name["pages"]
+    assert isinstance(found, WindowedFamily)
+    return found
+
+
+def windows(harness: SiteServerHarness) -> list[tuple[int, float, str]]:
+    return [(each.period - FIRST, each.lower, str(each.state)) for each in family(harness).windows()]
+
+
+def labels(harness: SiteServerHarness, first: int, last: int | None = None) -> dict[str, int]:
+    """Of the windows from `first` to `last`."""
+    end = (first if last is None else last) + 1
+    return dict(family(harness).labels_between((FIRST + first) * HOUR, (FIRST + end) * HOUR).counts)
+
+
+async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *counted(0, 3, 2))
+        assert (list(harness.server.families.by_name), list(harness.server.counters)) == (["pages"], [])
+        clock.show(1)
+        await harness.send(*web, *counted(1, 10))
+        await harness.advance(1)
+        assert windows(harness) == [(0, 5, "incomplete"), (1, 10, "open")]
+        assert family(harness).sites_waited_for(FIRST) == ["web"]
+        left = await harness.send(*web, leave(0, 5))
+        assert isinstance(left[-1], FamilyLeaveAck)
+        await harness.advance(1)
+        assert windows(harness) == [(0, 5, "closed"), (1, 10, "open")]
+        assert (labels(harness, 0), labels(harness, 1)) == ({"{p=a}": 3, "{p=b}": 2}, {"{p=a}": 10})
+        assert labels(harness, 0, 1) == family(harness).published.counts == {"{p=a}": 13, "{p=b}": 2}
+        assert family(harness).published_answer.contains(15)
+        assert [each.label for each in family(harness).top(0.5).labels] == ["{p=a}"]
+
+
+async def test_site_that_left_is_acknowledged_again_and_has_one_tombstone_for_all_windows(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        for window in range(5):
+            clock.show(window)
+            await harness.send(*web, *counted(window, 1), leave(window, 1))
+            await harness.advance(1)
+        assert store.tombstones(web[0].site_id) == (("pages@hour", FIRST + 5),)
+        assert [*map(type, await harness.send(*web, leave(3, 1)))] == [FamilyLeaveAck]
+        assert [*map(type, await harness.send(*web, join(4)))] == [FamilyLeaveAck]
+        assert family(harness).known_total == 5
+        harness.server.on_disconnect(*web)
+    async with site_server(store, wall_clock=clock) as harness:  # a site that is a member of none counts in the next
+        web = await harness.connect("web")
+        assert [*map(type, await harness.send(*web, leave(4, 1)))][-1] is FamilyLeaveAck
+        await harness.send(*web, *counted(5, 7))
+        assert family(harness).known_total == 12
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Clock, kind: str, tmp_path: object) -> None:
+    store: StateStore = MemoryStore() if kind == "memory" else SqliteStore(None)
+    async with site_server(store, wall_clock=clock) as harness:
+        harness.server.create_family("pages", RULE)
+        web = await harness.connect("web")
+        for window in range(5):
+            clock.show(window)
+            await harness.send(*web, *counted(window, 10 + window, window), leave(window, 10 + 2 * window))
+            await harness.advance(1)
+        clock.show(5)
+        await harness.advance(1)
+        assert windows(harness) == [(3, 16, "closed"), (4, 18, "closed"), (5, 0, "open")]
+        assert family(harness).published.counts == {"{p=a}": 60, "{p=b}": 10}
+        assert {*store.load_families()} == {"pages", name(3), name(4)}
+        unknown = family(harness).labels_between((FIRST + 1) * HOUR, (FIRST + 4) * HOUR)
+        assert unknown.answer("{p=a}")[1:] == (
+            13,
+            13,
+            13 + 10 + 12 + 14,
+        )  # 1 and 2: at most all
+        late = await harness.connect("late")
+        await harness.send(*late, *counted(0, 100), leave(0, 100))
+        await harness.advance(1)
+        assert windows(harness)[0] == (3, 16, "closed")
+        before = family(harness).published
+        assert before.counts == {"{p=a}": 160, "{p=b}": 10}
+    async with site_server(store, wall_clock=clock) as harness:
+        assert (family(harness).published, family(harness).first) == (before, FIRST + 3)
+        assert windows(harness) == [(3, 16, "closed"), (4, 18, "closed"), (5, 0, "open")]
+
+
+async def test_window_is_opened_again_by_a_site_that_was_away_also_after_a_restart(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web, late = await harness.connect("web"), await harness.connect("late")
+        await harness.send(*web, *counted(0, 3), leave(0, 3))
+        clock.show(1)
+        await harness.advance(1)
+        await harness.send(*late, *counted(0, 4, 4))
+        assert windows(harness) == [(0, 11, "incomplete"), (1, 0, "open")]
+        saved = store.snapshot()[0]
+        assert from_saved(to_saved(saved, 7)).families == saved.families
+        dropped = Changes(dropped_families=[name(0)])
+        assert dropped
+        assert from_saved(to_saved(dropped, 7)) == dropped
+    async with site_server(store, wall_clock=clock) as harness:
+        assert family(harness).published_answer.state is State.LEARNING
+        late = await harness.connect("late")
+        await harness.send(*late, join(0)._replace(total=8, reported=8), leave(0, 8))
+        await harness.advance(1)
+        assert windows(harness) == [(0, 11, "closed"), (1, 0, "open")]
+        assert labels(harness, 0) == {"{p=a}": 7, "{p=b}": 4}
+
+
+async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *counted(0, 1), leave(0, 1))
+        clock.show(1)
+        await harness.send(*web, *counted(1, 5, 2))
+        harness.server.on_disconnect(*web)
+        clock.show(2)
+        assert harness.server.drop_site("web") == 1
+        await harness.advance(1)
+        expected = [(0, 0, "closed"), (1, 1, "incomplete"), (2, 1, "open")]
+        assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).windows()] == expected
+        returning = FakeConnection()
+        assert await harness.server.on_hello(returning, Hello(1, "web", 1)) is None
+        known = KnownLabels(name(1), 7, False, (("{p=a}", 5), ("{p=b}", 2)))
+        assert returning.received == [known, IncarnationRetired((("pages@hour", FIRST + 1),))]
+    async with site_server(store, wall_clock=clock) as harness:
+        assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).windows()] == expected
+
+
+async def test_window_that_the_site_does_not_know_is_lost(clock: Clock) -> None:
+    """The state is an older copy: the site has left the window since then."""
+    async with site_server(wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *counted(0, 5))
+        harness.server.on_disconnect(*web)
+        web = await harness.connect("web")
+        clock.show(1)
+        received = await harness.send(*web, *counted(1, 2), Sync(1))
+        assert SyncAck(1) in received
+        await harness.advance(1)
+        assert [(each.period - FIRST, each.lost) for each in family(harness).windows()] == [(0, 1), (1, 1)]
+        assert [*map(type, await harness.send(*web, join(0)))] == [FamilyLeaveAck]
+
+
+async def test_deleted_family_starts_again_from_zero(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web, old = await harness.connect("web"), await harness.connect("old")
+        await harness.send(*old, *counted(0, 5), leave(0, 5))
+        clock.show(1)
+        await harness.advance(1)
+        await harness.send(*web, *counted(1, 5))
+        harness.server.delete("pages")
+        await harness.server.flush()
+        assert isinstance(web[1].received[-1], FamilyReset)
+        assert (harness.server.families.by_name, store.load_families()) == ({}, {})
+        assert store.tombstones(old[0].site_id) == ()
+        assert await harness.send(*web, FamilyReport(name(1), 0, 6, (1, 6))) == []  # it was under way
+        await harness.send(*web, *counted(1, 1))
+        assert family(harness).published.counts == {"{p=a}": 1}
+
+
+async def test_smallest_epsilon_of_all_sites_is_in_force_in_later_windows(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web, app = await harness.connect("web"), await harness.connect("app")
+        await harness.send(*web, join(0))
+        await harness.send(*app, join(0, epsilon=0.01))
+        clock.show(1)
+        steps = await harness.send(*web, *counted(1, 1000))
+        assert [each.label_step for each in steps if isinstance(each, FamilySteps)] == [4]  # for two sites, as before
+        assert store.load_families()["pages"].fields.rule.epsilon == 0.01
+
+
+async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
+    async with site_server(wall_clock=clock, max_counters=4) as harness:
+        web = await harness.connect("web")
+
+        async def rejected(item: FamilyJoin | Join) -> str:
+            (received,) = await harness.send(*web, item)
+            assert isinstance(received, FamilyRejected | CounterRejected)
+            return received.reason
+
+        await harness.send(*web, join(0), FamilyJoin("plain", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0))
+        assert "counted per hour" in await rejected(join(0)._replace(family="pages"))
+        assert "has no windows" in await rejected(join(0)._replace(family=f"plain@hour:{FIRST}"))
+        assert "delete it" in await rejected(join(0)._replace(family="pages@day:5"))
+        assert "as this window is called" in await rejected(join(0)._replace(family=f"pages@hour,UTC,0:{FIRST}"))
+        assert "used as a counter with labels" in await rejected(join(1)._replace(kind=VALUES, accuracy=0.1))
+        assert "is a family" in await rejected(Join(name(0), 0, 1))
+        assert "no windows of a family" in await rejected(Join("pages@hour", 0, 1))
+        for window in range(2, 2 + MAX_AHEAD):
+            await harness.send(*web, join(window))
+        assert "a window that begins soon" in await rejected(join(2 + MAX_AHEAD))
+        for window in range(-1, MAX_AHEAD - 16, -1):  # max_counters * 4 in all
+            await harness.send(*web, join(window))
+        assert "fewer windows that are open at once" in await rejected(join(-20))
+        harness.server.create("ticks@hour", Config())
+        with pytest.raises(InvalidParameter, match="called like its windows"):
+            harness.server.create_family("ticks", RULE)
+        with pytest.raises(InvalidParameter, match="not taken"):
+            harness.server.create_family("pages", RULE)
+        assert sorted(harness.server.families.by_name) == ["pages", "plain"]
+
+
+async def test_readers_see_windows_only_once_they_are_saved(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *counted(0, 5))
+        harness.server.on_frame(*web, [leave(0, 5)], 10)
+        clock.show(1)
+        harness.server.tick()
+        assert (windows(harness), labels(harness, 0)) == ([(0, 5, "incomplete"), (1, 0, "open")], {"{p=a}": 5})
+        await harness.server.flush()
+        assert windows(harness) == [(0, 5, "closed"), (1, 0, "open")]
+        window = family(harness).kept[FIRST]
+        assert window.published.counts == {"{p=a}": 5}
+        late = await harness.connect("late")
+        harness.server.on_frame(*late, [*counted(0, 7)], 10)
+        assert (window.published.counts, family(harness).published_answer.lower) == ({"{p=a}": 5}, 5)
+        await harness.server.flush()
+        assert (window.published.counts, family(harness).published_answer.lower) == ({"{p=a}": 12}, 12)
