@@ -38,13 +38,21 @@ def counter(
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(help="How many closed windows are kept; auto: 1440 minutes, 744 hours, 400 days, 60 months."),
+        typer.Option(
+            help="How many closed windows are kept; auto: 1440 minutes, 744 hours, 400 days, 60 months; of a family "
+            "120 minutes, 72 hours, 62 days, 24 months."
+        ),
     ] = None,
     alpha: Annotated[str | None, typer.Option(help="The largest relative error, such as 1%.")] = None,
     delta: Annotated[str | None, typer.Option(help="The largest probability of a larger error, such as 5%.")] = None,
     scheme: Annotated[str | None, typer.Option(help="The algorithm that decides when sites report.")] = None,
     adversary: Annotated[str | None, typer.Option(help="The most that the counted traffic may react to.")] = None,
     label_cap: Annotated[int | None, typer.Option(help="How many labelled series it may have.")] = None,
+    family: Annotated[
+        bool,
+        typer.Option("--family", help="With create: each label is known to within --epsilon of the total of all."),
+    ] = False,
+    epsilon: Annotated[str | None, typer.Option(help="With --family: 1% if not given.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -62,6 +70,8 @@ def counter(
         "scheme": scheme,
         "adversary": adversary,
         "label_cap": label_cap,
+        "family": family or None,
+        "epsilon": None if epsilon is None else share("epsilon", epsilon),
         "alpha": None if alpha is None else share("alpha", alpha),
         "delta": None if delta is None else share("delta", delta),
     }
@@ -69,6 +79,9 @@ def counter(
     rules |= {key: _units(key, text) for key, text in (("floor", floor), ("keep", keep)) if text is not None}
     if rules and action == "delete":
         raise InvalidParameter(next(iter(rules)), next(iter(rules.values())), "given with create and set only")
+    for name_of_rule in ("family", "epsilon"):
+        if name_of_rule in rules and action == "set":
+            raise InvalidParameter(name_of_rule, rules[name_of_rule], "given with create only")
     if not rules and action == "set":
         raise InvalidParameter("floor", None, "given with set, or another option")
     api = ApiClient(url, token)

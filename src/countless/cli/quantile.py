@@ -16,6 +16,9 @@ EXAMPLE = "Example:  countless quantile latency_ms 0.5 0.99"
 def quantile(
     name: Annotated[str, typer.Argument(help="The distribution.")],
     shares: Annotated[list[str] | None, typer.Argument(help="From 0 to 1: 0.5 is the median.")] = None,
+    window: Annotated[
+        str | None, typer.Option(help="For a distribution with windows: now, last, today ... as for `countless get`.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -23,7 +26,7 @@ def quantile(
     """Print values of a distribution: the median, 0.9 and 0.99, or those of the given shares."""
     for share in shares or ():
         _require_share(share)
-    answer = ApiClient(url, token).quantiles(name, *(shares or ()))
+    answer = ApiClient(url, token).quantiles(name, *(shares or ()), window=window)
     print(json.dumps(answer) if as_json else Quantiles.parse(answer))
 
 

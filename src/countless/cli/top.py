@@ -22,7 +22,8 @@ def top(
     name: Annotated[str, typer.Argument(help="The counter.")],
     share: Annotated[str, typer.Option(help="The least share of the counter's count: 2% or 0.02.")] = "2%",
     window: Annotated[
-        str | None, typer.Option(help="For a counter with windows: now, last, today ... as for `countless get`.")
+        str | None,
+        typer.Option(help="For counters and families with windows: now, last, today ... as `countless get`."),
     ] = None,
     rolling: Annotated[str | None, typer.Option(help="Of the last so many minutes: 30s, 15m, 1h ...")] = None,
     live: Annotated[bool, typer.Option("--live", help="Show it again every second, until it is interrupted.")] = False,

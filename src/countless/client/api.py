@@ -102,9 +102,9 @@ class ApiClient:
         answer: dict[str, Any] = self.request("GET", f"/api/v1/top/{quote(counter)}?{urlencode(query)}")
         return answer
 
-    def quantiles(self, distribution: str, *shares: str) -> dict[str, Any]:
-        """Values of a distribution with these shares of all observations at or below them."""
-        query = urlencode([("q", share) for share in shares])
+    def quantiles(self, distribution: str, *shares: str, window: str | None = None) -> dict[str, Any]:
+        """Values of a distribution with these shares of all observations at or below them; of a `window`."""
+        query = urlencode([*(("q", share) for share in shares), *([] if window is None else [("window", window)])])
         answer: dict[str, Any] = self.request("GET", f"/api/v1/quantiles/{quote(distribution)}?{query}")
         return answer
 

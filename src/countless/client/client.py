@@ -394,9 +394,9 @@ class Client:
         """The labels that may have this share of the counter's count, as `Reader.top`."""
         return self._reader.top(counter, share, window=window, rolling=rolling)
 
-    def quantile(self, distribution: str, *shares: float) -> "Quantiles":
+    def quantile(self, distribution: str, *shares: float, window: str | None = None) -> "Quantiles":
         """Quantiles of a distribution: the median, 0.9 and 0.99, or these `shares`, as `Reader.quantile`."""
-        return self._reader.quantile(distribution, *shares)
+        return self._reader.quantile(distribution, *shares, window=window)
 
     @cached_property
     def _reader(self) -> "Reader":

@@ -284,15 +284,15 @@ class Reader:
     ) -> TopCounts:
         """The labelled series that may have this share of the counter's count: of all that was ever counted, of a
         window as in `window`, or of the last `rolling` minutes. None that has the share is missing. Of a family, the
-        labels; it has no windows, and `share` is at least its epsilon for none to be missing.
+        labels; `rolling` is not for families, and `share` is at least its epsilon for none to be missing.
         """
         query = {"window": window, "rolling": rolling}
         given = {name: value for name, value in query.items() if value is not None}
         return TopCounts.parse(self._api.top(counter, share=repr(share), **given))
 
-    def quantile(self, distribution: str, *shares: float) -> Quantiles:
-        """Values of a distribution: the median, 0.9 and 0.99, or these `shares`."""
-        return Quantiles.parse(self._api.quantiles(distribution, *map(repr, shares)))
+    def quantile(self, distribution: str, *shares: float, window: str | None = None) -> Quantiles:
+        """Values of a distribution: the median, 0.9 and 0.99, or these `shares`; of a window as in `window`."""
+        return Quantiles.parse(self._api.quantiles(distribution, *map(repr, shares), window=window))
 
     def rate(self, counter: str, over: str = "5m") -> Rate:
         """Events per second, on average over the last so many minutes. For every counter."""

@@ -87,7 +87,8 @@ class Truth:
         """Of a counter with its windows and labelled series, of a family, or of a label of one."""
         series = {each: shard_name(each) for each in self.events}
         counted = (n for each, n in self.events.items() if f"{series[each]}{{".startswith(f"{name}{{"))
-        labels = (n for (family, label), n in self.labels.items() if name in (family, f"{family}{label}"))
+        families = ((shard_name(family), label, n) for (family, label), n in self.labels.items())
+        labels = (n for family, label, n in families if name in (family, f"{family}{label}"))
         return sum(counted) + sum(labels)
 
     def _total(self, family: str) -> int:

@@ -420,8 +420,6 @@ class World:
                 break
         else:
             raise InvariantBroken(f"a client cannot be closed: {trouble}")
-        kept: Counter[str] = Counter()
-            raise InvariantBroken(f"a client cannot be closed: {self.service.trouble()}")
         kept = Undelivered(Counter(), Counter())
         for process in self.processes:
             kept.events.update(process.client.debug_state())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from countless.core.answer import State
 from countless.core.family.answer import LabelCounts
 from countless.core.family.messages import OVERFLOW
-from countless.errors import InvalidParameter, NoWindows
+from countless.errors import InvalidParameter
 from countless.server.http.answers import as_of
 from countless.server.http.family_parts import LabelView
 from countless.server.http.schemas import QuantileAnswer, QuantileRow, RankRow, TopAnswer, TopRow
@@ -37,7 +37,10 @@ def family_window(part: AnyFamily | LabelView, window: str) -> tuple[LabelCounts
     """The labels of the windows of a span, by its name, and the count of the family or the label in it."""
     family = part.family if isinstance(part, LabelView) else part
     if not isinstance(family, WindowedFamily):
-        raise NoWindows(family.name)
+        allowed = (
+            f"left out: the family {family.name!r} has no windows; delete it and count with per='hour' to get some"
+        )
+        raise InvalidParameter("window", window[:100], allowed)
     span, now = read_span(family, window)
     answer, counts = span_answer(family, window, span, now), family.labels_between(span.start, span.end)
     if isinstance(part, LabelView):

@@ -73,10 +73,14 @@ async def list_counters(request: Request) -> Response:
 
 
 async def create_counter(request: Request) -> Response:
-    """Create a counter with a configuration of its own, before any site counts it."""
+    """Create a counter with a configuration of its own, or a family, before any site counts it."""
     rules, server = await read_body(request, NewCounter), _server(request)
-    if rules.name in server.counters:
+    if rules.name in server.counters or rules.name in server.families.by_name:
         return error(f"there is a counter {rules.name!r} already", 409)
+    if rules.family:
+        family = server.create_family(rules.name, rules.family_rule())
+        await server.require_saved()
+        return json(public_view(family), 201)
     server.create(rules.name, rules.applied_to(server.settings.defaults))
     await server.require_saved()
     return json(operator_answer(server.counter(rules.name)), 201)
@@ -201,7 +205,9 @@ _NUMBER = {"type": "integer", "minimum": 0}
 OPERATIONS = (
     Operation("GET", _COUNTERS, "read", list_counters, AnswerPage, query={"after": {"type": "string"}}),
     Operation(
-        "POST", _COUNTERS, "operator", create_counter, OperatorAnswer, 201, body=NewCounter, error_statuses=(400, 409)
+        *("POST", _COUNTERS, "operator", create_counter, (OperatorAnswer, PublicAnswer), 201),
+        body=NewCounter,
+        error_statuses=(400, 409),
     ),
     Operation(
         *("GET", _COUNTER, "read", read_counter, (PublicAnswer, WindowAnswer, RollingAnswer)),
@@ -225,6 +231,7 @@ OPERATIONS = (
         query={
             "q": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}},
             "value": {"type": "array", "items": {"type": "number", "minimum": 0}},
+            "window": {"type": "string", "examples": ["today"]},
         },
         error_statuses=(400, 404),
     ),

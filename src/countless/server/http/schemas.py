@@ -1,5 +1,6 @@
 """The bodies of requests and responses. Handlers use them, and the OpenAPI document is generated from them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ from countless.core.budget.rule import (
 )
 from countless.core.budget.state import BudgetState
 from countless.core.calendar import PERIODS
+from countless.core.family.rule import DEFAULT_KEEP as FAMILY_KEEP
+from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.windows.rule import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter
 from countless.schemes.registry import ADVERSARIES, SCHEMES
@@ -26,6 +29,11 @@ from countless.server.http.window_schemas import WindowsStatus
 from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
 from countless.server.storage.base import Config
 from countless.wire.names import MAX_NAME_CHARS
+
+
+def _numbers(keep: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {per}s" for per, n in keep.items())
+
 
 Name = Annotated[str, described("Printable characters.", minLength=1, maxLength=MAX_NAME_CHARS)]
 Alpha = Annotated[float, described("Largest relative error of an answer.", minimum=MIN_ALPHA, exclusiveMaximum=0.5)]
@@ -49,7 +57,7 @@ Floor = Annotated[
 Keep = Annotated[
     Any,
     described(
-        "How many closed windows are kept. Null: " + ", ".join(f"{n} {per}s" for per, n in DEFAULT_KEEP.items()) + ".",
+        f"How many closed windows are kept. Null: {_numbers(DEFAULT_KEEP)}; of a family {_numbers(FAMILY_KEEP)}.",
         type=["integer", "null"],
         minimum=1,
     ),
@@ -91,9 +99,28 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class NewCounter(Rules, kw_only=True):
-    """A counter with its configuration."""
+    """A counter with its configuration, or a family: that has `epsilon`, and with `per` also `tz`, `anchor`, `keep`."""
 
     name: Name
+    family: bool = False
+    epsilon: (
+        Annotated[
+            float,
+            described("Of a family: the largest error of a label, as a share of the total.", exclusiveMaximum=0.5),
+        ]
+        | None
+    ) = None
+
+    def family_rule(self) -> FamilyRule:
+        for name in ("alpha", "delta", "scheme", "adversary", "label_cap"):
+            if getattr(self, name) is not None:
+                raise InvalidParameter(name, getattr(self, name), "left out for a family, which has epsilon")
+        return FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon, windows=self._windows(None))
+
+    def applied_to(self, config: Config) -> Config:
+        if self.epsilon is not None:
+            raise InvalidParameter("epsilon", self.epsilon, "left out for a counter, which has alpha")
+        return super().applied_to(config)
 
 
 class PublicAnswer(Struct):

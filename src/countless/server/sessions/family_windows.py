@@ -57,6 +57,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self.traffic = Traffic(before, new=saved is None)
         self.dropped_windows = ServedFamily(name, rule, saved, health, windows=self, traffic=self.traffic)
         self.kept: dict[int, ServedFamily] = {}
+        self._settled: LabelCounts  # of all windows that are not open
         self._settle()
         self._all: LabelCounts | None = None  # of what is published, once a reader has asked for it
         self._show(self._snapshot())
@@ -199,13 +200,11 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         return partial(self._publish, self._snapshot())
 
     def _publish(self, shown: _Published) -> None:
-        before = self._total
         self._show(shown)
         if shown.windows.closed is self.closed:  # otherwise one of them may have been opened again, and have changed
             for period in self.closed:
                 self.kept[period].seal()
-        if self._total != before:
-            self.notify()
+        self.notify()  # a label may be watched, too
 
     def _snapshot(self) -> _Published:
         answers = {period: self.open[period].snapshot()[1] for period in sorted(self.open)}
