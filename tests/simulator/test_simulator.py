@@ -14,8 +14,10 @@ from countless.client.families.local_family import LocalFamily
 from countless.client.local_counter import LocalCounter
 from countless.client.session import counters
 from countless.client.session.counters import CounterState, SessionCounters
+from countless.client.session.families import SessionFamilies
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
+from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.messages import SiteId
 from countless.core.windows.site import SiteWindows
 from countless.errors import InvariantBroken, ProtocolError
@@ -68,7 +70,7 @@ def test_seed_does_not_depend_on_plans_of_earlier_seeds() -> None:
 @pytest.mark.soak
 def test_every_kind_of_fault_happens() -> None:
     seen: Counter[str] = Counter()
-    for profile in ("everything", "wrong clocks", "small frames", "families"):
+    for profile in ("everything", "wrong clocks", "small frames", "families", "windows of families"):
         for seed in range(4):
             seen += Trial.drawn(seed, profile, "memory")._replace(actions=100).run().seen
     expected = {"IncarnationRetired", "IncarnationExpired", "KnownCounts", "LeaveAck", "StartRound", "Grant", "Recall"}
@@ -219,6 +221,19 @@ def shows_labels_before_they_are_saved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ServedFamily, "publication", publication)
 
 
+def sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left(patch: pytest.MonkeyPatch) -> None:
+    original = SessionFamilies.renew
+    patch.setattr(SessionFamilies, "renew", lambda self, known, known_counts: original(self, known, {}))
+
+
+def forgets_labels_of_windows_that_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FamilyCoordinator, "absorb", lambda *_: None)
+
+
+def drops_labels_of_a_window_and_saves_it_later(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitPipeline, "mark_family_labels", lambda *_: None)
+
+
 # With a seed that finds it today. If the runs change, others are tried.
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_to_split_known_counts, "small frames", 0),
@@ -237,6 +252,9 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (counts_labels_again_as_a_new_incarnation, "families", 1),
     (forgets_labels_of_a_retired_incarnation, "families", 1),
     (shows_labels_before_they_are_saved, "families", 2),
+    (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 18),
+    (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
+    (drops_labels_of_a_window_and_saves_it_later, "windows of families", 1),
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (appends_without_fencing, "dying coordinator", 16),

@@ -114,7 +114,7 @@ class Families:
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         try:
             _require_room(session, name)
-            if name not in session.families:
+            if name not in session.families and group_of(name) not in session.windows_left:
                 self._tombstones.require_room(session.peer, "family", name)
             family = self._registry.tracker_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
@@ -146,10 +146,11 @@ class Families:
                 session.left.add(tombstone_of(name))
                 self._departed(session, family, {left_tombstone(name): 0})
             else:
-                left_before = session.windows_left[group_of(name)] = max(
-                    window.period + 1, session.windows_left.get(group_of(name), 0)
-                )
-                self._departed(session, family, {group_of(name): left_before})
+                group = group_of(name)
+                is_new = group not in session.windows_left  # otherwise there is a tombstone already
+                first_not_left = max(window.period + 1, session.windows_left.get(group, 0))
+                session.windows_left[group] = first_not_left
+                self._departed(session, family, {group: first_not_left}, is_new)
         self._pipeline.mark_family_site(name, site_id)
         self._dispatch(family, outbox)
         if name not in session.families:
@@ -190,11 +191,14 @@ class Families:
             windows.lose_site(min(periods), max(periods))
             self._pipeline.mark_family(windows.window_name(min(periods)))
 
-    def _departed(self, session: Session, family: ServedFamily, tombstones: Mapping[str, int]) -> None:
+    def _departed(
+        self, session: Session, family: ServedFamily, tombstones: Mapping[str, int], are_new: bool = True
+    ) -> None:
         session.families.discard(family.name)
         session.labels.pop(family.name, None)
         family.coordinator.forget(session.site_id)
-        self._tombstones.add(session.peer, session.site_id, tombstones)
+        if are_new:
+            self._tombstones.add(session.peer, session.site_id, tombstones)
         windows = self._registry.windowed.get(shard_name(family.name))
         if windows is not None:
             windows.sweep_at = -inf
