@@ -92,6 +92,26 @@ def test_kubernetes_manifests_fit_the_settings_and_each_other() -> None:
     assert set(mounts) == {claim["metadata"]["name"], *(volume["name"] for volume in pod["volumes"])}
 
 
+def test_kubernetes_job_restores_into_the_volume_of_the_coordinator() -> None:
+    job = yaml.safe_load((ROOT / "deploy/kubernetes/restore.yaml").read_text())["spec"]["template"]["spec"]
+    workload = KUBERNETES["StatefulSet"]
+    pod, (claim,) = workload["spec"]["template"]["spec"], workload["spec"]["volumeClaimTemplates"]
+    (container,), (waiting,), (volume,) = job["containers"], job["initContainers"], job["volumes"]
+    program, *words = container["args"]
+    assert (program, command_exists(words)) == ("countless", True)
+    first = f"{claim['metadata']['name']}-{workload['metadata']['name']}-0"  # as Kubernetes names it
+    assert volume["persistentVolumeClaim"]["claimName"] == first
+    (mount,) = container["volumeMounts"]
+    (variable,) = container["env"]
+    settings = load_settings({}, {variable["name"]: variable["value"]})
+    assert mount["mountPath"] == settings.state_dir
+    assert words[-1].startswith(settings.state_dir)
+    assert (job["securityContext"], container["image"]) == (pod["securityContext"], pod["containers"][0]["image"])
+    assert container["securityContext"] == waiting["securityContext"] == pod["containers"][0]["securityContext"]
+    labels = yaml.safe_load((ROOT / "deploy/kubernetes/restore.yaml").read_text())["spec"]["template"]["metadata"]
+    assert labels["labels"] != KUBERNETES["Service"]["spec"]["selector"]  # it must not get the traffic
+
+
 def test_kubernetes_pod_has_probes_and_few_rights() -> None:
     pod = KUBERNETES["StatefulSet"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
