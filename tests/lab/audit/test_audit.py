@@ -15,8 +15,19 @@ from countless.lab.audit.empirical_audit import audit_empirically
 from countless.lab.audit.exact_audit import TapeNoise, audit_exactly, audit_law, likelihood
 from countless.lab.audit.inputs import replay
 from countless.lab.audit.likelihood_audit import audit_exhaustively, audit_randomly
-from countless.lab.audit.mechanisms import CORRECT, MECHANISMS, Mechanism, correct, get_mechanism
-from countless.lab.audit.run import LONGER, SMALL, TINY, WIDE, WINDOWS, AuditConfig, audit_mechanism, to_json
+from countless.lab.audit.mechanisms import CORRECT, MECHANISMS, Mechanism, correct, get_mechanism, rarely_noiseless
+from countless.lab.audit.run import (
+    LONGER,
+    SHORT,
+    SHORT_WINDOW,
+    SMALL,
+    TINY,
+    WIDE,
+    WINDOWS,
+    AuditConfig,
+    audit_mechanism,
+    to_json,
+)
 from countless.lab.audit.scenarios import scenarios
 from countless.lab.audit.transcripts import NoiseLaw
 from countless.planning.partial_dp.planner import plan_partial_dp
@@ -47,6 +58,7 @@ BLACK_BOX_CONTROLS = {
     "exact-after-twelve": (LONGER, 2, WIDE, 600),
 }
 ONLY_THE_CODE = ["quiet-tree", "quiet-thresholds", "exact-after-twelve"]  # their stated law is the correct one
+LARGER_SIZES = ["quiet-late-phases", "narrow-noise"]  # so is theirs; the first one is right in a small round
 TAPES = ["stated law", "noise tapes"]
 LARGE = PhasedShape(64, 40, Fraction(6), 63, Fraction(8))
 
@@ -131,11 +143,25 @@ def test_likelihoods_of_all_transcripts_sum_to_one() -> None:
 @pytest.mark.parametrize(("delta", "violated"), [(0.0729, False), (0.02, True)])
 def test_exact_audit_honours_delta(delta: float, violated: bool) -> None:
     """No noise with probability 0.0728; false alarm below 1e-3, pinned seed."""
-    mechanism = get_mechanism("rarely-noiseless", PhasedShape(1, 4, Fraction(5, 4), 1, Fraction(1)))
+    mechanism = get_mechanism("rarely-noiseless", SHORT)
     mechanism = replace(mechanism, claim=replace(mechanism.claim, delta=delta))
-    finding = audit_exactly(mechanism, 250, SeededRandom(1), 12)
+    finding = audit_exactly(mechanism, 250, SeededRandom(1), SHORT_WINDOW)
     assert finding.violated is violated
     assert 0.02 < finding.delta_seen < 0.0728
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("claimed", "rejected"), [(0.0729, False), (0.03, True)])
+def test_all_audits_honour_delta(claimed: float, rejected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at the sizes of the command line; false alarm below 1e-2, pinned seed."""
+
+    def make(shape: PhasedShape) -> Mechanism:
+        mechanism = rarely_noiseless(shape)
+        return replace(mechanism, claim=replace(mechanism.claim, delta=claimed))
+
+    monkeypatch.setitem(MECHANISMS, "mine", make)
+    findings = audit_mechanism("mine", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), AuditConfig())
+    assert any(finding.violated for finding in findings) is rejected
 
 
 @pytest.mark.slow
@@ -249,7 +275,8 @@ def test_empirical_audit_rejects_negative_control(name: str) -> None:
 def test_audit_findings_never_claim_a_proof() -> None:
     config = AuditConfig(events=3, tapes=1, transcripts=1, plays=100)
     findings = audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), config)
-    assert [finding.audit for finding in findings] == ["exhaustive", "random", *(2 * TAPES), "played", "played"]
+    audits = ["exhaustive", "random", "noise", *(2 * TAPES), "played", "played"]
+    assert [finding.audit for finding in findings] == audits
     assert {finding.shape for finding in findings} == {
         correct(shape).size for shape in (SMALL, LARGE, TINY, LONGER, WIDE)
     }
@@ -298,4 +325,4 @@ def test_invalid_audit_configs_are_refused(field: str) -> None:
 
 
 def test_every_negative_control_has_a_rejecting_audit() -> None:
-    assert set(MECHANISMS) == {*CORRECT, *CONTROLS_WITH_A_LAW, *BLACK_BOX_CONTROLS}
+    assert set(MECHANISMS) == {*CORRECT, *CONTROLS_WITH_A_LAW, *BLACK_BOX_CONTROLS, *LARGER_SIZES}

@@ -69,6 +69,24 @@ class QuietThresholds(PhasedCounter):
             self._threshold = PrivateThreshold(self.shape.threshold, Fraction(0), self._noise)
 
 
+class QuietLatePhases(PhasedCounter):
+    """Defect: from the tenth phase on neither thresholds nor the tree have noise."""
+
+    def _begin_phase(self) -> None:
+        super()._begin_phase()
+        if self.ended >= 9:
+            self._tree.scale = Fraction(0)
+            self._threshold = PrivateThreshold(self.shape.threshold, Fraction(0), self._noise)
+
+
+class NarrowNoise(PhasedCounter):
+    """Defect: all scales are too small by a factor of 1.3."""
+
+    def __init__(self, shape: PhasedShape, noise: Noise) -> None:
+        b1, b2 = (scale / Fraction(13, 10) for scale in (shape.threshold_scale, shape.tree_scale))
+        super().__init__(replace(shape, threshold_scale=b1, tree_scale=b2), noise)
+
+
 class ExactAfter(PhasedCounter):
     """Defect: from the twelfth crossing on the exact count is released."""
 
@@ -184,6 +202,8 @@ MECHANISMS: dict[str, Callable[[PhasedShape], Mechanism]] = {
     "quiet-tree": _defect("quiet-tree", QuietTree),
     "quiet-thresholds": _defect("quiet-thresholds", QuietThresholds),
     "exact-after-twelve": _defect("exact-after-twelve", ExactAfter),
+    "quiet-late-phases": _defect("quiet-late-phases", QuietLatePhases),
+    "narrow-noise": _defect("narrow-noise", NarrowNoise),
 }
 
 

@@ -12,6 +12,7 @@ from countless.lab.audit.exact_audit import audit_exactly, audit_law
 from countless.lab.audit.finding import AuditFinding
 from countless.lab.audit.likelihood_audit import audit_exhaustively, audit_randomly
 from countless.lab.audit.mechanisms import get_mechanism
+from countless.lab.audit.noise_audit import audit_noise
 from countless.privacy.thresholds import PhasedShape
 
 # For exhaustive audits: every kind of change of the tree occurs; the noise is wide against the threshold.
@@ -23,6 +24,10 @@ LONGER = PhasedShape(phases=4, threshold=9, threshold_scale=Fraction(1, 2), tree
 WINDOWS = {TINY: 7, LONGER: 16}
 # For played rounds: more noise, so a smaller epsilon; more than twelve crossings before the last of three releases.
 WIDE = PhasedShape(phases=4, threshold=5, threshold_scale=Fraction(2), tree_length=3, tree_scale=Fraction(3))
+# For a delta, which takes many transcripts to estimate: they are short.
+SHORT = PhasedShape(phases=1, threshold=4, threshold_scale=Fraction(5, 4), tree_length=1, tree_scale=Fraction(1))
+SHORT_WINDOW, SHORT_TAPES = 12, 150  # so many transcripts for each one of the others
+PLAYS_PER_ROUND = 25  # one round of the size of the plan for so many small ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,17 @@ def audit_mechanism(
     if small.law is not None and small.claim.pure:
         findings.append(audit_exhaustively(small, config.events))
         findings.append(audit_randomly(large, sites, 8, config.transcripts, rng.spawn("random")))
+    if large.law is not None:
+        rounds = max(2, config.plays // PLAYS_PER_ROUND)
+        findings.append(audit_noise(large, rounds, rng.spawn("noise"), config.confidence))
     for size, window in WINDOWS.items():
         mechanism, own = get_mechanism(name, size), rng.spawn("tapes", size.phases)
         if mechanism.law is not None:
             findings.append(audit_law(mechanism, config.tapes, own.spawn("law"), window))
         findings.append(audit_exactly(mechanism, config.tapes, own, window, config.confidence))
+    if not small.claim.pure:
+        mechanism, tapes = get_mechanism(name, SHORT), SHORT_TAPES * config.tapes
+        findings.append(audit_exactly(mechanism, tapes, rng.spawn("delta"), SHORT_WINDOW, config.confidence))
     for size in (TINY, WIDE):
         own = rng.spawn("played", size.phases)
         findings.append(audit_empirically(get_mechanism(name, size), config.plays, own, config.confidence))
