@@ -46,6 +46,38 @@ def test_counter_with_windows_is_created_counted_read_changed_and_deleted(server
     assert run("get requests", server.url) == (2, "countless: there is no counter 'requests'\n")
 
 
+def test_family_with_windows_is_created_counted_and_read(server: Server) -> None:
+    made = run("counter create visits --family --epsilon 2% --per month --keep 3", server.url)
+    assert made == (0, "visits: 0 (from 0 to 0; exact; per month)\n")
+    with countless.connect(server.url) as client:
+        visits, latency = client.counter("visits", family=True, per="month"), client.distribution("ms", per="month")
+        visits.labels(tenant="acme").add(30)
+        visits.labels(tenant="umbrella").add(10)
+        latency.observe(17)
+        assert client.flush()
+        code, text = run("top visits --share 50% --window now", server.url)
+        head, acme = text.splitlines()
+        assert (code, head) == (0, "visits: 40 (from 40 to 40; exact), 50.00% or more:")
+        assert acme.endswith(' 75.0%  30 (from 30 to 30)  {tenant="acme"}')
+        assert [each.lower for each in client.top("visits", window="this-month").series] == [30, 10]
+        assert client.quantile("ms", 0.5, window="now").lower == 1
+    assert run("top visits --window last", server.url) == (0, "visits: 0 (from 0 to 0; exact), 2.00% or more:\n")
+    assert run("get visits --window this-month", server.url)[1].startswith("visits this-month: 40 (exact; open")
+    assert run("quantile ms 0.5 --window last", server.url) == (0, "ms: 0 observations (from 0 to 0; exact)\n")
+    for words, problem in {
+        "top visits --rolling 5m": "ask for a window, such as now or last",
+        "top ms --window now": "this is a distribution of values",
+        "counter create other --family --alpha 1%": "left out for a family, which has epsilon",
+        "counter create other --family --per hour --floor 5": "floor must be left out for a family",
+        "counter create other --epsilon 1%": "left out for a counter, which has alpha",
+        "counter set visits --epsilon 1%": "given with create only",
+    }.items():
+        code, text = run(words, server.url)
+        assert (code, problem in text) == (2, True), text
+    for name in ("visits", "ms"):
+        assert run(f"counter delete {name}", server.url) == (0, "")
+
+
 def test_questions_without_an_answer_exit_2_and_say_what_to_do(server: Server) -> None:
     assert run("counter create plain", server.url)[0] == 0
     for words, problem in {

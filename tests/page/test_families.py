@@ -45,6 +45,35 @@ def test_family_is_one_row_and_its_page_has_the_largest_labels(tab: Window, serv
         assert least <= 20 <= most, median
 
 
+def test_window_of_a_family_is_chosen_and_in_the_address(tab: Window, server: Server) -> None:
+    page = tab.page
+    with countless.connect(server.url) as client:
+        visits, latency = client.counter("visits", family=True, per="month"), client.distribution("ms", per="month")
+        visits.labels(tenant="vandelay").add(30)
+        latency.observe(17)
+        assert client.flush()
+        page.goto(f"{server.url}/#/counter/visits")
+        section = page.locator(".top-section")
+        choice = section.get_by_role("group", name="Window").get_by_role("button")
+        expect(choice).to_have_text(["This month", "Last month", "Total"])
+        expect(section.get_by_role("button", pressed=True)).to_have_text("This month")
+        expect(section.locator("tbody th")).to_have_text(['{tenant="vandelay"}'])
+        tab.screenshot("family-windows")
+        choice.nth(1).click()
+        expect(section.locator(".note")).to_contain_text("Nothing was counted in the last month.")
+        page.reload()
+        expect(section.get_by_role("button", pressed=True)).to_have_text("Last month")
+        choice.nth(2).click()
+        expect(section.locator("tbody th")).to_have_text(['{tenant="vandelay"}'])
+        expect(section.locator(".note")).to_have_text("Each label is known to within 1% of the total of a window.")
+        page.goto(f"{server.url}/#/?find=Vandelay")
+        expect(page.locator("table.counters tbody tr th")).to_have_text(['visits{tenant="vandelay"}'])
+        page.goto(f"{server.url}/#/counter/ms?window=last")
+        expect(page.locator(".quantiles-section .note")).to_have_text("Nothing was observed in the last month.")
+        page.locator(".quantiles-section").get_by_role("button", name="This month").click()
+        expect(page.locator("#quantiles ~ table tbody tr").first.locator("th")).to_have_text("50% (median)")
+
+
 @pytest.mark.soak
 def test_bars_of_families_fit_on_every_screen(tab: Window, server: Server) -> None:
     names = [f'pages{{page="/a/very/long/page/number/{number}",tenant="acme"}}' for number in range(20)]

@@ -157,8 +157,35 @@ async def test_families_are_listed_and_their_page_has_labels_or_quantiles(monkey
         assert "top" not in by_name(view)  # nothing has changed
         quantiles = by_name(CounterView(harness.server, clock.recorder, "ms"))["quantiles"]
         assert quantiles["rows"][0][:2] == [0.5, pytest.approx(17, rel=0.01)]
+        ((_, found),) = OperatorListView(harness.server, clock.recorder, 'P="2', "name", 0).changes()
+        assert [row["counter"] for row in found["rows"]] == [f'pages{{p="{n}"}}' for n in (2, *range(20, 30))]
         label = by_name(CounterView(harness.server, clock.recorder, 'pages{p="29"}'))
         assert (list(label), label["answer"]["lower"]) == (["history", "spans", "bars", "answer"], 30)
         clock.advance(2)  # its history goes on: a page has shown it
         assert 'pages{p="29"}' in clock.recorder.debug_state()
         assert list(by_name(CounterView(harness.server, clock.recorder, 'pages{p="99"}'))) == ["missing"]
+
+
+async def test_page_of_a_family_with_windows_has_the_top_of_this_window_the_last_and_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [490_000 * 3600.0]
+    async with site_server(wall_clock=lambda: now[0]) as harness:
+        clock = Clock(harness, monkeypatch)
+        web = await harness.connect("web")
+        for number, n in enumerate((7, 3)):
+            now[0] = (490_000 + number) * 3600.0
+            name = f"pages@hour:{490_000 + number}"
+            join = FamilyJoin(name, "labels", 0.01, 0.0, 0, 1, 1, 0, 0)
+            await harness.send(*web, join, FamilyLabels(name, ('{p="a"}',)), FamilyReport(name, 0, n, (1, n)))
+        clock.advance(2)
+        view = CounterView(harness.server, clock.recorder, "pages")
+        top = by_name(view)["top"]
+        assert (top["rows"], top["per"]) == ([['pages{p="a"}', 10, 10, 10]], "hour")
+        assert {which: each["rows"][0][1] for which, each in top["windows"].items()} == {"now": 3, "last": 7}
+        clock.advance(1)
+        assert "top" not in by_name(view)
+        now[0] += 3600  # another window is the present one, although nothing was counted
+        clock.advance(1)
+        windows = by_name(view)["top"]["windows"]
+        assert (windows["now"]["rows"], windows["last"]["rows"][0][1]) == ([], 3)

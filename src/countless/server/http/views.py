@@ -6,6 +6,7 @@ Views for the read scope and for operators are different classes: a view for rea
 import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from time import time
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from countless.core.family.rule import LABELS
 from countless.errors import InvalidParameter
 from countless.server.http.answers import public_view
 from countless.server.http.counter_sums import CounterSum, as_one, by_counter
-from countless.server.http.family_answers import largest_labels, quantiles_shown
+from countless.server.http.family_answers import family_window, largest_labels, quantiles_shown
 from countless.server.http.family_parts import LabelView, family_parts
 from countless.server.http.history import STATES, History, Recorded, Recorder
 from countless.server.http.increases import Row, increases_of
@@ -31,13 +32,14 @@ from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows import AnyAnswer, AnyCounter, WindowedCounter
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
-Listed = AnyCounter | CounterSum | AnyFamily
+Listed = AnyCounter | CounterSum | AnyFamily | LabelView
 
 ROWS_PER_PAGE = 50
 BARS_PER_ROW = 24
 LIST_INTERVAL_S = 1.0
 ROW_INTERVAL_S = 5  # a row takes a millisecond, so only some of them are computed at a time
 INCREASES_INTERVAL_S = DETAILS_INTERVAL_S = 0.9
+MAX_FOUND_LABELS, FIND_LABELS_INTERVAL_S = 1000, 5.0  # a family may have a million
 TOP_ROWS = 20
 TOP_SHARE = 0.001
 COUNTER_SORTS = ("name", "total", "state")
@@ -102,11 +104,13 @@ class CounterView:
     def _forget_increases(self) -> None:
         self._bars, self._last_spans, self._increases_due = _SentBars(), dict[str, Any](), 0.0
         self._last_labels: LabelCounts | None = None
+        self._last_window = 0
 
     def changes(self) -> Iterator[Event]:
         """`missing` while there is no such counter. When it appears, `history`; then every `answer`, and once a second
         what has changed of its `spans` and `bars`, and the `top` of its labelled series; of a counter with windows also
-        `window-top`, of the present one; of a family the `top` of its labels, of a distribution `quantiles`.
+        `window-top`, of the present one; of a family the `top` of its labels, of a distribution `quantiles`, and if it
+        has windows also those of the present one and of the last.
         """
         counter = self._found()
         if counter is None:
@@ -117,7 +121,9 @@ class CounterView:
         self._was_missing = False
         answer = counter.published_answer
         current = (answer.estimate, answer.lower, answer.upper, str(answer.state))
-        if self._last is None or answer.estimate < self._last[0]:  # less: deleted, and created again under its name
+        # Less: deleted, and created again under its name. The estimate of a family is in the middle of the bounds.
+        of_family = isinstance(counter, ServedFamily | WindowedFamily | LabelView)
+        if self._last is None or (current[1] < self._last[1] if of_family else current[0] < self._last[0]):
             yield "history", {"points": _points(self._recorder.for_counter(counter))}
             self._forget_increases()
         if time() >= self._increases_due:
@@ -135,20 +141,23 @@ class CounterView:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
 
-    def _found(self) -> Listed | LabelView | None:
+    def _found(self) -> Listed | None:
         for family in family_parts(self._server.families.by_name, self._name):
             return family
         parts = self._server.parts(self._name)
         return as_one(self._name, parts) if parts else None
 
     def _family(self, family: AnyFamily) -> Iterator[Event]:
-        if family.published is self._last_labels:
+        present = family.present if isinstance(family, WindowedFamily) else 0
+        if family.published is self._last_labels and present == self._last_window:
             return
-        self._last_labels = family.published
-        if family.rule.kind == LABELS:
-            yield "top", largest_labels(family)
-        else:
-            yield "quantiles", quantiles_shown(family)
+        self._last_labels, self._last_window = family.published, present
+        kind, shown = ("top", largest_labels) if family.rule.kind == LABELS else ("quantiles", quantiles_shown)
+        data = shown(family)
+        if isinstance(family, WindowedFamily):
+            data["per"] = family.calendar.per
+            data["windows"] = {which: shown(family, family_window(family, which)[0]) for which in ("now", "last")}
+        yield kind, data
 
     def _top(self, answers: Sequence[PublicAnswer] | Sequence[WindowAnswer]) -> dict[str, Any]:
         top = top_answer(self._name, [*answers], share=TOP_SHARE)
@@ -243,6 +252,8 @@ class ListView:
         self._bars: dict[str, _SentBars] = {}  # by counter
         self._shown: dict[str, tuple[float, dict[str, Any]]] = {}  # by counter: until when, and what
         self._last_totals: dict[str, Any] = {}
+        self._labels: dict[str, LabelView] = {}  # of families, that have the text
+        self._labels_due = 0.0
 
     def changes(self) -> Iterator[Event]:
         """`list`, the whole page, when rows come, go or change places; otherwise `rows`, those that changed."""
@@ -250,7 +261,7 @@ class ListView:
         states = Tally(str(counter.published_answer.state) for counter in counters.values())
         totals = {"all": len(counters), "states": dict(states)}
         if self._find:
-            counters |= self._found_series(counters)
+            counters |= self._found_series(counters) | self._found_labels()
         names = self._names(counters)
         page = names[self._start : self._start + ROWS_PER_PAGE]
         self._shown = {name: self._shown[name] for name in page if name in self._shown}
@@ -274,6 +285,19 @@ class ListView:
             for name, counter in self._server.counters.items()
             if name not in shown and self._find in name.casefold()[len(counter_of(name) or "") :]
         }
+
+    def _found_labels(self) -> dict[str, Listed]:
+        """Labels of families that have the text, which need not be those of this moment."""
+        if time() >= self._labels_due:
+            self._labels_due = time() + FIND_LABELS_INTERVAL_S
+            names = (
+                (family.series_name(label), family)
+                for family in self._server.families.by_name.values()
+                for label in (family.published.counts if family.rule.kind == LABELS else ())
+                if self._find in label.casefold()
+            )
+            self._labels = {name: LabelView(name, family) for name, family in islice(names, MAX_FOUND_LABELS)}
+        return {name: LabelView(name, each.family) for name, each in self._labels.items()}
 
     def _names(self, counters: Mapping[str, Listed]) -> list[str]:
         names = [name for name in counters if self._find in name.casefold()] if self._find else list(counters)

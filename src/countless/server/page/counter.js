@@ -17,9 +17,10 @@ export function counterView(app, query, name) {
   const path = `/counter/${encodeURIComponent(name)}`;
   const heading = element("h1", { tabindex: "-1" }, nameElement(name));
   const state = badge(), means = element("span", { class: "means" });
-  const windowTop = topView(name, true), top = topView(name), quantiles = quantilesView(), figures = figuresView(app), chart = bandChart(app, query, () => app.address(path, inAddress())), operator = operatorView(app);
+  const asChosen = { chosen: query.get("window") ?? "", choose: () => app.address(path, inAddress()) };
+  const windowTop = topView(name, { windowed: true }), top = topView(name, asChosen), quantiles = quantilesView(asChosen), figures = figuresView(app), chart = bandChart(app, query, () => app.address(path, inAddress())), operator = operatorView(app);
   let per = query.get("bars") ?? "";
-  const inAddress = () => ({ ...sites.inAddress(), bars: per, over: chart.over() }), navigate = () => app.navigate(path, inAddress());
+  const inAddress = () => ({ ...sites.inAddress(), bars: per, over: chart.over(), window: top.chosen() || quantiles.chosen() }), navigate = () => app.navigate(path, inAddress());
   const sites = sitesView(app, query, navigate);
   const increases = increasesView(app, (chosen) => { per = chosen; navigate(); });
   const elsewhere = element("p", { class: "note", hidden: true }, "Cost, plan and sites are on the page of each series.");
