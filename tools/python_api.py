@@ -78,6 +78,7 @@ MEANINGS = {
     "end": "its end",
     "complete": "it is over, and every site has delivered its last count",
     "known_since": "None, unless the record of the past begins later than the span",
+    "first_window": "when the first window of the counter began, if that is kept: before it nothing was counted",
     "over": "the length of the span",
     "rate": "events per second, with bounds",
     "share": "the share that was asked for",

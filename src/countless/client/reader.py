@@ -17,7 +17,7 @@ from countless.client.environment import url_or_default
 from countless.client.json_fields import json_fields
 
 _BAR_CHARS = 30
-_TIMES = ("start", "end", "known_since", "as_of")
+_TIMES = ("start", "end", "known_since", "as_of", "first_window")
 
 
 class TotalCount(NamedTuple):
@@ -53,6 +53,7 @@ class WindowCount(NamedTuple):
     It is of the time from `start` to `end`: `estimate`, and the truth from `lower` to `upper`, unless the `state` is
     degraded or learning. `complete`: it is over, and every site has delivered its last count, so this is final.
     `known_since` is None, unless the time begins before the windows that are kept: `upper` allows for all of those.
+    `first_window` is when the first window of the counter began, if that is kept: before it nothing was counted.
     """
 
     counter: str
@@ -66,6 +67,7 @@ class WindowCount(NamedTuple):
     complete: bool
     known_since: datetime | None
     as_of: datetime
+    first_window: datetime | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What a program may log or send as JSON."""
@@ -91,6 +93,8 @@ class WindowCount(NamedTuple):
             bounds += f"; open, resets at {self.end.isoformat()}"
         elif not self.complete:
             bounds += "; incomplete: a site has not delivered its last count"
+        if self.first_window is not None and self.end <= self.first_window and self.known_since is None:
+            bounds += f"; before the first window, which began at {self.first_window.isoformat()}"
         return f"{self.counter} {self.window}: {self.estimate:,.0f} ({bounds}{_doubts(self)})"
 
 

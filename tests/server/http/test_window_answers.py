@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
+from countless.client.reader import WindowCount
 from countless.core.answer import State
 from countless.core.calendar import Calendar
 from countless.core.messages import Report
@@ -14,6 +17,7 @@ from countless.errors import InvalidParameter
 from countless.server.app import build_app
 from countless.server.http.history import Recorder
 from countless.server.http.operator_view import operator_answer
+from countless.server.http.sums import summed
 from countless.server.http.window_answers import rolling_answer, window_answer, window_list
 from countless.server.settings import Settings
 from countless.server.storage.base import Config
@@ -248,6 +252,24 @@ async def test_windows_that_are_not_kept_any_more_are_allowed_for() -> None:
             await count_hour(harness, clock, f"2026-11-16T0{5 + number}:30Z", 10)
         today = window_answer(harness.server.counter("hits"), "today")
         assert (today.lower, today.upper, today.known_since) == (20, 40, "2026-11-16T07:00:00+00:00")
+        assert today.first_window is None  # it is not kept
+
+
+async def test_window_before_the_counter_existed_says_so() -> None:
+    clock = Clock("2026-11-16T08:30Z")
+    async with site_server(wall_clock=clock, scheme="exact") as harness:
+        harness.server.create("hits", Config(scheme="exact", windows=WindowRule("hour")))
+        assert window_answer(harness.server.counter("hits"), "yesterday").first_window is None  # nothing was counted
+        for number in range(2):
+            await count_hour(harness, clock, f"2026-11-16T0{7 + number}:30Z", 10)
+            yesterday = window_answer(harness.server.counter("hits"), "yesterday")
+            assert (yesterday.upper, yesterday.first_window) == (0, "2026-11-16T07:00:00+00:00")
+        shown = str(WindowCount.parse(msgspec.to_builtins(yesterday)))
+        assert shown.endswith("0 (exact; before the first window, which began at 2026-11-16T07:00:00+00:00)")
+        later = summed("hits", [replace(yesterday, counter="b", first_window="2026-11-16T08:00:00+00:00"), yesterday])
+        assert later.first_window == yesterday.first_window
+        today = str(WindowCount.parse(msgspec.to_builtins(window_answer(harness.server.counter("hits"), "today"))))
+        assert "before" not in today
 
 
 async def test_rolling_count_uses_windows_after_a_restart() -> None:
@@ -279,7 +301,7 @@ def test_counter_with_windows_is_created_configured_and_read_over_http(local: Te
     window = local.get("/api/v1/counters/a/b?window=today").json()
     assert set(window) == {
         *("counter", "window", "start", "end", "estimate", "lower", "upper", "state", "complete", "known_since"),
-        "as_of",
+        *("as_of", "first_window"),
     }
     assert "T06:00:00+0" in window["start"]
     listed = local.get("/api/v1/windows/a/b?limit=2").json()

@@ -91,7 +91,10 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
     since = [each.known_since for each in answers if not isinstance(each, PublicAnswer) and each.known_since]
     total.known_since = max(since, key=datetime.fromisoformat, default=None)
     if isinstance(total, WindowAnswer):
-        total.complete = all(each.complete for each in answers if isinstance(each, WindowAnswer))
+        windows = [each for each in answers if isinstance(each, WindowAnswer)]
+        total.complete = all(each.complete for each in windows)
+        began = [each.first_window for each in windows if each.first_window]
+        total.first_window = min(began, key=datetime.fromisoformat, default=None)
     if isinstance(total, RollingAnswer):
         rates = [each.rate for each in answers if isinstance(each, RollingAnswer)]
         total.rate = Rate(*(sum(getattr(rate, field) for rate in rates) for field in ("lower", "estimate", "upper")))

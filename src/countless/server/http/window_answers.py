@@ -54,6 +54,7 @@ def span_answer(counter: AnyWindows, which: str, span: SpanCount, now: float) ->
         complete=span.complete,
         known_since=None if span.known_since is None else calendar.local_time(span.known_since),
         as_of=_utc(now - counter.health.behind_s),
+        first_window=None if counter.first_window is None else calendar.local_time(counter.first_window),
     )
 
 

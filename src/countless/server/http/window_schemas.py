@@ -39,6 +39,13 @@ class WindowAnswer(Struct):
     complete: Annotated[bool, described("It is over, and every site has delivered its last count: this is final.")]
     known_since: KnownSince
     as_of: Moment
+    first_window: Annotated[
+        str | None,
+        described(
+            "When the first window of this counter began. Null if nothing was counted yet, or if it is not kept.",
+            format="date-time",
+        ),
+    ] = None
 
 
 class WindowRow(Struct):

@@ -114,6 +114,13 @@ class ServedWindows(Watched, Generic[Tracker]):
         return self.calendar.bounds(self._published.first)[0] if self._published.first else None
 
     @property
+    def first_window(self) -> int | None:
+        """When the first window began that has a count; None if there is none, or if it is not kept."""
+        closed = next(iter(self._published.closed), None)
+        first = min((*self._published.open, *(() if closed is None else (closed,))), default=None)
+        return None if first is None or self._published.first else self.calendar.bounds(first)[0]
+
+    @property
     def dropped(self) -> int:
         """The total of the windows before `kept_from`."""
         return self._published.dropped
