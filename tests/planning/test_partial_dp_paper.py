@@ -146,6 +146,12 @@ def test_paper_plan_is_the_round_of_the_proof() -> None:
         assert plan.cap >= 2 * round_.constant * sites  # a round that the cap ends is long
 
 
+def test_paper_plan_exists_at_the_ends_of_the_ranges() -> None:
+    """8 k/eta is above the largest float there."""
+    plan = plan_partial_dp(4_194_304, 1e-6, 1e-301, "paper")
+    assert 40 < plan.allowance / (8 * sqrt(plan.sites)) < 200
+
+
 def test_threshold_noise_exceeds_the_papers_bound_at_four_sites() -> None:
     """Correction 19: Lap(4/epsilon) needs four times the paper's bound, which is above C sqrt(k)."""
     C, beta = paper_constant(4, 1e-4), 1e-4 / 2

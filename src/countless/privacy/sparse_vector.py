@@ -18,7 +18,8 @@ class SparseVector:
     """Whether counts, chosen adaptively, are above `threshold`, until `most` of them were.
 
     Formal guarantees: all answers together are epsilon-private, if one point of the data moves every count by at most
-    `sensitivity`. Half of epsilon hides the threshold, half the counts.
+    `sensitivity`. Half of epsilon hides the threshold, half the counts. `guarantee` has it as a value; `left` is how
+    many more counts may be above.
 
     >>> from countless.privacy.noise import RandomSourceNoise
     >>> from countless.randomness import SeededRandom

@@ -11,8 +11,7 @@ from countless.planning.plan import check_request
 
 def paper_constant(sites: int, eta: float) -> float:
     """The paper's C, with beta = eta/sqrt(k): base 2 where trees are counted, natural where tails are."""
-    root = sqrt(sites)
-    return sqrt((log2(root) ** 1.5 + 1) * log(8 * root * root / eta))
+    return sqrt((log2(sqrt(sites)) ** 1.5 + 1) * (log(8 * sites) - log(eta)))
 
 
 @dataclass(frozen=True, slots=True)
