@@ -14,7 +14,7 @@ from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows import WindowedCounter
 from countless.server.storage import commit
 from countless.server.storage.base import CounterFields, MembershipKey
-from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.pending import PendingChanges
 from support.window_world import play
 
 
@@ -54,14 +54,14 @@ def forgets_the_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_save_the_watermark(patch: pytest.MonkeyPatch) -> None:
-    original = CommitPipeline.mark_departed
+    original = PendingChanges.mark_departed
 
-    def mark_departed(self: CommitPipeline, member: MembershipKey, client_key: MembershipKey, count: int) -> None:
+    def mark_departed(self: PendingChanges, member: MembershipKey, client_key: MembershipKey, count: int) -> None:
         original(self, member, client_key, count)
         if client_key[0].endswith("@hour"):
             del self._changes.tombstones[client_key]
 
-    patch.setattr(CommitPipeline, "mark_departed", mark_departed)
+    patch.setattr(PendingChanges, "mark_departed", mark_departed)
 
 
 def forgets_lost_sites(patch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,7 @@ class FencedStore(MemoryStore):
 
 async def test_fenced_store_ends_the_pipeline_with_its_own_error() -> None:
     pipeline = CommitPipeline(FencedStore(), {})
-    pipeline.prune_tombstones(0)
+    pipeline.pending.prune_tombstones(0)
     with pytest.raises(Fenced):
         await pipeline.run()
 

@@ -124,7 +124,7 @@ class Budgets:
             self._dispatch(coordinator.budget, (), coordinator.return_units(units))
         drop = budget.rule.template is not None and budget.unused
         for coordinator in closed:
-            self._pipeline.mark_period_closed(coordinator.budget)
+            self._pipeline.pending.mark_period_closed(coordinator.budget)
             for site_id in coordinator.site_ids:
                 session = self._release(site_id, coordinator.budget)
                 if drop and session is not None:
@@ -132,7 +132,7 @@ class Budgets:
         if drop and budget.rule.template is not None:
             template = self.by_name[budget.rule.template]
             template.first_period = max(template.first_period, budget.first_period)
-            self._pipeline.mark_budget(template.name)
+            self._pipeline.pending.mark_budget(template.name)
             self._remove(budget)
 
     # Operators
@@ -167,7 +167,7 @@ class Budgets:
             raise InvalidParameter("max_names", rule.max_names, "left out for a name that does not end with /*")
         budget = self._new(name, rule)
         self._add(budget)
-        self._pipeline.mark_budget(name)
+        self._pipeline.pending.mark_budget(name)
         return budget
 
     def _require_room(self, name: str) -> None:
@@ -204,7 +204,7 @@ class Budgets:
 
     def _set_rule(self, budget: BudgetPeriods, rule: BudgetRule) -> None:
         budget.set_rule(rule)
-        self._pipeline.mark_budget(budget.name)
+        self._pipeline.pending.mark_budget(budget.name)
         for session in self._sessions:
             if session.connection is not None and budget.name in session.rules_sent:
                 self._pipeline.send(session.connection, rule_item(budget.name, budget.rule))
@@ -219,7 +219,7 @@ class Budgets:
         budget = self.get(name)
         coordinator = budget.periods.get(budget.present)
         if coordinator is not None and budget.rolling is not None:
-            self._pipeline.mark_period_closed(coordinator.budget)
+            self._pipeline.pending.mark_period_closed(coordinator.budget)
             budget.start_again()
             for site_id in coordinator.site_ids:
                 session = self._release(site_id, coordinator.budget)
@@ -252,7 +252,7 @@ class Budgets:
         del self.by_name[budget.name]
         if budget.rule.template is not None:
             self.templates.drop_name(budget.rule.template, budget.name)
-        self._pipeline.mark_budget_deleted(budget.name, budget.periods)
+        self._pipeline.pending.mark_budget_deleted(budget.name, budget.periods)
 
     # Sites
 
@@ -312,7 +312,7 @@ class Budgets:
         if self.templates.used_by(template, peer) >= max(1, int(most * self._max_share)):
             return f"{template!r} has as many names as one token may use (max_share of max_names)"
         self._add(budget, peer)
-        self._pipeline.mark_budget(budget.name)
+        self._pipeline.pending.mark_budget(budget.name)
         return ""
 
     def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
@@ -372,7 +372,7 @@ class Budgets:
     def _dispatch(self, budget_id: BudgetId, changed: Iterable[SiteId], outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: they are sent again when the site asks."""
         granted = [site_id for site_id, message in outbox if isinstance(message, Grant)]
-        self._pipeline.mark_period(budget_id, (*changed, *granted))
+        self._pipeline.pending.mark_period(budget_id, (*changed, *granted))
         for site_id, message in outbox:
             session = self._sessions.get(site_id)
             if session is None or session.connection is None:

@@ -19,7 +19,7 @@ class Dispatcher:
 
     def dispatch(self, counter: Counter, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
-        self._pipeline.mark_counter(counter.name)
+        self._pipeline.pending.mark_counter(counter.name)
         for site_id, message in outbox:
             name, client_id = client_key(counter.name, site_id)
             session = self._sessions.get(client_id)

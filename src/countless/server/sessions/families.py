@@ -98,11 +98,11 @@ class Families:
         if isinstance(item, FamilyReport):
             report = report_of(item, session.labels[name])
             outbox = family.coordinator.receive(session.site_id, report)
-            self._pipeline.mark_family_site(name, session.site_id, [label for label, _ in report.counts])
+            self._pipeline.pending.mark_family_site(name, session.site_id, [label for label, _ in report.counts])
             return self._dispatch(family, outbox)
         if isinstance(item, FamilySync):
             outbox = family.coordinator.receive(session.site_id, sync_of(item))
-            self._pipeline.mark_family_site(name, session.site_id)
+            self._pipeline.pending.mark_family_site(name, session.site_id)
             return self._dispatch(family, outbox)
         return self._on_leave(session, connection, family, item)
 
@@ -126,12 +126,12 @@ class Families:
         session.families.add(name)
         session.labels[name] = [OVERFLOW]
         family.traffic.add_up(size)
-        self._pipeline.mark_family_site(name, session.site_id)
+        self._pipeline.pending.mark_family_site(name, session.site_id)
         self._dispatch(family, outbox)
         windows = self._registry.windowed.get(shard_name(name))
         if windows is not None and join.epsilon < windows.rule.epsilon:
             windows.set_epsilon(join.epsilon)
-            self._pipeline.mark_family(windows.name)
+            self._pipeline.pending.mark_family(windows.name)
         if join.epsilon < family.rule.epsilon:
             family.rule = replace(family.rule, epsilon=join.epsilon)
             self._dispatch(family, family.coordinator.set_rule(family.rule.steps))
@@ -151,7 +151,7 @@ class Families:
                 first_not_left = max(window.period + 1, session.windows_left.get(group, 0))
                 session.windows_left[group] = first_not_left
                 self._departed(session, family, {group: first_not_left}, is_new)
-        self._pipeline.mark_family_site(name, site_id)
+        self._pipeline.pending.mark_family_site(name, site_id)
         self._dispatch(family, outbox)
         if name not in session.families:
             self._pipeline.send(connection, FamilyLeaveAck(name))
@@ -189,7 +189,7 @@ class Families:
         for series, periods in lost.items():
             windows = self._registry.windowed[series]
             windows.lose_site(min(periods), max(periods))
-            self._pipeline.mark_family(windows.window_name(min(periods)))
+            self._pipeline.pending.mark_family(windows.window_name(min(periods)))
 
     def _departed(
         self, session: Session, family: ServedFamily, tombstones: Mapping[str, int], are_new: bool = True
@@ -202,7 +202,7 @@ class Families:
         windows = self._registry.windowed.get(shard_name(family.name))
         if windows is not None:
             windows.sweep_at = -inf
-        self._pipeline.mark_family_departed(family.name, session.site_id, tombstones)
+        self._pipeline.pending.mark_family_departed(family.name, session.site_id, tombstones)
 
     # Operators
 
@@ -229,9 +229,9 @@ class Families:
 
     def _dispatch(self, family: ServedFamily, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
-        self._pipeline.mark_family(family.name)
+        self._pipeline.pending.mark_family(family.name)
         for site_id, message in outbox:
-            self._pipeline.mark_family_site(family.name, site_id)  # raised steps count from now on
+            self._pipeline.pending.mark_family_site(family.name, site_id)  # raised steps count from now on
             session = self._sessions.get(site_id)
             if session is None or session.connection is None or family.name not in session.labels:
                 continue

@@ -16,7 +16,7 @@ from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Traffic, Watched
 from countless.server.sessions.losses import Loss
 from countless.server.storage.base import FamilyFields, SavedFamily
-from countless.server.storage.commit import PersistentFamilyWindows
+from countless.server.storage.pending import PersistentFamilyWindows
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.names import overflow_name
 

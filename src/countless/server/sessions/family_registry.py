@@ -125,7 +125,7 @@ class FamilyRegistry:
         family = self._new(name, rule)
         self._add(family)
         self._shares.add(name, peer)
-        self._pipeline.mark_family(name)
+        self._pipeline.pending.mark_family(name)
         return family
 
     def _open_window(self, family: WindowedFamily, period: int, peer: str) -> ServedFamily:
@@ -136,7 +136,7 @@ class FamilyRegistry:
             raise InvalidParameter("family", family.window_name(period), allowed)
         window = self.trackers[family.window_name(period)] = family.open_window(period)
         self._window_shares.add(window.name, peer)
-        self._pipeline.mark_family(window.name)
+        self._pipeline.pending.mark_family(window.name)
         return window
 
     # Windows, for `WindowSweeps`
@@ -158,13 +158,13 @@ class FamilyRegistry:
     def _dropped(self, family: WindowedFamily, windows: list[ServedFamily]) -> None:
         for window in windows:
             del self.trackers[window.name]
-            self._pipeline.mark_family_dropped(window.name)
-            self._pipeline.mark_family_labels(family.name, window.coordinator.known)
+            self._pipeline.pending.mark_family_dropped(window.name)
+            self._pipeline.pending.mark_family_labels(family.name, window.coordinator.known)
 
     def _changed(self, family: WindowedFamily, periods: Iterable[int]) -> None:
-        self._pipeline.mark_family(family.name)
+        self._pipeline.pending.mark_family(family.name)
         for period in periods:
-            self._pipeline.mark_family(family.window_name(period))
+            self._pipeline.pending.mark_family(family.window_name(period))
 
     def remove(self, name: str) -> None:
         family = self.by_name.pop(name)
@@ -174,10 +174,10 @@ class FamilyRegistry:
             for window in family.kept.values():
                 del self.trackers[window.name]
                 self._window_shares.remove(window.name)
-                self._pipeline.mark_family_dropped(window.name)
-            self._pipeline.mark_deleted(family.group)  # its watermarks
+                self._pipeline.pending.mark_family_dropped(window.name)
+            self._pipeline.pending.mark_deleted(family.group)  # its watermarks
         self._shares.remove(name)
-        self._pipeline.mark_family_deleted(name)
+        self._pipeline.pending.mark_family_deleted(name)
         family.notify()
 
 

@@ -141,6 +141,6 @@ class SessionLifecycle:
                 tombstone = group_of(name)
                 value = max(session.windows_left[tombstone], counter.window.period + 1)
                 session.windows_left[tombstone] = value
-        self._pipeline.mark_departed((counter.name, site_id), (tombstone, session.site_id), value)
+        self._pipeline.pending.mark_departed((counter.name, site_id), (tombstone, session.site_id), value)
         self._dispatcher.dispatch(counter, outbox)
         return counter

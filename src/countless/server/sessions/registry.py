@@ -109,9 +109,9 @@ class CounterRegistry:
         counter = self._new(name, config)
         self.add(counter)
         self._shares.add(name, peer)
-        self._pipeline.mark_config(name, config)
+        self._pipeline.pending.mark_config(name, config)
         if isinstance(counter, WindowedCounter):
-            self._pipeline.mark_windows(name)
+            self._pipeline.pending.mark_windows(name)
         return counter
 
     def _new(self, name: str, config: Config) -> AnyCounter:
@@ -139,7 +139,7 @@ class CounterRegistry:
             if config.windows is None or not config.windows.calendar.same_as(before.calendar):
                 _refuse_other_calendar(config)
             before.reconfigure(config)
-            self._pipeline.mark_windows(name)
+            self._pipeline.pending.mark_windows(name)
         else:
             if config.windows is not None:
                 _refuse_other_calendar(config)
@@ -147,7 +147,7 @@ class CounterRegistry:
                 allowed = f"at least {before.config.alpha}, which it has had so far"
                 raise InvalidParameter("alpha", config.alpha, allowed)
             self.counters[name] = self.trackers[name] = before.reconfigured(config)
-        self._pipeline.mark_config(name, config)
+        self._pipeline.pending.mark_config(name, config)
         return self.counters[name]
 
     def remove(self, name: str) -> None:
@@ -164,12 +164,12 @@ class CounterRegistry:
             for tracker in counter.open.values():
                 del self.trackers[tracker.name]
                 self._window_shares.remove(tracker.name)
-                self._pipeline.mark_window_closed(tracker.name)
-            self._pipeline.mark_windows_deleted(name)
-            self._pipeline.mark_deleted(counter.group)  # its watermarks
+                self._pipeline.pending.mark_window_closed(tracker.name)
+            self._pipeline.pending.mark_windows_deleted(name)
+            self._pipeline.pending.mark_deleted(counter.group)  # its watermarks
         else:
             del self.trackers[name]
-            self._pipeline.mark_deleted(name)
+            self._pipeline.pending.mark_deleted(name)
         counter.notify()
 
     # Where sites are counted
@@ -210,26 +210,26 @@ class CounterRegistry:
         tracker = counter.open_window(window.period)
         self.trackers[tracker.name] = tracker
         self._window_shares.add(tracker.name, peer)
-        self._pipeline.mark_config(tracker.name, tracker.config)
-        self._pipeline.mark_windows(counter.name, [window.period])
+        self._pipeline.pending.mark_config(tracker.name, tracker.config)
+        self._pipeline.pending.mark_windows(counter.name, [window.period])
         return tracker
 
     def close_window(self, counter: WindowedCounter, period: int) -> None:
         tracker = counter.close_window(period)
         del self.trackers[tracker.name]
         self._window_shares.remove(tracker.name)
-        self._pipeline.mark_window_closed(tracker.name)
-        self._pipeline.mark_windows(counter.name, {period} | counter.move_losses([period]))
+        self._pipeline.pending.mark_window_closed(tracker.name)
+        self._pipeline.pending.mark_windows(counter.name, {period} | counter.move_losses([period]))
 
     def drop_windows(self, counter: WindowedCounter) -> None:
         dropped = counter.drop_windows()
         if dropped:
-            self._pipeline.mark_windows(counter.name, {*dropped} | counter.move_losses(dropped))
+            self._pipeline.pending.mark_windows(counter.name, {*dropped} | counter.move_losses(dropped))
 
     def lose_site(self, name: str, oldest: int, newest: int) -> None:
         """A member of these windows of a counter was retired."""
         self.windowed[name].lose_site(oldest, newest)
-        self._pipeline.mark_windows(name, [oldest])
+        self._pipeline.pending.mark_windows(name, [oldest])
 
     def _config_for(self, series: str, window: WindowName | None) -> Config:
         """Of a counter that a site uses for the first time."""

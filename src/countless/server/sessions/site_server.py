@@ -244,7 +244,7 @@ class SiteServer:
             self._last_prune = now
             self._readings.append(self._wall_clock())
             if len(self._readings) == CLOCK_READINGS:
-                self._pipeline.prune_tombstones(int(min(self._readings) - self.settings.remember_for))
+                self._pipeline.pending.prune_tombstones(int(min(self._readings) - self.settings.remember_for))
         self.planner.maybe_plan(self._registry.trackers.values())
 
     def debug_state(self) -> dict[str, dict[str, int]]:
@@ -349,7 +349,7 @@ class SiteServer:
         counter, site_id = self._membership.lookup(session, name)
         outbox = counter.coordinator.receive(site_id, message)
         counter.traffic.add_up(size)
-        self._pipeline.mark_site(counter.name, site_id)
+        self._pipeline.pending.mark_site(counter.name, site_id)
         if outbox:
             self._dispatcher.dispatch(counter, outbox)
 
@@ -376,7 +376,7 @@ class SiteServer:
         if session.join(intern(name), site_id):  # one string for all sessions
             self.tombstones.add(session.peer, session.site_id, [group_of(name) or name])
         counter.traffic.add_up(size)
-        self._pipeline.mark_site(counter.name, site_id)
+        self._pipeline.pending.mark_site(counter.name, site_id)
         return self._dispatcher.dispatch(counter, outbox)
 
     def _on_leave(self, session: Session, connection: Connection, leave: Leave, size: float) -> None:
