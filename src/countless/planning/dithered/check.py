@@ -39,15 +39,19 @@ Widths = list[tuple[float, int]]  # steps in units of the plan's, the widest fir
 def check_dithered(plan: DitheredPlan, step: int = 1, steps: Iterable[int] | None = None) -> None:
     """Recompute every inequality of the theorem from the plan; raise PlanError at the first that fails.
 
-    For a round whose slots have these `steps`, in a plan that allows `step` to all; without them, for equal steps.
+    For a round whose slots have these `steps`, in a plan that allows `step` to all; without them, for equal steps, to
+    which the risks in the plan belong.
     """
     _check_shape(plan)
     widths = equal_widths(plan) if steps is None else _widths(plan, step, list(steps))
     certain = _reach(widths) + plan.resolution
     if not all(min(phase.slack_early, phase.slack_late) >= certain for phase in plan.phases):
         _check_dithers(plan.phases)
-        for index, (risk, phase) in enumerate(zip(risks(plan, widths), plan.phases, strict=True)):
-            if risk > phase.risk:
+        found = risks(plan, widths)
+        if steps is not None and sum(map(Fraction, found)) > Fraction(plan.eta):
+            raise _refuse("sum of the risks with these steps <= eta", None, f"{sum(found):.9g} > {plan.eta:.9g}")
+        for index, (risk, phase) in enumerate(zip(found, plan.phases, strict=True)):
+            if steps is None and risk > phase.risk:
                 numbers = f"{risk:.9g} > {phase.risk:.9g}"
                 raise _refuse("transcripts x density x tails <= risk", index, numbers)
     _check_sum_of_risks(plan)
@@ -286,8 +290,9 @@ def _place(held: list[float], first: int, last: int, width: float) -> None:
     for placed in range(1, last - first + 1):
         weights.append(weights[-1] * width / placed)
     weights.reverse()
+    before = held[first : last + 1]
     for j in range(last, first, -1):
-        held[j] = sum(map(mul, held[first : j + 1], weights[last - j :]))
+        held[j] = sum(map(mul, before, weights[last - j :]))
 
 
 def _reach(widths: Widths) -> float:

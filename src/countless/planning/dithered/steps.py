@@ -1,14 +1,14 @@
 """A step for each slot of a `dithered` round (docs/theory/dithered.md, section 7).
 
 A plan is made for equal steps. It covers other steps if, at every tilt that its slacks use, the tail bound of the sum
-of these errors is no larger than the plan's own. Given that, the reports are fewest if a step is as the cube root of
-the events that its site will count.
+of these errors is no larger than the plan's own, or by so little that the risks still add up to eta. Given that, the
+reports are fewest if a step is as the cube root of the events that its site will count.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from math import log, log2, pi
+from math import inf, log, log2, pi
 
 from countless.planning.dithered.plan import DitheredPlan
 from countless.planning.dithered.tails import cumulant, variance
@@ -16,9 +16,9 @@ from countless.planning.dithered.tails import cumulant, variance
 MOVED_SHARE = 0.2  # of the events are expected at sites at random, the others where they were so far (by trial)
 _MIN_PART = 5  # no step is below this part of the plan's: traffic that moves costs at most so many times its reports
 _CLASSES_PER_OCTAVE = 4  # sites whose expected events round to the same class have the same step
-_MIN_SAVING = 0.02  # of the reports; if other steps save less, all have the plan's
+_MIN_SAVING = 0.005  # of the reports; if other steps save less, all have the plan's
 _GRID = 1.05  # ratio of the tilts at which tails are compared
-_HALVINGS = 8  # in the search for the largest multiple of the wanted steps
+_PARTS = [1 - n / 2000 for n in range(600)]  # of the wanted steps, whose root mean square is the plan's step
 
 
 def steps_for(plan: DitheredPlan, step: int, expected: Sequence[float]) -> list[int]:
@@ -34,16 +34,13 @@ def steps_for(plan: DitheredPlan, step: int, expected: Sequence[float]) -> list[
     slots = Counter(wanted)
     rms = (sum(number * size**2 for size, number in slots.items()) / len(wanted)) ** 0.5
     least = -(-step // _MIN_PART)
-    best: dict[float, int] = {}
-    low, high = 0.7, 1.0  # at 1 the root mean square is the plan's step
-    for _ in range(_HALVINGS if rms else 0):
-        part = (low + high) / 2
+    for part in _PARTS if rms else ():
         steps = {size: max(least, round(part * step * size / rms)) for size in slots}
         if covers(plan, step, _count(steps, slots)):
-            low, best = part, steps
-        else:
-            high = part
-    chosen = [best.get(size, step) for size in wanted]
+            break
+    else:
+        return [step] * len(wanted)
+    chosen = [steps[size] for size in wanted]
     reports = sum(events / own for events, own in zip(expected, chosen, strict=True))
     return chosen if reports <= (1 - _MIN_SAVING) * sum(expected) / step else [step] * len(wanted)
 
@@ -64,7 +61,8 @@ def covers(plan: DitheredPlan, step: int, steps: Counter[int]) -> bool:
     """Whether the plan's guarantee holds for slots with these steps, so many of each; `step` is what it allows to all.
 
     The root mean square may not be larger than `step`. Then between two tilts of the grid both the advantage in the
-    exponent and the gains from the densities only grow.
+    exponent and the gains from the densities only grow. All risks may grow by the same factor, until they add up to
+    eta: those of a ready-made plan are less.
     """
     k = plan.sites
     if steps == {step: k}:
@@ -72,9 +70,10 @@ def covers(plan: DitheredPlan, step: int, steps: Counter[int]) -> bool:
     if steps.total() != k or sum(number * size**2 for size, number in steps.items()) > k * step**2:
         return False
     widths = sorted(((size / step, number) for size, number in steps.items()), reverse=True)
+    room = _room(plan)
     for tilt in _tilts(plan):
         advantage = k * cumulant(tilt)[0] - sum(number * cumulant(width * tilt)[0] for width, number in widths)
-        if not tilt or advantage < max(0.0, density_gain([(1.0, k)], tilt * _GRID) - density_gain(widths, tilt)):
+        if not tilt or advantage + room < density_gain([(1.0, k)], tilt * _GRID) - density_gain(widths, tilt):
             return False
     return True
 
@@ -92,6 +91,13 @@ def density_gain(widths: list[tuple[float, int]], tilt: float) -> float:
         if many >= 2:
             best = max(best, (log(2 * pi * (many - 1.5)) + logs / many) / 2)
     return best
+
+
+@lru_cache(maxsize=256)
+def _room(plan: DitheredPlan) -> float:
+    """By how many nats all risks may grow."""
+    risk = sum(phase.risk for phase in plan.phases)
+    return max(0.0, log(plan.eta / risk) - 1e-9) if risk else inf
 
 
 @lru_cache(maxsize=256)
