@@ -106,6 +106,8 @@ def test_trace_and_zipf_price_every_scheme_and_flushes(tmp_path: Path) -> None:
     text = run("--zipf", "1.0", "--sites", "64", "--alpha", "0.05", "--events", "1e6", "--rate", "100/s").stdout
     assert "64 sites, Zipf 1, 100 events/s, alpha = 0.05" in text
     assert "flush every 60s" in text
+    assert "deterministic is the cheapest with a proof" in text
+    assert "assumed" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
 
 

@@ -101,7 +101,8 @@ def _traffic(trace: Path | None, zipf: float | None, sites: int, events: str | N
         check_request(sites, 0.01, 0.5)
         number, groups, per_second = number_of_events(events or "1e9"), zipf_shares(sites, exponent), rate or 10_000.0
         flushes = {f"{s}s": round(flush_messages(groups, number, per_second, s)) for s in FLUSH_PERIODS_S}
-        return _Traffic(f"Zipf {exponent:g}, {per_second:,g} events/s", sites, groups, number, flushes)
+        name = f"Zipf {exponent:g}, {per_second:,g} events/s{'' if rate else ' assumed'}"
+        return _Traffic(name, sites, groups, number, flushes)
     for parameter, value in (("zipf", zipf), ("events", events), ("rate", rate)):
         if value is not None:
             raise InvalidParameter(parameter, value, "left out with --trace, which has its own")
@@ -142,9 +143,16 @@ def _print_traffic(traffic: _Traffic, lines: dict[str, Candidate], alpha: float,
         table.add_row(f"flush every {interval}", "", "", f"{messages:,}", "")
     title = f"{traffic.sites:,} sites, {traffic.name}, alpha = {alpha:g}, adversary: {adversary}"
     console.print(title, table, sep="\n", highlight=False)
+    long_run = eligible(lines)[0]
+    console.print(
+        f"{best.name} is the cheapest with a proof against this adversary: {until[best.name]:,.0f} messages for these "
+        f"events{', and also' if best is long_run else f'; {long_run.name}'} in the long run."
+    )
     _explain_marks(console, lines)
     return console.print(
-        "Per e-fold: in the long run. Dim: not proven, or not safe against this adversary.", style="dim"
+        "Per e-fold: while the total grows by a factor e, in the long run. A flush has no error bound: its answer is "
+        "as old as the interval. Dim: not proven, or not safe against this adversary.",
+        style="dim",
     )
 
 
