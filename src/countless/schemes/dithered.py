@@ -235,6 +235,6 @@ class Dithered(PlannedScheme[DitheredPlan]):
         stable = [events * count / total for count in context.counts]
         expected = [MOVED_SHARE * mean + (1 - MOVED_SHARE) * number for number in stable]
         expected += [FREE_SHARE * mean] * (min(context.slots, plan.sites) - len(expected))
-        expected += [0.0] * (plan.sites - len(expected))  # slots that nobody asked for: plans are for rounded numbers
+        expected += [0.0] * (plan.sites - len(expected))  # spare: plans are for rounded numbers
         exact = [slot for slot, number in enumerate(stable) if number < MAX_EXPECTED]
         return self.kind(plan, step, rng, steps_for(plan, step, expected), exact)
