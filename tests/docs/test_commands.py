@@ -147,8 +147,9 @@ def test_commands_of_windows_and_labels(server: Server, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
 
         monkeypatch.setattr("countless.cli.top.sleep", interrupt)
-        top, live, quantile = here("how-to/who-is-it.md")
-        assert "acme" in run(top)
+        top, live, now, last, today, total, quantile = here("how-to/who-is-it.md")
+        assert all("acme" in run(each) for each in (top, now, today, total))
+        run(last)  # an hour in which nothing was counted
         assert "acme" in run_command(*shlex.split(live)[1:]).stdout
         client.distribution("latency_ms").observe(17)
         assert client.flush()

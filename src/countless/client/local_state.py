@@ -1,0 +1,300 @@
+"""What this process has counted and spent, and the thread that delivers it: `Client` gives programs access to it.
+
+Counters, families and budgets are kept by their wire names; a window is a counter or a family under a name of its own.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from threading import Condition, RLock, Thread
+from time import time
+from typing import TYPE_CHECKING
+from weakref import WeakSet, WeakValueDictionary
+
+from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
+from countless.client.clock import Clock, steady_clock
+from countless.client.environment import token_for
+from countless.client.families.local_family import LocalFamily
+from countless.client.families.local_family_windows import LocalFamilyWindows
+from countless.client.local_counter import LocalCounter
+from countless.client.local_windows import LocalWindows, spread_of
+from countless.client.session.loop import ClientLoop
+from countless.client.session.protocol import new_incarnation
+from countless.client.transport.base import Transport
+from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.websocket import WebSocketTransport
+from countless.core.budget.messages import Ask
+from countless.core.calendar import Calendar
+from countless.core.family.messages import UpMessage as FamilyMessage
+from countless.core.family.rule import FamilyRule
+from countless.core.messages import SiteId, UpMessage
+from countless.core.site import Site
+from countless.core.triggers import EveryNth
+from countless.randomness import SystemRandom
+from countless.wire.frames import BudgetLeave
+from countless.wire.names import validate_name
+from countless.wire.nats_url import Broker
+from countless.wire.windows import parse_window, window_name
+
+if TYPE_CHECKING:
+    from countless.client.durable.state import DurableState
+    from countless.client.watch import Watch
+
+log = logging.getLogger("countless")
+
+_DISABLED_TRIGGER = EveryNth(1 << 62)  # a client that is switched off never reports
+
+
+class LocalState:
+    """Belongs to one incarnation at a time: a forked child, or a process that was given up, continues as a new one."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint | Broker,
+        token: str | None,
+        site: str,
+        state_dir: Path | None = None,
+        *,
+        disabled: bool = False,
+        wall_clock: Clock = time,
+        clock: Clock = steady_clock,
+    ) -> None:
+        self._endpoint = endpoint
+        self._site = site
+        self._last_error: str | None = None
+        self._token = token
+        self._disabled = disabled
+        self._wall_clock = wall_clock  # decides to which window an event belongs, and a request to which period
+        self._clock = clock
+        self._lock = RLock()
+        self._local_counters: dict[str, LocalCounter] = {}
+        # By series; their windows are among the local counters, or the families.
+        self._windows: dict[str, LocalWindows | LocalFamilyWindows] = {}
+        self._families: dict[str, LocalFamily] = {}  # and distributions; and windows of both, under their wire names
+        self._budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()  # sessions keep the active ones
+        self._new_incarnation()
+        self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
+
+    def _new_incarnation(self) -> None:
+        self._site_id = SiteId(self._site, new_incarnation(self._wall_clock()))
+        self._thread: Thread | None = None
+        self._changed = Condition(self._lock)  # something was acknowledged, or the thread has ended
+        self._loop = ClientLoop(
+            self._site_id,
+            self._local_counters,
+            self._lock,
+            self._open_transport(),
+            self._on_status,
+            self._renew_incarnation,
+            self._budgets,
+            self._windows,
+            self._families,
+            self._clock,
+            self._wall_clock,
+        )
+        self._watches: WeakSet[Watch] = WeakSet()
+        self._closing = False
+
+    def _open_transport(self, site: str | None = None) -> Transport:
+        """`site`: whose counts it delivers, if not ours."""
+        if isinstance(self._endpoint, Endpoint):
+            return WebSocketTransport(self._endpoint, partial(token_for, self._endpoint, self._token))
+        from countless.client.transport.nats_transport import NatsTransport  # most programs never need it
+
+        return NatsTransport(self._endpoint, site or self._site)
+
+    def _open_state_dir(self, directory: Path) -> "DurableState":
+        from countless.client.durable.state import DurableState  # most clients need none, and it needs `fcntl`
+
+        sharded = isinstance(self._endpoint, Broker)
+        return DurableState(directory, self._site_id, self._open_transport, self._lock, sharded)
+
+    # Counters, families and budgets that the program uses for the first time; with the lock held
+
+    def _local_counter(self, name: str) -> LocalCounter:
+        with self._lock:
+            if name not in self._local_counters:
+                site = Site(name, self._site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
+                make = LocalCounter if self._durable is None else self._durable.counter
+                self._local_counters.setdefault(name, make(site, self._lock, self._deliver))  # a handler may have come
+                self._loop.add_counter(name)
+            return self._local_counters[name]
+
+    def _local_windows(self, calendar: Calendar, series: str) -> LocalWindows:
+        validate_name(window_name(series, calendar, calendar.period_at(self._wall_clock())))
+        with self._lock:
+            windows = self._windows.get(series)
+            if not isinstance(windows, LocalWindows):
+                windows = self._windows[series] = LocalWindows(
+                    series,
+                    calendar,
+                    spread_of(self._site_id, series),
+                    self._lock,
+                    self._wall_clock,
+                    self._local_counter,
+                    self._remove_counter,
+                )
+                self._loop.add_windows(series)
+            return windows
+
+    def _local_family(self, name: str, rule: FamilyRule, cap: int) -> LocalFamily:
+        records = None if self._durable is None else self._durable.family(name, rule)
+        family = self._families[name] = LocalFamily(name, rule, cap, self._lock, self._deliver_family, records)
+        self._loop.add_family(name)
+        if self._closing:
+            family.close()
+        return family
+
+    def _local_family_windows(self, name: str, rule: FamilyRule, cap: int, calendar: Calendar) -> LocalFamilyWindows:
+        validate_name(window_name(name, calendar, calendar.period_at(self._wall_clock())))
+        windows = self._windows[name] = LocalFamilyWindows(
+            *(name, rule, cap, calendar, spread_of(self._site_id, name), self._lock, self._wall_clock),
+            *(self._local_family, self._remove_family),
+        )
+        self._loop.add_windows(name)
+        if self._closing:
+            windows.close()
+        return windows
+
+    def _new_budget(self, name: str) -> ClientBudget:
+        link = BudgetLink(
+            send=self._send_of_budget,
+            connected=partial(self._connected_for, name),
+            count_waiter=self._count_waiter,
+            new_local=in_memory if self._durable is None else self._durable.budget,
+            disabled=self._disabled,
+            clock=self._wall_clock,
+            steady_clock=self._clock,
+            contact=partial(self._contact_of, name),
+        )
+        budget = self._budgets[name] = ClientBudget(name, self._loop.site_id_for(name), self._lock, link)
+        self._loop.add_budget(name)
+        if self._closing:
+            budget.end()
+        return budget
+
+    # Windows that are finished, and everything delivered
+
+    def _remove_counter(self, name: str) -> None:
+        del self._local_counters[name]
+        if self._durable is not None:
+            self._durable.remove_counter(name)
+
+    def _remove_family(self, name: str) -> None:
+        self._families.pop(name).forget()
+
+    # Delivery
+
+    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
+        if self._thread is None and not self._closing:
+            self._start()
+        self._loop.queue(site.counter, messages)
+
+    def _deliver_family(self, name: str, messages: tuple[FamilyMessage, ...]) -> None:
+        if self._disabled:
+            return
+        if self._thread is None and not self._closing:
+            self._start()
+        self._loop.queue_family(name, messages)
+
+    def _send_of_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
+        if self._thread is None and not self._closing:
+            self._start()
+        self._loop.queue_budget(budget, items)
+
+    def _connected_for(self, budget: str) -> bool:
+        return self._loop.connected_for(budget)
+
+    def _contact_of(self, budget: str) -> float:
+        return self._loop.contact_of(budget)
+
+    def _count_waiter(self, number: int) -> None:
+        self._loop.waiters += number
+
+    def _start(self) -> None:
+        self._loop.open()
+        self._thread = Thread(target=self._run, name="countless", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the interpreter is shutting down, which `add` must not report
+            self._closing, self._thread = True, None
+            self._loop.abandon()
+        if self._durable is not None:
+            self._durable.start_recovery()
+
+    def _leave(self) -> None:
+        """Nothing more is counted; the final counts are due."""
+        self._closing = True
+        for windows in self._windows.values():
+            windows.close()
+        for counter in self._local_counters.values():
+            if counter.open:
+                counter.close()
+        for budget in self._budgets.values():
+            budget.end()
+        for family in self._families.values():
+            family.close()
+        if self._thread is not None:
+            self._loop.leave()
+
+    # Around a fork
+
+    def _before_fork(self) -> None:
+        """Take the lock, so that no other thread is changing a count while the process is copied."""
+        self._lock.acquire()
+
+    def _holds_lock(self) -> bool:
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]  # of every RLock, and used by Condition
+
+    def _after_fork_parent(self) -> None:
+        self._lock.release()
+
+    def _after_fork_child(self) -> None:
+        """Continue as a new incarnation that has counted nothing. The connection belongs to the parent."""
+        if self._thread is not None:
+            self._loop.abandon()
+        closing = self._closing
+        self._new_incarnation()
+        self._closing = closing
+        if not closing:
+            for name in [name for name in self._local_counters if parse_window(name)]:
+                window = self._local_counters.pop(name)
+                if window.open:
+                    window.close()
+            if self._durable is not None:
+                self._durable.after_fork(self._site_id, self._local_counters)
+            for counter in self._local_counters.values():
+                counter.after_fork(self._site_id)
+            for windows in self._windows.values():
+                windows.reset(spread_of(self._site_id, windows.series))
+            for budget in self._budgets.values():
+                budget.after_fork(self._site_id)
+            for name in [name for name in self._families if parse_window(name)]:
+                self._families.pop(name).close()
+            for name, family in self._families.items():
+                family.after_fork(None if self._durable is None else self._durable.family(name, family.rule))
+        self._lock.release()
+
+    # The thread
+
+    def _run(self) -> None:
+        self._loop.run()
+        with self._lock:
+            self._thread = None
+            self._changed.notify_all()
+
+    def _on_status(self, error: str | None) -> None:
+        if error is not None and error != self._last_error:
+            log.warning("%s; counting continues, and the counts are delivered later", error)
+        self._last_error = error
+        if error is None:
+            with self._lock:
+                self._changed.notify_all()
+
+    @contextmanager
+    def _renew_incarnation(self, site_id: SiteId, shard: int) -> Iterator[None]:
+        with self._durable.new_incarnation(site_id.incarnation, shard) if self._durable else nullcontext():
+            yield
+        self._site_id = site_id
