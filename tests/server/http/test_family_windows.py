@@ -156,7 +156,7 @@ class World:
         return top.upper - top.lower
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 40))])
 async def test_labels_of_every_window_are_inside_their_bounds(seed: int) -> None:
     holder: list[World] = []
     async with site_server(wall_clock=lambda: holder[0].clock() if holder else FIRST * HOUR) as harness:

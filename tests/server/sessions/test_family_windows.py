@@ -121,7 +121,7 @@ async def test_site_that_left_is_acknowledged_again_and_has_one_tombstone_for_al
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Clock, kind: str, tmp_path: object) -> None:
+async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Clock, kind: str) -> None:
     store: StateStore = MemoryStore() if kind == "memory" else SqliteStore(None)
     async with site_server(store, wall_clock=clock) as harness:
         harness.server.create_family("pages", RULE)

@@ -10,6 +10,8 @@ import pytest
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
+from countless.core.family.messages import Steps
+from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
@@ -19,8 +21,11 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    FamilyChanges,
+    FamilyFields,
     PeriodFields,
     SavedBudget,
+    SavedFamily,
     SavedPeriod,
     StoreError,
 )
@@ -105,6 +110,23 @@ def test_budgets_of_schema_4_are_upgraded(tmp_path: Path) -> None:
             BudgetFields(BudgetRule(1, slack=0.0)), {0: SavedPeriod(PeriodFields(0, 0, 0, 0, False), {})}
         ),
     }
+    store.close()
+
+
+def test_families_of_schema_8_are_upgraded(tmp_path: Path) -> None:
+    """`lost` was a number of events that may be missing; it is one of sites."""
+    store = SqliteStore(tmp_path / "file")
+    fields = FamilyFields(FamilyRule(LABELS, 0.01), 3, Steps(38, 101), 2, 1000, 37)
+    store.save(Changes(families={"pages": FamilyChanges(fields, {"{}": 1000})}))
+    store.close()
+    database = sqlite3.connect(tmp_path / "file")
+    database.execute("ALTER TABLE families DROP COLUMN lost_until")
+    database.execute("""UPDATE families SET rule = '{"kind":"labels","epsilon":0.01,"accuracy":0.0}'""")
+    database.execute("PRAGMA user_version = 8")
+    database.commit()
+    database.close()
+    store = SqliteStore(tmp_path / "file")
+    assert store.load_families() == {"pages": SavedFamily(fields._replace(lost=0), {"{}": 1000}, {})}
     store.close()
 
 

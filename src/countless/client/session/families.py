@@ -137,14 +137,16 @@ class SessionFamilies:
         unsent, self._unsent = self._unsent, {}
         items: list[FamilyUpItem] = []
         for name, each in unsent.items():
-            items += [] if name in self._numbers else self._join_items(name)
+            if name not in self._numbers:
+                items += self._join_items(name, all_follows=name not in self._sent)
             if name in self._numbers:  # not rejected: with its reports, so that `flush` waits for them
                 items += self._items(name, each)
         while (name_due := self.windows.pop_due()) is not None:
             items += self._leave_items(name_due)
         return items
 
-    def _join_items(self, name: str) -> list[FamilyUpItem]:
+    def _join_items(self, name: str, all_follows: bool = False) -> list[FamilyUpItem]:
+        """`all_follows`: everything that was ever reported comes now, so the coordinator must not ask for it."""
         family = self._families.get(name)
         if family is None or not family.active:
             return []
@@ -152,6 +154,7 @@ class SessionFamilies:
             return []
         self._numbers[name] = {}
         sync, rest = family.resume()
+        sync = sync._replace(reported=0) if all_follows else sync
         unsent = _Unsent()
         unsent.add(rest)
         self._note_sent(name, sync.total, {})
