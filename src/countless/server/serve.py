@@ -28,6 +28,7 @@ from countless.server.certificates import reload_certificate
 from countless.server.http.fastpath import websocket_protocol
 from countless.server.logs import LOG_FORMATS, LOG_LEVELS
 from countless.server.settings import STATE_FILE, Settings
+from countless.server.storage.backup import require_no_half_restore
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.systemd import keep_watchdog_quiet, notify
@@ -118,6 +119,7 @@ def _usable_state(settings: Settings) -> Iterator[None]:
         yield
     else:
         directory = Path(settings.state_dir)
+        require_no_half_restore(directory / STATE_FILE)
         SqliteStore(directory / STATE_FILE).close()
         with exclusive(directory):
             yield

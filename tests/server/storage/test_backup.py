@@ -128,6 +128,26 @@ def test_copy_that_does_not_fit_on_the_disk_changes_nothing(
     assert known(state) == 7
 
 
+def test_restore_that_was_killed_between_its_renames_is_noticed_and_repeated(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator must not begin from nothing: budgets would be granted again."""
+    copy = tmp_path / "copy"
+    back_up(state, copy)
+
+    def killed(part: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, "_put", killed)
+        assert run_command("restore", str(copy), "--state-dir", str(state.parent)).returncode == 130
+    started = run_command("serve", "--state-dir", str(state.parent), "--port", "0")
+    assert (started.returncode, "a countless restore was interrupted; run it again" in started.stderr) == (2, True)
+    assert not state.exists()
+    assert run_command("restore", str(copy), "--state-dir", str(state.parent)).returncode == 0
+    assert known(state) == 7
+
+
 def test_files_that_root_makes_belong_to_the_owner_of_the_directory(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,16 @@ def restore(copy: Path, state: Path) -> Path | None:
     return former
 
 
+def require_no_half_restore(state: Path) -> None:
+    """A restore that was killed between its two renames has set the state aside, and left the copy beside its place."""
+    if not state.exists() and part_of(state).exists():
+        raise StoreError(f"{state} is missing: a countless restore was interrupted; run it again")
+
+
+def part_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
+
+
 def check(path: Path) -> None:
     """Raise StoreError unless this is a state file that can be read from its first page to its last."""
     with _opened(path) as database:
@@ -83,7 +93,7 @@ def end_restore(path: Path) -> None:
 
 def _write_part(source: Path, target: Path) -> Path:
     """A copy beside the target that can be read completely. A damaged state must not replace the last good copy."""
-    part = target.with_name(f"{target.name}.part")
+    part = part_of(target)
     try:
         part.unlink(missing_ok=True)
         os.close(create_private(part))  # it has the digests of tokens
