@@ -15,6 +15,7 @@ from countless.core.answer import Answer, State
 from countless.core.messages import Report
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.app import build_app
+from countless.server.http import sums
 from countless.server.http.answers import public_view
 from countless.server.http.history import Recorder
 from countless.server.http.schemas import PublicAnswer
@@ -85,6 +86,25 @@ async def test_watch_of_a_counter_follows_its_series_also_those_that_come_later(
         harness.server.delete(A)
         with pytest.raises(StopAsyncIteration):
             await anext(changes)
+
+
+async def test_watches_of_sums_together_use_a_part_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would compute a sum of thousands of series four times a second."""
+    monkeypatch.setattr(sums, "SUM_INTERVAL_S", 0.01)
+    async with site_server(scheme="exact") as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(A, 0, 3))
+        alone = answer_changes(harness.server, "hits")
+        assert (await anext(alone)).estimate == 3
+        harness.server.sum_watches = 10**12  # a sum takes some microseconds: its turn comes after days
+        waiting = asyncio.ensure_future(anext(alone))
+        await asyncio.sleep(0)
+        await harness.send(session, connection, Report(A, 0, 8, 5))
+        assert not (await asyncio.wait([waiting], timeout=0.1))[0]
+        harness.server.drain()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        assert harness.server.sum_watches == 10**12
 
 
 async def test_page_of_a_counter_shows_the_sum_and_the_largest_series() -> None:
