@@ -76,6 +76,15 @@ def test_table_without_progress_bar_in_a_pipe() -> None:
     assert "simulating" not in result.output
 
 
+def test_runs_without_secrets_are_marked() -> None:
+    """With so few events the paper's tracker still counts exactly."""
+    small = ("--sites", "4", "--alpha", "0.2", "--scheme", "partial_dp_paper")
+    assert "partial_dp_paper*, 4 sites" in invoke(*small, "--events", "200").stdout
+    assert found(*small, "--events", "200")["randomised"] is False
+    assert found(*small, "--events", "20000")["randomised"] is True
+    assert "*" not in invoke("--scheme", "deterministic", "--sites", "4", "--events", "200").stdout
+
+
 def test_out_writes_json_and_csv(tmp_path: Path) -> None:
     result = found("--events", "1e5", "--out", str(tmp_path / "new" / "folder"))
     folder = tmp_path / "new" / "folder"

@@ -17,8 +17,9 @@ from countless.cli.numbers import number_of_events
 from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.lab.arena.match import Match, Setting, run
-from countless.lab.arena.tournament import MARK, as_json, claimed, guarantee_violated, settings, unrandomised
+from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings, unrandomised
 from countless.lab.simulation.traces import read_trace
+from countless.lab.simulation.world import MARK
 
 EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
 

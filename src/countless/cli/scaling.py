@@ -14,7 +14,7 @@ from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.lab.arena.scaling import Curve, Request, as_json, measure, rows
-from countless.lab.arena.tournament import MARK
+from countless.lab.simulation.world import MARK
 from countless.schemes.registry import SCHEMES
 
 T = TypeVar("T")

@@ -19,6 +19,7 @@ from countless.lab.simulation.registry import STREAMS, stream_named
 from countless.lab.simulation.run import Outcome, fast_run
 from countless.lab.simulation.stream import Stream
 from countless.lab.simulation.traces import Trace, read_trace
+from countless.lab.simulation.world import MARK, NO_SECRETS
 from countless.planning.baselines import FLUSH_PERIODS_S
 
 EXAMPLE = "Example:  countless simulate --sites 1000 --alpha 0.01 --events 1e9 --stream zipf --rate 10000/s"
@@ -100,6 +101,7 @@ def _measured(outcome: Outcome) -> dict[str, Any]:
         "estimate": outcome.estimate,
         "worst_error_over_alpha": outcome.worst_error_over_alpha,
         "inside": outcome.inside,
+        "randomised": outcome.randomised,
     }
 
 
@@ -129,7 +131,10 @@ def _write(out: Path, result: dict[str, Any], outcome: Outcome) -> None:
 
 
 def _print(console: Console, result: dict[str, Any], per_second: float | None) -> None:
-    title = f"{result['scheme']}, {result['sites']:,} sites, {result['stream']}, alpha = {result['alpha']:g}"
+    marked = not result["randomised"] and result["scheme"] not in NO_SECRETS
+    title = (
+        f"{result['scheme']}{'*' * marked}, {result['sites']:,} sites, {result['stream']}, alpha = {result['alpha']:g}"
+    )
     table = Table("", "", title=title, show_header=False)
     table.columns[1].justify = "right"
     table.add_row("events", f"{result['events']:,}")
@@ -145,5 +150,7 @@ def _print(console: Console, result: dict[str, Any], per_second: float | None) -
         factor = cost / max(1, result["messages"])
         table.add_row(f"messages, {name.replace('_', ' ')}", f"{cost:,} ({factor:,.1f} x)")
     console.print(table)
+    if marked:
+        console.print(f"{MARK} Take more events or sites.", highlight=False)
     clock = "the trace's own clock" if per_second is None else f"{per_second:,g} events/s"
     console.print(f"Flushes at {clock}; at a flush only sites that counted something send a message.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.game import Adversary
 from countless.lab.arena.match import Setting, game_of
-from countless.lab.arena.tournament import NO_SECRETS
+from countless.lab.simulation.world import NO_SECRETS
 
 CLAIMS = {
     "hyz": "O(sqrt(k)/alpha log N), oblivious streams only",

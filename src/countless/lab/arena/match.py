@@ -6,7 +6,7 @@ No failure in n games is not a proof; the interval says what n games show.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from countless.core.estimator import ExactSum, Scheme
+from countless.core.estimator import Scheme
 from countless.core.parameters import require_alpha, require_probability
 from countless.errors import InvalidParameter
 from countless.lab.arena.frameworks.registry import FRAMEWORKS
@@ -16,7 +16,6 @@ from countless.lab.arena.parallel import Progress, in_parallel
 from countless.lab.confidence import lower_limit, upper_limit
 from countless.lab.simulation.world import World
 from countless.randomness import SeededRandom
-from countless.schemes.deterministic import DeterministicEstimator
 from countless.schemes.registry import scheme_named
 
 CONFIDENCE = 0.95
@@ -32,12 +31,6 @@ class Tracked(World):
     @property
     def scheme(self) -> str:
         return self.coordinator.scheme.name
-
-    @property
-    def randomised(self) -> bool:
-        """Whether the estimator in force has secrets: it is no exact or deterministic one, and has noise if it may."""
-        estimator = self.coordinator.debug_state().estimator
-        return not isinstance(estimator, ExactSum | DeterministicEstimator) and getattr(estimator, "noisy", True)
 
     def step(self, site: int) -> int:
         """The step of the trigger in force, or 0 if it has none or reports every event."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from countless.lab.arena import figures
 from countless.lab.arena.report_data import ReportData
-from countless.lab.arena.tournament import MARK, NO_SECRETS
+from countless.lab.simulation.world import MARK, NO_SECRETS
 
 STYLE = """
 :root { color-scheme: light; }

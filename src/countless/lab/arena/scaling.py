@@ -10,7 +10,7 @@ from countless.errors import InvalidParameter, UnknownName
 from countless.lab.arena.adversaries.controls import RoundRobin
 from countless.lab.arena.match import Setting, game_of
 from countless.lab.arena.parallel import Progress, in_parallel
-from countless.lab.arena.tournament import NO_SECRETS
+from countless.lab.simulation.world import NO_SECRETS
 from countless.planning.failure_budget import round_eta
 from countless.planning.partial_dp.paper import paper_constant
 from countless.schemes.registry import SCHEMES

@@ -14,12 +14,11 @@ from countless.lab.arena.registry import ADVERSARIES as KINDS
 from countless.lab.arena.registry import CONTROLS, SEARCH, adversary_named
 from countless.lab.arena.search import evolve
 from countless.lab.simulation.stream import Stream
+from countless.lab.simulation.world import NO_SECRETS
 from countless.schemes.registry import ADVERSARIES, SCHEMES, scheme_named
 
 SCHEME_NAMES = tuple(SCHEMES)
 ADVERSARY_NAMES = tuple(KINDS)
-NO_SECRETS = ("exact", "deterministic", "auto")  # they promise no random numbers of their own
-MARK = "* played without its secrets to the end: exact start, deterministic rounds or rounds without noise."
 
 
 def names(asked: str, known: Iterable[str]) -> list[str]:

@@ -30,6 +30,7 @@ class Outcome:
     worst_error_over_alpha: float  # over every single event, also those between reports; rounded to 12 digits
     inside: bool  # whether the estimate was within 1 ± alpha at every event
     course: tuple[Point, ...]
+    randomised: bool  # whether the last round had secrets: not exact, deterministic or without noise
 
 
 def fast_run(
@@ -59,7 +60,7 @@ def fast_run(
         course.append(Point(mark, answer.estimate, world.messages.total, answer.round, answer.scheme))
     worst = round(world.referee.worst, 12)
     inside = world.referee.violated_at is None
-    return Outcome(events, world.estimate, world.messages, world.round, worst, inside, tuple(course))
+    return Outcome(events, world.estimate, world.messages, world.round, worst, inside, tuple(course), world.randomised)
 
 
 def _marks(events: int) -> Iterator[int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
-from countless.core.estimator import Scheme
+from countless.core.estimator import ExactSum, Scheme
 from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
 from countless.core.parameters import require_alpha, require_probability
 from countless.core.site import Site
@@ -16,9 +16,12 @@ from countless.core.triggers import Trigger
 from countless.errors import InvalidParameter, PlanError, UnknownName
 from countless.inprocess.network import MemoryNetwork, Tap, Traffic
 from countless.randomness import SeededRandom
+from countless.schemes.deterministic import DeterministicEstimator
 from countless.schemes.registry import require_adversary, scheme_named
 
 COUNTER = "total"  # as in a Tracker: the name is part of every message and so of every byte that is counted
+NO_SECRETS = ("exact", "deterministic", "auto")  # they promise no random numbers of their own
+MARK = "* played without its secrets to the end: exact start, deterministic rounds or rounds without noise."
 
 
 class World:
@@ -93,6 +96,12 @@ class World:
     @property
     def round(self) -> int:
         return self.coordinator.round
+
+    @property
+    def randomised(self) -> bool:
+        """Whether the estimator in force has secrets: it is no exact or deterministic one, and has noise if it may."""
+        estimator = self.coordinator.debug_state().estimator
+        return not isinstance(estimator, ExactSum | DeterministicEstimator) and getattr(estimator, "noisy", True)
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
