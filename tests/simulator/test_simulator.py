@@ -28,6 +28,7 @@ from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.pending import PendingChanges
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
@@ -231,7 +232,7 @@ def forgets_labels_of_windows_that_are_not_kept(patch: pytest.MonkeyPatch) -> No
 
 
 def drops_labels_of_a_window_and_saves_it_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommitPipeline, "mark_family_labels", lambda *_: None)
+    patch.setattr(PendingChanges, "mark_family_labels", lambda *_: None)
 
 
 # With a seed that finds it today. If the runs change, others are tried.
