@@ -29,7 +29,7 @@ def windows(world: World) -> dict[int, tuple[float, WindowState]]:
 @asynccontextmanager
 async def counting(sites: int = 2) -> AsyncIterator[World]:
     """Each site has counted five events, which the coordinator knows."""
-    async with running(World(sites, 0, {}, None)) as world:
+    async with running(World(sites)) as world:
         for process in world.processes:
             process.add(HITS, 5)
         await world.deliver_all()

@@ -171,16 +171,20 @@ class Received(NamedTuple):
 
 
 class Subscription:
-    def __init__(self, broker: SimulatedBroker, subscriber: Subscriber, arrived: asyncio.Queue[Received]) -> None:
+    subscriber: Subscriber
+
+    def __init__(self, broker: SimulatedBroker, wire: Wire, arrived: asyncio.Queue[Received]) -> None:
+        self.ended = False  # also if the broker is not told, because the connection is cut
         self._broker = broker
-        self._subscriber = subscriber
+        self._wire = wire
         self._arrived = arrived
 
     async def next_msg(self, timeout: float) -> Received:
         return await asyncio.wait_for(self._arrived.get(), timeout)
 
     async def unsubscribe(self) -> None:
-        self._subscriber.wire.travel(UP, self._broker.unsubscribe, self._subscriber)
+        self.ended = True
+        self._wire.travel(UP, self._broker.unsubscribe, self.subscriber)
 
 
 class MemberConnection:
@@ -229,17 +233,20 @@ class MemberConnection:
         self, subject: str, queue: str = "", cb: Callable[[Received], Coroutine[Any, Any, None]] | None = None
     ) -> Subscription:
         arrived = asyncio.Queue[Received]()
+        subscription = Subscription(self._broker, self.wire, arrived)
 
         def deliver(subject: str, payload: bytes, reply: str, status: int) -> None:
             message = Received(subject, payload, reply, {"Status": str(status)} if status else {})
+            if subscription.ended:
+                return
             if cb is not None:
                 self._context.run(self._loop.create_task, cb(message))
             else:
                 arrived.put_nowait(message)
 
-        subscriber = Subscriber(subject, self.wire, deliver)
-        self.wire.travel(UP, self._broker.subscribe, subscriber)
-        return Subscription(self._broker, subscriber, arrived)
+        subscription.subscriber = Subscriber(subject, self.wire, deliver)
+        self.wire.travel(UP, self._broker.subscribe, subscription.subscriber)
+        return subscription
 
     async def flush(self) -> None:
         await self._ask(_FLUSH_TIMEOUT_S, lambda: None)

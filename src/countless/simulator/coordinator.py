@@ -98,6 +98,7 @@ class CoordinatorProcess:
         self._up = False
         self._links: list[Link] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._restarts: set[asyncio.Task[None]] = set()
         self._store = new_store(store, self._wall_clock)
 
     def _wall_clock(self) -> float:
@@ -126,7 +127,17 @@ class CoordinatorProcess:
         return None
 
     async def fail(self, pause: float) -> None:
-        await self.close()
+        """It is killed and started again: now, or at its next save."""
+        if not self._up:
+            return
+        if self._rng.randbelow(2):
+            await self._restart(pause)
+        else:
+            loop = asyncio.get_running_loop()
+            self._disk.kill_at_next_save(lambda: self._restarts.add(loop.create_task(self._restart(pause))))
+
+    async def _restart(self, pause: float) -> None:
+        await self._kill()
         await asyncio.sleep(pause)
         await self.start()
 
@@ -137,9 +148,12 @@ class CoordinatorProcess:
         self._offset = 0.0
 
     async def close(self) -> None:
-        """Kill it."""
-        if not self._up:
-            return
+        for restart in self._restarts:
+            restart.cancel()
+        if self._up:
+            await self._kill()
+
+    async def _kill(self) -> None:
         self._up = False
         self._disk.kill()
         for task in self._tasks:

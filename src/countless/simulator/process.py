@@ -1,7 +1,9 @@
 """Processes that count and spend: the production client, driven by virtual time instead of a thread."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -9,6 +11,7 @@ from countless.client import forks
 from countless.client.budgets.budget import ClientBudget
 from countless.client.client import Client
 from countless.client.durable.count_file import SUFFIX, CountFile, StateError
+from countless.client.durable.family import orphaned_families
 from countless.client.durable.recovery import OrphanDelivery
 from countless.client.durable.state import DurableState
 from countless.client.session.loop import ClientLoop
@@ -16,6 +19,8 @@ from countless.client.session.wakeup import Wakeup
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.simulator.coordinator import AnyTransport
+from countless.simulator.fuse import Fuse
+from countless.simulator.truth import Label
 from countless.wire.nats_url import Broker
 
 OpenTransport = Callable[[Callable[[], None]], AnyTransport]  # with what is called when something has arrived
@@ -40,7 +45,8 @@ class Notification(Wakeup):
 class LoopDriver:
     """Runs a `ClientLoop` as its thread would."""
 
-    def __init__(self, open_transport: OpenTransport, on_done: Callable[[], None]) -> None:
+    def __init__(self, open_transport: OpenTransport, on_done: Callable[[], None], fuse: Fuse) -> None:
+        self._fuse = fuse
         self.transport = open_transport(self.notify)
         self.stopped = False
         self._events = asyncio.get_running_loop()
@@ -71,17 +77,21 @@ class LoopDriver:
         self._soon = False
         if self.stopped or self._loop is None:
             return
-        self._loop.step(self.transport.receive(), self._wakeup)
-        if self._loop.done:
+        with self._fuse:
+            self._loop.step(self.transport.receive(), self._wakeup)
+            self._go_on(self._loop)
+
+    def _go_on(self, loop: ClientLoop) -> None:
+        if loop.done:
             self.transport.close()
             self.stop()
             self._on_done()
             return
         if self._timer is not None:
             self._timer.cancel()
-        if self._loop.next_wakeup != float("inf"):
+        if loop.next_wakeup != float("inf"):
             # A little later, as a thread is: sums of times are rounded.
-            at = max(self._loop.next_wakeup, self._events.time()) + _LATE_S
+            at = max(loop.next_wakeup, self._events.time()) + _LATE_S
             self._timer = self._events.call_at(at, self.notify)
 
 
@@ -92,6 +102,22 @@ class SimulatedState(DurableState):
 
     def kill(self) -> None:
         self._file.release()
+
+    @property
+    def file(self) -> CountFile:
+        return self._file
+
+
+def in_file(file: CountFile) -> Counter[str | Label]:
+    counters = {name: record.count for name, record in file.records.items()}
+    families = orphaned_families(file)
+    return _together(counters, {(each.key.name, label): n for each in families for label, n in each.counts.items()})
+
+
+def _together(counters: dict[str, int], labels: dict[Label, int]) -> Counter[str | Label]:
+    counted = Counter[str | Label]()
+    counted.update(dict[str | Label, int]([*counters.items(), *labels.items()]))
+    return counted
 
 
 class SimulatedClient(Client):
@@ -137,10 +163,17 @@ class SimulatedClient(Client):
             self._durable.kill()
 
     @property
-    def labels(self) -> dict[tuple[str, str], int]:
+    def labels(self) -> dict[Label, int]:
         """What its families have counted, by family and label."""
         families = self._families.items()
         return {(name, label): n for name, family in families for label, n in family.counts.items()}
+
+    @property
+    def counted(self) -> Counter[str | Label]:
+        """By counter, window, or label; what is in its file, if it has one, because that is not lost."""
+        if not isinstance(self._durable, SimulatedState):
+            return _together(self.debug_state(), self.labels)
+        return in_file(self._durable.file)
 
     @property
     def done(self) -> bool:
@@ -169,17 +202,20 @@ class Process:
         endpoint: Endpoint | Broker,
         open_transport: Callable[["Process"], OpenTransport],
         wall_clock: Callable[[], float],
+        on_killed: Callable[["Process"], None],
     ) -> None:
         self.site = site
+        self.fuse = Fuse(lambda: on_killed(self))
         self.state_dir = state_dir
         self.offset = 0.0  # of its wall clock
         self.cut_until = 0.0  # no connection before
+        self.epsilon = 0.0  # of its families
         self.accepted = False  # the coordinator has opened a session for it
         self._true_clock = wall_clock
         self._sharded = isinstance(endpoint, Broker)
         self._open_transport = open_transport(self)
         self._events = asyncio.get_running_loop()
-        self.driver = LoopDriver(self._open_transport, lambda: None)
+        self.driver = LoopDriver(self._open_transport, lambda: None, self.fuse)
         self.client = SimulatedClient(self.driver, endpoint, site, state_dir, self.wall_clock)
         self.budgets: dict[str, ClientBudget] = {}  # a client forgets those that its program has forgotten
         self.recoveries: dict[Path, LoopDriver] = {}
@@ -221,15 +257,16 @@ class Process:
         if file is None:
             return
         self.open_files.append(file)
-        driver = self.recoveries[path] = LoopDriver(self._open_transport, lambda: self._ended(path, file, delivery))
+        on_done = partial(self._on_delivered, path, file)
+        driver = self.recoveries[path] = LoopDriver(self._open_transport, lambda: on_done(delivery), self.fuse)
         delivery = OrphanDelivery(file, driver.transport, self._events.time, self.wall_clock, self._sharded)
         if delivery.needed:
             driver.start(delivery.loop)
             delivery.loop.leave()
         else:
-            self._ended(path, file, delivery)
+            on_done(delivery)
 
-    def _ended(self, path: Path, file: CountFile, delivery: OrphanDelivery) -> None:
+    def _on_delivered(self, path: Path, file: CountFile, delivery: OrphanDelivery) -> None:
         del self.recoveries[path]
         try:
             delivery.finish()

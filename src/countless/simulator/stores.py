@@ -51,6 +51,11 @@ class Disk:
         self._rng = rng
         self._is_full = is_full
         self._killed = False
+        self._on_killed: Callable[[], None] | None = None
+
+    def kill_at_next_save(self, on_killed: Callable[[], None]) -> None:
+        """Just before it has its effect, or just after: what was sent by then must be saved."""
+        self._on_killed = on_killed
 
     def kill(self) -> None:
         """A save that its thread has not begun has no effect."""
@@ -59,6 +64,14 @@ class Disk:
     def save(self, changes: Changes) -> None:
         if self._killed:
             return
+        on_killed, self._on_killed = self._on_killed, None
+        if on_killed is None or self._rng.randbelow(2):
+            self._save(changes)
+        if on_killed is not None:
+            self._killed = True
+            on_killed()
+
+    def _save(self, changes: Changes) -> None:
         if not self._is_full():
             self._store.save(changes)
         elif isinstance(self._store, TearingSqliteStore) and self._rng.randbelow(2):

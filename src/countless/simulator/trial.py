@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from countless import randomness
+from countless.client.durable import count_file
 from countless.client.transport import nats_transport
 from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
@@ -20,6 +21,7 @@ from countless.server.cluster import lease_keeper, log_store, member, shard
 from countless.server.sessions import site_server
 from countless.simulator.cluster import SimulatedLogStore
 from countless.simulator.coordinator import TICK_S
+from countless.simulator.fuse import map_fused_words
 from countless.simulator.virtual_loop import VirtualLoop
 from countless.simulator.world import BUDGETS, DAY_S, DISTRIBUTION, Profile, World
 from countless.wire import frames
@@ -196,10 +198,12 @@ def _replaced(profile: Profile, rng: SeededRandom) -> Iterator[None]:
 
     replaced: list[tuple[ModuleType, str, object]] = [
         (frames, "MAX_FRAME_BYTES", profile.frame_bytes),
+        (count_file, "map_words", map_fused_words),
         (log_store, "_PART_BYTES", 300),
         (log_store, "_COMPACT_AFTER_MESSAGES", 40),
         (site_server, "CLOCK_READINGS", 2),
         (family_rule, "DEFAULT_KEEP", {"minute": 3}),
+        (site_server, "PRUNE_INTERVAL_S", 4 * TICK_S),
         (shard, "_MAX_TICK_S", TICK_S),
         (shard, "LogStore", SimulatedLogStore),
         (shard, "token_hex", token_hex),

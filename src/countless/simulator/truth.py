@@ -18,9 +18,11 @@ sent: `may_be_lost` has their number, and only these may be missing.
 """
 
 from collections import Counter, deque
+from math import ceil
 from typing import NamedTuple
 
 from countless.core.answer import State
+from countless.core.family.rule import LABELS
 from countless.errors import InvariantBroken
 from countless.server.sessions.family import ServedFamily
 from countless.server.sessions.family_windows import WindowedFamily
@@ -53,8 +55,12 @@ class Truth:
         self._published: dict[str, float] = {}
         self._published_labels: dict[Label, int] = {}
 
-    def add_lost(self, counts: dict[str, int]) -> None:
-        self.may_be_lost.update(counts)
+    def count(self, name: str | Label, n: int) -> None:
+        (self.events if isinstance(name, str) else self.labels).update({name: n})  # type: ignore[dict-item]
+
+    def add_lost(self, counts: Counter[str | Label]) -> None:
+        for name, n in counts.items():
+            (self.may_be_lost if isinstance(name, str) else self.labels_maybe_lost).update({name: n})  # type: ignore[dict-item]
 
     def take_rolling(self, now: float, units: int) -> None:
         self._rolling.append((now, units))
@@ -111,9 +117,8 @@ class Truth:
                 continue
             answer = counter.published_answer
             _require(answer.state in (State.EXACT, State.HOLDING), f"{name} is not quiet: {answer}")
-            if not self.may_be_lost[name]:
-                total = self.events[name]
-                _require(answer.lower <= total <= answer.upper, f"{name} is {answer}, in truth {total}")
+            total, lost = self.events[name], self.may_be_lost[name]
+            _require(answer.lower <= total <= answer.upper + lost, f"{name} is {answer}, in truth {total}")
 
         for family in server.families.by_name.values():
             for each in family.kept.values() if isinstance(family, WindowedFamily) else [family]:
@@ -122,6 +127,7 @@ class Truth:
     def _check_family(self, name: str, family: ServedFamily) -> None:
         known, epsilon = family.published, family.rule.epsilon
         _require(known.state in (State.EXACT, State.HOLDING), f"{name} is not quiet: {known.state}")
+        family.coordinator.check()
         for (_, label), count in [each for each in self.labels.items() if each[0][0] == name]:
             answer, lost = known.answer(label), self.labels_maybe_lost[name, label]
             _require(answer.lower <= count <= answer.upper + lost, f"{name} is {answer}, in truth {count}")
@@ -130,6 +136,21 @@ class Truth:
         _require(total.lower <= events <= total.upper + lost, f"{name} is {total}, in truth {events}")
         widest = max(known.held_back.label, known.held_back.total / 2)
         _require(widest <= epsilon * events, f"{name} may miss {widest} of {events} events: epsilon is {epsilon}")
+        if not lost and events:
+            self._check_largest(family, Counter({label: n for (each, label), n in self.labels.items() if each == name}))
+
+    def _check_largest(self, family: ServedFamily, labels: Counter[str]) -> None:
+        """No label with a share of epsilon is missing in the top; quantiles are inside their bounds."""
+        if family.rule.kind == LABELS:
+            share = family.rule.epsilon
+            missing = {label for label, n in labels.items() if label and n >= share * labels.total()}
+            missing -= {each.label for each in family.top(share).labels}
+            _require(not missing, f"{missing} are not in the top of {family.name}")
+            return
+        values = sorted(Counter({int(label): n for label, n in labels.items()}).elements())  # numbers of their buckets
+        for found in family.quantiles((0.1, 0.5, 0.9)):
+            exact = family.rule.buckets.middle(values[max(1, ceil(found.q * len(values))) - 1])
+            _require(found.lower <= exact <= found.upper, f"{found} of {family.name}, in truth {exact}")
 
     def check_all_known(self, servers: list[SiteServer], kept: Undelivered) -> None:
         known = {name: count for server in servers for name, count in known_counts(server).items()}

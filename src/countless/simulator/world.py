@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from countless.client.budgets.budget import BudgetRequest
-from countless.client.durable.family import orphaned_families
 from countless.core.budget.rule import BudgetRule
 from countless.core.calendar import Calendar
 from countless.core.random_source import RandomSource
@@ -16,7 +15,7 @@ from countless.errors import CountlessError, InvariantBroken, UnknownBudget
 from countless.server.settings import Settings
 from countless.simulator.cluster import LEASE_S, SHARDS, Cluster
 from countless.simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
-from countless.simulator.process import OpenTransport, Process
+from countless.simulator.process import OpenTransport, Process, in_file
 from countless.simulator.reader import Reader
 from countless.simulator.truth import LIMIT, ROLLING_S, Truth, Undelivered
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
@@ -31,7 +30,7 @@ BUDGETS = {
     "rolling": BudgetRule(LIMIT, slack=0, rolling=ROLLING_S),
 }
 DISTRIBUTION = "ms"  # of the families of a profile, the one of values
-LABELS, EPSILON = 8, 0.2
+LABELS, EPSILONS = 8, (0.2, 0.2, 0.1)  # of a family: so many labels; the smallest epsilon of all processes holds
 SILENT_AFTER_S = 20.0
 STORES = ("memory", "sqlite", "cluster")
 _CLUSTER_FAULTS = 2.0  # as many for each one that a single coordinator has: most do no harm
@@ -53,6 +52,7 @@ class Profile:
     store: str | None = None  # instead of one that the seed chooses
     start: float = 2.0
     kill: float = 2.0
+    kill_at_a_store: float = 4.0  # of a process that has a file
     close: float = 1.0
     cut: float = 4.0
     break_link: float = 6.0
@@ -163,13 +163,9 @@ class World:
         """Its incarnation may have been retired, and forgotten: what was sent is not sent again."""
         if transport is not process.driver.transport:
             for file in process.open_files:
-                self.truth.add_lost({name: record.count for name, record in file.records.items()})
-                for family in orphaned_families(file):
-                    lost = {(family.key.name, label): n for label, n in family.counts.items()}
-                    self.truth.labels_maybe_lost.update(lost)
+                self.truth.add_lost(in_file(file))
         elif process.accepted:
-            self.truth.add_lost(process.client.debug_state())
-            self.truth.labels_maybe_lost.update(process.client.labels)
+            self.truth.add_lost(process.client.counted)
 
     # Actions
 
@@ -180,6 +176,7 @@ class World:
             (profile.spend if profile.budgets else 0.0, self._spend),
             (profile.start, self.start),
             (profile.kill, self._kill),
+            (profile.kill_at_a_store if self._directory else 0.0, self._kill_at_a_store),
             (profile.close, self._close),
             (profile.cut, self._cut),
             (profile.break_link, self._break_link),
@@ -217,8 +214,11 @@ class World:
             return
         site = site or self._sites[self._rng.randbelow(len(self._sites))]
         state_dir = None if self._directory is None else self._directory / site
-        process = Process(site, state_dir, self.service.endpoint, self._transport_of, self.true_clock)
+        outside = (self.service.endpoint, self._transport_of, self.true_clock)
+        process = Process(site, state_dir, *outside, self._on_killed)
         process.offset = self._choose(self.profile.jumps) if not self._rng.randbelow(4) else 0.0
+        if self.profile.families:
+            process.epsilon = self._choose(EPSILONS)
         self.processes.append(process)
         self._holds[process] = []
         if self._rng.randbelow(4):
@@ -238,36 +238,44 @@ class World:
             self._count_label(process, families[self._rng.randbelow(len(families))], 1 + self._rng.randbelow(30))
         elif len(names) > 5 and not self._rng.randbelow(3):
             for name in names:
-                self.add(process, name, 1)
+                if not process.killed:
+                    self.add(process, name, 1)
         else:
             self.add(process, names[self._rng.randbelow(len(names))], (1, 2, 30)[self._rng.randbelow(3)])
 
     def add(self, process: Process, name: str, n: int) -> None:
-        process.client.counter(name).add(n)
-        self.truth.events[name] += n
+        self._counted(process, name, n, lambda: process.client.counter(name).add(n))
+
+    def _counted(self, process: Process, name: str, n: int, count: Callable[[], None]) -> None:
+        """If it was killed meanwhile, all events that it has in its file are counted, or none."""
+        before = process.client.counted
+        with process.fuse:
+            count()
+        added = process.client.counted - before
+        if not added and process.killed:
+            return
+        [(counted, events)] = added.items()
+        if events != n or shard_name(counted[0] if isinstance(counted, tuple) else counted) != name:
+            raise InvariantBroken(f"{n} events of {name} are {added}")
+        self.truth.count(counted, n)
 
     def _count_in_window(self, process: Process, name: str, n: int) -> None:
-        before = Counter(process.client.debug_state())
-        process.client.counter(name, per="minute").add(n)
-        added = Counter(process.client.debug_state()) - before
-        window = next(iter(added), "")
-        if list(added.values()) != [n] or parse_window(window) is None:
-            raise InvariantBroken(f"{n} events of {name} are {added}")
-        self.truth.events[window] += n
+        self._counted(process, name, n, lambda: process.client.counter(name, per="minute").add(n))
 
     def _count_label(self, process: Process, name: str, n: int) -> None:
         number = self._rng.randbelow(1 + self._rng.randbelow(LABELS))  # small ones are counted more often
-        before = Counter(process.client.labels)
         per = "minute" if self.profile.windows_of_families else None
-        if name == DISTRIBUTION:
-            process.client.distribution(name, epsilon=EPSILON, accuracy=0.1, per=per).observe(2.0**number, n)
-        else:
-            process.client.counter(name, family=True, epsilon=EPSILON, per=per).labels(number=number).add(n)
-        added = Counter(process.client.labels) - before
-        [(label, counted)] = added.items()
-        if counted != n or shard_name(label[0]) != name:
-            raise InvariantBroken(f"{n} events of {name} are {added}")
-        self.truth.labels[label] += n
+
+        def count() -> None:
+            if name == DISTRIBUTION:
+                process.client.distribution(name, epsilon=process.epsilon, accuracy=0.1, per=per).observe(
+                    2.0**number, n
+                )
+            else:
+                options: dict[str, Any] = {"epsilon": process.epsilon, "label_cap": LABELS - 1, "per": per}
+                process.client.counter(name, family=True, **options).labels(number=number).add(n)
+
+        self._counted(process, name, n, count)
 
     def _spend(self) -> None:
         process = self._any()
@@ -277,11 +285,16 @@ class World:
         if holds and not self._rng.randbelow(3):
             hold = holds.pop(0)
             used = self._rng.randbelow(hold.units + 1)
-            hold.request.settle(hold.units, used)
             self.truth.admitted[hold.budget, hold.period] -= hold.units - used
+            with process.fuse:
+                hold.request.settle(hold.units, used)
             return
         for _ in range((1, 4, 12)[self._rng.randbelow(3)]):
-            self._request(process, self.profile.budgets[self._rng.randbelow(len(self.profile.budgets))])
+            name = self.profile.budgets[self._rng.randbelow(len(self.profile.budgets))]
+            with process.fuse:
+                self._request(process, name)
+            if process.killed:
+                return
 
     def _request(self, process: Process, name: str) -> bool:
         budget, units = process.budget(name), (1, 1, 2, 7)[self._rng.randbelow(4)]
@@ -308,20 +321,32 @@ class World:
         if len(self.processes) > 1:
             self._end(self._any())
 
+    def _kill_at_a_store(self) -> None:
+        """In the middle of one of its next changes to its file."""
+        self._any().fuse.left = self._rng.randbelow((2, 10, 60)[self._rng.randbelow(3)])
+
+    def _on_killed(self, process: Process) -> None:
+        self._end_if_there(process)
+        self._loop.call_later(self._choose(self.profile.pauses), self._restart, process.site)
+
+    def _restart(self, site: str) -> None:
+        if not self.healed:
+            self.start(site)
+
     def _end(self, process: Process) -> None:
         """Kill it. Units that it holds stay admitted."""
         self.processes.remove(process)
         del self._holds[process]
         if process.state_dir is None:
-            self.truth.add_lost(process.client.debug_state())
-            self.truth.labels_maybe_lost.update(process.client.labels)
+            self.truth.add_lost(process.client.counted)
         process.kill()
 
     def _close(self) -> None:
         """It closes its client, and ends before that is done: what is not delivered stays in its state_dir."""
         if len(self.processes) > 1:
             process = self._any()
-            process.client.leave()
+            with process.fuse:
+                process.client.leave()
             self._loop.call_later(self._choose(self.profile.pauses), self._end_if_there, process)
 
     def _end_if_there(self, process: Process) -> None:
@@ -365,7 +390,7 @@ class World:
         for site in self._sites:
             self.start(site)
         for process in self.processes:
-            process.offset = process.cut_until = 0.0
+            process.offset, process.cut_until, process.fuse.left = 0.0, 0.0, None
             self._use_everything(process)
 
     def _use_everything(self, process: Process) -> None:
