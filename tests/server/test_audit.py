@@ -73,12 +73,13 @@ def test_tokens_and_restores_of_the_command_line_are_recorded(tmp_path: Path) ->
         assert run_command(*arguments, "--state-dir", str(state)).returncode == 0
     assert run_command("token", "--revoke", "fleet", "--state-dir", str(state)).returncode == 0
     assert run_command("token", "--revoke", "unknown", "--state-dir", str(state)).returncode == 1
-    made, restored, revoked = entries(state)
+    made, restored, operator, revoked = entries(state)
     assert (made["event"], made["scope"], made["label"], made["site"]) == ("token made", "site", "fleet", "web")
     assert (restored["event"], restored["copy"]) == ("state restored", copy)
     assert (Path(restored["former"]) / STATE_FILE).exists()
+    assert (operator["event"], operator["scope"]) == ("token made", "operator")  # the copy has none
     assert (revoked["event"], revoked["label"]) == ("token revoked", "fleet")
-    assert {each["who"] for each in (made, restored, revoked)} == {audit.shell_user()}
+    assert {each["who"] for each in (made, restored, operator, revoked)} == {audit.shell_user()}
 
 
 def test_refusals_have_a_bounded_number_of_entries(tmp_path: Path) -> None:
