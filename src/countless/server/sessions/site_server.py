@@ -2,9 +2,9 @@
 
 The path of a report, all in the loop's thread except the save:
 
-    connection -> on_frame -> Membership.lookup -> Coordinator.receive -> Dispatcher -> CommitPipeline
-                                                                                           | save, in its own thread
-    connection <----------------------------- messages, Counter.publish <------------------+
+    connection -> on_frame -> CounterMessages -> Coordinator.receive -> Dispatcher -> CommitPipeline
+                                                                                      | save, in its own thread
+    connection <------------------------ messages, Counter.publish <------------------+
 
 A restart and a take-over of a shard are the same: `_recover` loads counters and sessions from the store, and every
 coordinator asks its sites for snapshots. Until they have connected and answered, or timed out, answers are `learning`.
@@ -14,18 +14,18 @@ import asyncio
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from sys import intern
 from time import monotonic, time
 
 from countless.core.budget.messages import Ask
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
-from countless.errors import InvalidParameter, PlanError, ProtocolError
+from countless.errors import ProtocolError
 from countless.server.connection import Connection
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budget_periods import BudgetPeriods
 from countless.server.sessions.budgets import Budgets
 from countless.server.sessions.counter import Counter
+from countless.server.sessions.counter_messages import CounterMessages
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.families import Families
 from countless.server.sessions.family import ServedFamily
@@ -37,7 +37,7 @@ from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, group_of
+from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.sessions.window_sweeps import WindowSweeps
@@ -51,14 +51,12 @@ from countless.wire.frames import (
     OLDEST_VERSION,
     VERSION,
     BudgetLeave,
-    CounterRejected,
     DownItem,
     Hello,
     HelloAck,
     IncarnationExpired,
     Join,
     Leave,
-    LeaveAck,
     Rejoin,
     Sync,
     SyncAck,
@@ -121,6 +119,10 @@ class SiteServer:
         self._lifecycle = SessionLifecycle(
             *(self.sessions, self._registry, self._membership, self.budgets, self.families),
             *(self._dispatcher, self._pipeline, self.tombstones, settings, clock),
+        )
+        self._messages = CounterMessages(
+            *(self._membership, self._family_registry, self._lifecycle, self._dispatcher, self._pipeline),
+            *(self.tombstones, self._count_rejected, settings.max_counters_per_site),
         )
         retire = self._lifecycle.retire_lost
         self._sweeps = (
@@ -312,15 +314,15 @@ class SiteServer:
         share = size / (len(items) or 1)
         for item in items:
             if isinstance(item, (Report, Snapshot)):
-                self._on_message(session, connection, item, share)
+                self._messages.on_message(session, connection, item, share)
             elif isinstance(item, Join):
-                self._on_join(session, connection, item, share)
+                self._messages.on_join(session, connection, item, share)
             elif isinstance(item, Sync):
                 if session.unconfirmed:
                     self._lifecycle.lose_unconfirmed(session)
                 self._pipeline.send(connection, SyncAck(item.number))
             elif isinstance(item, Leave):
-                self._on_leave(session, connection, item, share)
+                self._messages.on_leave(session, connection, item, share)
             elif isinstance(item, Hello):
                 raise ProtocolError("a second hello")
             elif isinstance(item, Ask):
@@ -339,63 +341,6 @@ class SiteServer:
         for item in items:
             if isinstance(item, DownMessage) and item.counter in self._registry.trackers:
                 self._registry.trackers[item.counter].traffic.down_bytes += size / len(items)
-
-    def _on_message(self, session: Session, connection: Connection, message: Report | Snapshot, size: float) -> None:
-        name = message.counter
-        if name in session.ignored:
-            return
-        if name not in session.memberships and session.has_left(name):
-            self._pipeline.send(connection, LeaveAck(name))
-            return
-        counter, site_id = self._membership.lookup(session, name)
-        outbox = counter.coordinator.receive(site_id, message)
-        counter.traffic.add_up(size)
-        self._pipeline.pending.mark_site(counter.name, site_id)
-        if outbox:
-            self._dispatcher.dispatch(counter, outbox)
-
-    def _on_join(self, session: Session, connection: Connection, join: Join, size: float) -> None:
-        name = join.counter
-        session.unconfirmed.discard(name)
-        if name not in session.memberships and session.has_left(name):  # the acknowledgement of its Leave was lost
-            self._ignore_counter(session, name)
-            return self._pipeline.send(connection, LeaveAck(name))
-        try:
-            self._family_registry.require_no_family(name)
-            counter, site_id = self._membership.join(session, name)
-            present = counter.coordinator.round
-            if join.round > present or (join.round == present and not session.was_told(name, present)):
-                # The state was lost, or is an older copy, or the counter was deleted.
-                self._ignore_counter(session, name)
-                return self._pipeline.send(connection, Rejoin(name, keep_count=True))
-            outbox = counter.coordinator.join(site_id, Snapshot(*join))
-        except (InvalidParameter, PlanError) as error:
-            self.dropped["counter refused"] += 1
-            self._ignore_counter(session, name)
-            return self._pipeline.send(connection, CounterRejected(name, str(error)))
-        session.ignored.discard(name)
-        if session.join(intern(name), site_id):  # one string for all sessions
-            self.tombstones.add(session.peer, session.site_id, [group_of(name) or name])
-        counter.traffic.add_up(size)
-        self._pipeline.pending.mark_site(counter.name, site_id)
-        return self._dispatcher.dispatch(counter, outbox)
-
-    def _on_leave(self, session: Session, connection: Connection, leave: Leave, size: float) -> None:
-        name = leave.counter
-        if name in session.ignored:
-            return
-        if name in session.memberships or not session.has_left(name):
-            counter = self._lifecycle.leave(session, Snapshot(*leave))
-            counter.traffic.add_up(size)
-            if counter.window is None:
-                session.left.add(name)
-        self._pipeline.send(connection, LeaveAck(name))
-
-    def _ignore_counter(self, session: Session, name: str) -> None:
-        """Drop messages for this counter that are under way, until the session joins it again."""
-        if len(session.ignored) >= self.settings.max_counters_per_site:
-            raise ProtocolError("too many rejected counters (max_counters_per_site)")
-        session.ignored.add(name)
 
     # Operators
 
