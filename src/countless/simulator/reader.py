@@ -50,9 +50,9 @@ class Reader:
             await asyncio.sleep(_RETRY_S)
 
     async def _wait(self, stream: "asyncio.Task[None]") -> None:
-        ends = asyncio.get_running_loop().time() + self._rng.random() * _MAX_STREAM_S
-        while not stream.done() and (self.stays or asyncio.get_running_loop().time() < ends):
-            await asyncio.wait([stream], timeout=_RETRY_S)
+        await asyncio.wait([stream], timeout=self._rng.random() * _MAX_STREAM_S)
+        if self.stays:
+            await asyncio.wait([stream])
         stream.cancel()
         with suppress(asyncio.CancelledError):
             try:
