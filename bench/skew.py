@@ -6,10 +6,12 @@ The first trigger of all sites, without phases, is what `deterministic` was befo
 that share the traffic evenly, with a step for each site and with the same for all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import exp
 from pathlib import Path
 
+from countless.client.local_counter import LocalCounter
 from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth
@@ -27,6 +29,7 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 STREAMS = (("uniform", 20), ("uniform", 1_000), ("zipf", 100), ("zipf", 1_000), ("hot_spots", 100))
 ROUND_ROBIN = (20, 100, 1_000)
 EVENTS = 500_000
+HOSTILE, HOSTILE_EVENTS = (20, 100), 200_000
 COLUMNS = ("traffic", "sites", "alpha", "messages", "down", "of equal tolerances", "rms error / alpha")
 
 
@@ -50,8 +53,9 @@ def measure(sites: list[int], alpha: float) -> tuple[int, int, int, float]:
 
 def main() -> Iterator[Table]:
     rows = []
-    for name, events in traffic():
+    for name, events_at in traffic():
         for alpha in ALPHAS:
+            events = events_at(alpha)
             messages, down, equal, error = measure(events, alpha)
             figures = (f"{messages:,}", f"{down:,}", f"{messages / equal:.2f}", f"{error:.2f}")
             rows.append((name, f"{max(events) + 1:,}", f"{alpha:.0%}", *figures))
@@ -89,12 +93,32 @@ def steps(alpha: float = 0.01) -> Table:
     return Table("skew-steps", ("traffic", "sites", "messages per e-fold", "ratio", "with equal steps"), rows)
 
 
-def traffic() -> Iterator[tuple[str, list[int]]]:
-    """Recorded traffic, if the folder of traces is beside the project, and streams of the lab."""
+def hostile(sites: int, alpha: float) -> list[int]:
+    """Traffic that knows all triggers, and wants many reports: it goes to the site that needs the fewest events."""
+    tracker, events = Tracker(sites=sites, alpha=alpha, scheme="deterministic"), list[int]()
+    counters = [counter for counter in map(tracker.site, range(sites)) if isinstance(counter, LocalCounter)]
+    while len(events) < HOSTILE_EVENTS:
+        states = [counter.debug_state() for counter in counters]
+        missing = [state.next_at - state.count for state in states]
+        site = min(range(sites), key=missing.__getitem__)
+        counters[site].add(missing[site])
+        events += [site] * missing[site]
+    return events
+
+
+def traffic() -> Iterator[tuple[str, Callable[[float], list[int]]]]:
+    """Recorded traffic, if the folder of traces is beside the project, and streams of the lab. By alpha, if hostile."""
     for path in sorted(TRACES.glob("*/events.csv.gz")):
         trace = read_trace(path)
-        yield path.parent.name, list(trace.order(trace.length))
+        yield path.parent.name, partial(_same, list(trace.order(trace.length)))
     for name, sites in STREAMS:
-        yield name, list(stream_named(name, sites, EVENTS, seed=1).order(EVENTS))
+        yield name, partial(_same, list(stream_named(name, sites, EVENTS, seed=1).order(EVENTS)))
     for sites in ROUND_ROBIN:
-        yield "round robin", [event % sites for event in range(EVENTS)]
+        yield "round robin", partial(_same, [event % sites for event in range(EVENTS)])
+    for sites in HOSTILE:
+        yield "hostile", partial(hostile, sites)
+        yield "one event each, then one site", partial(_same, [*range(sites), *[0] * HOSTILE_EVENTS])
+
+
+def _same(events: list[int], alpha: float) -> list[int]:
+    return events

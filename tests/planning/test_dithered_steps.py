@@ -15,7 +15,7 @@ from countless.planning.dithered.plan import DitheredPlan
 from countless.planning.dithered.planner import plan_dithered
 from countless.planning.dithered.ready_made import quick_plan_dithered
 from countless.planning.dithered.schedule import Shape, solve
-from countless.planning.dithered.steps import _tilts, covers, density_gain, steps_for
+from countless.planning.dithered.steps import _room, _tilts, covers, density_gain, steps_for
 from countless.planning.dithered.tails import cumulant, variance
 
 
@@ -132,6 +132,18 @@ def test_covered_steps_pass_the_check(name: str) -> None:
             check_dithered(plan, step, steps)
     assert covered >= 3
     assert (by_room > 0) == (name == "of the table")  # the risks of the others add up to eta
+
+
+def test_room_for_unequal_steps_is_what_the_stated_risks_leave_of_eta() -> None:
+    plan = plan_named("40 sites")
+    risk = sum(phase.risk for phase in plan.phases)
+    not_stated = replace(plan, phases=tuple(replace(phase, risk=0.0) for phase in plan.phases))
+    for each, room in (
+        (replace(plan, eta=1.3 * risk), log(1.3)),
+        (replace(plan, eta=risk / 2), 0.0),
+        (not_stated, 0.0),
+    ):
+        assert isclose(_room(each), room, abs_tol=2e-9)
 
 
 def test_slots_without_events_leave_larger_steps_to_the_others() -> None:

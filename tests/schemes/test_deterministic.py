@@ -1,5 +1,7 @@
 """`deterministic`: always within alpha, also if the stream depends on the answers."""
 
+from math import log
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,6 +154,21 @@ def test_skewed_traffic_costs_less_than_a_tolerance_by_count() -> None:
             points[site] = trigger.next_point(counts[site])
     assert tracker.messages.down > 0
     assert tracker.messages.total <= 0.9 * plain
+
+
+def test_site_takes_back_what_it_has_lent_and_no_other_has_borrowed() -> None:
+    """One event of each site, then all of one site: it lends early, when the others may still grow. They do not."""
+    tracker = Tracker(sites=100, alpha=0.01, scheme="deterministic")
+    for site in range(100):
+        tracker.site(site).add()
+    busy = tracker.site(0)
+    for _ in range(20_000):
+        busy.add()
+    assert tracker.messages.down == 2  # a smaller tolerance, and the first one again
+    sent = tracker.messages.up
+    for _ in range(20_000):
+        busy.add()
+    assert tracker.messages.up - sent == pytest.approx(log(2) / log(1.01 / 0.99), abs=1)  # as the only site
 
 
 @pytest.mark.slow

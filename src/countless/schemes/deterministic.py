@@ -179,9 +179,9 @@ class DeterministicEstimator(Estimator):
         return _pays(count, int(target), site.most - count) and self._lend(site, entry, target / count)
 
     def _raise(self, site: Tolerance, count: int, tolerance: int) -> bool:
-        """Borrow. It counts at once, so nothing is wrong if the trigger is lost or late."""
-        present, extra = site.largest, tolerance - (self._plain.max_count_covered(count) - count)
-        if site.sent is not present or extra < 0:
+        """Borrow, or take back what was lent. It counts at once, so nothing is wrong if the trigger is lost or late."""
+        present, extra = site.largest, max(0, tolerance - (self._plain.max_count_covered(count) - count))
+        if site.sent is not present:
             return False
         trigger = GeometricGrowth(self._alpha, extra, present.phase)
         site.count_by(trigger, self._growth)

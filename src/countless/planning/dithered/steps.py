@@ -8,7 +8,7 @@ reports are fewest if a step is as the cube root of the events that its site wil
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from math import inf, log, log2, pi
+from math import log, log2, pi
 
 from countless.planning.dithered.plan import DitheredPlan
 from countless.planning.dithered.tails import cumulant, variance
@@ -95,9 +95,9 @@ def density_gain(widths: list[tuple[float, int]], tilt: float) -> float:
 
 @lru_cache(maxsize=256)
 def _room(plan: DitheredPlan) -> float:
-    """By how many nats all risks may grow."""
+    """By how many nats all risks may grow; none if they are not stated."""
     risk = sum(phase.risk for phase in plan.phases)
-    return max(0.0, log(plan.eta / risk) - 1e-9) if risk else inf
+    return max(0.0, log(plan.eta / risk) - 1e-9) if risk else 0.0
 
 
 @lru_cache(maxsize=256)
