@@ -18,7 +18,7 @@ def test_counter_is_one_row_and_its_page_has_the_sum_and_the_largest_series(tab:
     page = tab.page
     with countless.connect(server.url) as client:
         requests = client.counter("labelled")
-        for tenant, n in (("acme", 30), (HOSTILE, 9)):
+        for tenant, n in (("initech", 30), (HOSTILE, 9)):
             requests.labels(tenant=tenant).add(n)
         requests.add(1)
         assert client.flush()
@@ -27,8 +27,8 @@ def test_counter_is_one_row_and_its_page_has_the_sum_and_the_largest_series(tab:
         expect(row).to_have_count(1)
         expect(row).to_contain_text("sum of 3 series")
         expect(row.locator(".total b")).to_have_text("40")
-        page.get_by_label("Find").fill("acme")  # a series is found by its labels
-        expect(row.locator("th")).to_have_text('labelled{tenant="acme"}')
+        page.get_by_label("Find").fill("initech")  # a series is found by its labels
+        expect(row.locator("th")).to_have_text('labelled{tenant="initech"}')
         page.goto(f"{server.url}/#/counter/labelled")
         expect(page.locator("[data-figure=total] .value")).to_have_text("40")
         expect(page.locator(".hero")).to_contain_text("per second")
@@ -36,14 +36,14 @@ def test_counter_is_one_row_and_its_page_has_the_sum_and_the_largest_series(tab:
         expect(page.get_by_text("Cost, plan and sites are on the page of each series.")).to_be_visible()
         rows = page.locator("table.by-label tbody tr")
         expect(rows).to_have_count(3)
-        labels = [f'{{tenant="{tenant}"}}' for tenant in ("acme", HOSTILE)]
+        labels = [f'{{tenant="{tenant}"}}' for tenant in ("initech", HOSTILE)]
         expect(rows.locator("th")).to_have_text([*labels, "without labels"])
         expect(rows.nth(0).locator("td.number")).to_have_text(["30", "30", "30", "75%"])
         requests.labels(tenant="umbrella").add(50)
         expect(rows.locator("th").first).to_have_text('{tenant="umbrella"}')
         assert page.evaluate("window.hacked") is None
         rows.nth(1).locator("a").click()
-        expect(page.locator("h1")).to_have_text('labelled{tenant="acme"}')
+        expect(page.locator("h1")).to_have_text('labelled{tenant="initech"}')
         page.get_by_role("link", name="All of labelled").click()
         expect(rows).to_have_count(4)
 

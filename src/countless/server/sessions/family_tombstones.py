@@ -13,6 +13,7 @@ def is_family_tombstone(name: str) -> bool:
 def known_families(tombstones: Iterable[tuple[str, int]]) -> dict[str, KnownFamily]:
     """From the tombstones of one incarnation.
 
+    >>> from countless.server.storage.base import label_tombstone, tombstone_of
     >>> known_families([(label_tombstone("f", "a"), 5), (tombstone_of("f"), 7), (left_tombstone("g"), 0), ("hits", 1)])
     {'f': KnownFamily(total=7, complete=False, counts={'a': 5}), 'g': KnownFamily(total=0, complete=True, counts={})}
     """
