@@ -15,7 +15,8 @@ SHARDS = 4
 NAMES = ["requests", "errors", "jobs", "logins"]
 
 
-def test_families_are_exact_after_take_overs(broker: Node, tmp_path: Path) -> None:
+@pytest.mark.parametrize("per", [None, pytest.param("day", marks=pytest.mark.soak)])
+def test_families_are_exact_after_take_overs(broker: Node, tmp_path: Path, per: str | None) -> None:
     """Sites count before, during and after the take-over; then they leave."""
     with Coordinator(tmp_path / "one", broker.url) as one, Coordinator(tmp_path / "two", broker.url) as two:
         clients = [countless.connect(broker.url, site=f"web {number}") for number in range(2)]
@@ -25,9 +26,9 @@ def test_families_are_exact_after_take_overs(broker: Node, tmp_path: Path) -> No
             for client in clients:
                 for name in NAMES:
                     for number in range(60):
-                        client.counter(name, family=True, epsilon=0.1).labels(user=number % 11).inc()
+                        client.counter(name, family=True, epsilon=0.1, per=per).labels(user=number % 11).inc()
                         exact[f'{name}{{user="{number % 11}"}}'] += 1
-                client.distribution("ms").observe(5, 40)
+                client.distribution("ms", per=per).observe(5, 40)
 
         count()
         assert all(client.flush(TIMEOUT_S) for client in clients)
