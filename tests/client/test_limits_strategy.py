@@ -21,6 +21,8 @@ from countless.client.limits_strategy import BudgetRateLimiter, BudgetStorage, b
 from countless.errors import InvalidParameter, Unreachable
 from support.service import TIMEOUT_S, Server, python
 
+pytestmark = pytest.mark.slow
+
 ANY_WAIT = {"wait": str(TIMEOUT_S)}  # as text, because settings are text
 
 

@@ -92,6 +92,7 @@ async def test_bulk_forget_retires_those_that_were_silent_for_long_enough_and_ke
         assert (answer.state, answer.sites) == (State.HOLDING, 2)
 
 
+@pytest.mark.slow
 async def test_sites_with_names_of_their_own_do_not_pile_up() -> None:
     """Some say goodbye, others are killed: of neither kind anything stays but the count."""
     async with site_server(silent_after=1.0, forget_after=5.0) as harness:

@@ -34,6 +34,7 @@ def kept(store: MemoryStore, incarnations: range, site: str = "evil") -> int:
     return sum(len(store.tombstones(SiteId(site, each))) for each in incarnations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("polite", [True, False])
 async def test_invented_incarnations_leave_a_bounded_number_of_tombstones(polite: bool) -> None:
     """`polite` ones leave; the others are retired when the next one connects."""
