@@ -9,12 +9,11 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Condition, RLock, Thread
-from time import time
 from typing import TYPE_CHECKING
 from weakref import WeakSet, WeakValueDictionary
 
 from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
-from countless.client.clock import Clock, steady_clock
+from countless.client.clock import Clock
 from countless.client.environment import token_for
 from countless.client.families.local_family import LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
@@ -55,11 +54,11 @@ class LocalState:
         endpoint: Endpoint | Broker,
         token: str | None,
         site: str,
-        state_dir: Path | None = None,
+        state_dir: Path | None,
         *,
-        disabled: bool = False,
-        wall_clock: Clock = time,
-        clock: Clock = steady_clock,
+        disabled: bool,
+        wall_clock: Clock,
+        clock: Clock,
     ) -> None:
         self._endpoint = endpoint
         self._site = site
