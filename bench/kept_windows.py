@@ -12,7 +12,7 @@ from time import process_time
 from countless.core.windows.rule import WindowRule
 from countless.server.connection import Connection
 from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import Changes, Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.sqlite_store import SqliteStore

@@ -3,7 +3,7 @@
 import inspect
 
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
-from countless.server.http.probes import PROBES
+from countless.server.http.monitoring.probes import PROBES
 from countless.server.http.routes import OPERATIONS
 
 HEAD = """# HTTP API

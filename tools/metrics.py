@@ -6,8 +6,8 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily
 from starlette.datastructures import State
 
-from countless.server.http.metrics import ServerCollector
-from countless.server.http.process_metrics import process_metrics
+from countless.server.http.monitoring.metrics import ServerCollector
+from countless.server.http.monitoring.process_metrics import process_metrics
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.memory_store import MemoryStore
@@ -15,7 +15,7 @@ from countless.server.timings import Timings
 
 HEAD = """# Metrics
 
-*Written by `python -m tools.reference` from `server/http/metrics.py`.*
+*Written by `python -m tools.reference` from `server/http/monitoring/metrics.py`.*
 
 `GET /metrics` needs the scope `operator`, because message counts reveal the random choices that the
 bounds rely on ([threat model](../explanation/threat-model.md)). The format is Prometheus text, or

@@ -8,7 +8,7 @@ import pytest
 from countless.client import watch
 from countless.client.api import ServiceError
 from countless.client.watch import READ_TIMEOUT_S, follow
-from countless.server.http.answers import WATCH_HEARTBEAT_S
+from countless.server.http.answers.published import WATCH_HEARTBEAT_S
 
 LOST, GONE = ServiceError("connection lost: reset"), ServiceError("there is no counter 'hits'", 404)
 AWAY = ServiceError("no coordinator at http://127.0.0.1:9")

@@ -11,7 +11,7 @@ import yaml
 from typer.core import TyperGroup
 
 from countless.cli.main import build
-from countless.server.http.probes import PROBES
+from countless.server.http.monitoring.probes import PROBES
 from countless.server.settings import PORT, Settings, load_settings
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 import countless
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
-from countless.server.http.assets import FOLDER
+from countless.server.http.page.assets import FOLDER
 from countless.wire.frames import Hello, Join, encode_frames
 from support.browser import SIZES, Window, event, window
 from support.page_state import populate

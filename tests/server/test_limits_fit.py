@@ -6,7 +6,7 @@ from countless.agent.intake import MAX_SERIES
 from countless.client.session.protocol import HELLO_TIMEOUT_S as CLIENT_HELLO_TIMEOUT_S
 from countless.core.family.site import LABEL_CAP, MAX_COUNTS
 from countless.server.cluster import log_store
-from countless.server.http.websocket import HELLO_TIMEOUT_S
+from countless.server.http.sockets.websocket import HELLO_TIMEOUT_S
 from countless.server.serve import uvicorn_config
 from countless.server.settings import Settings
 from countless.server.storage.commit import MAX_QUEUED_ITEMS

@@ -23,7 +23,7 @@ from countless.core.windows.site import SiteWindows
 from countless.errors import InvariantBroken, ProtocolError
 from countless.schemes.sampled import Sampled
 from countless.server.sessions import site_server
-from countless.server.sessions.family import ServedFamily
+from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import Batch, CommitPipeline

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from countless.core.answer import Answer, State
-from countless.server.http.history import History, Recorder
+from countless.server.http.history.history import History, Recorder
 from countless.server.sessions.counter import Traffic
 
 ALPHA = 0.05

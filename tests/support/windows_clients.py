@@ -22,7 +22,7 @@ from countless.errors import ProtocolError
 from countless.randomness import SeededRandom
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import Changes, StateStore
 from countless.server.storage.memory_store import MemoryStore

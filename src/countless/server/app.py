@@ -18,10 +18,10 @@ from starlette.applications import Starlette
 from countless import __version__
 from countless.errors import InvalidParameter
 from countless.server.audit import AuditLog
+from countless.server.http.access.auth import Access
+from countless.server.http.access.revocation import SAVE_USES_S, check_tokens
 from countless.server.http.application import coordinator_app, set_state
-from countless.server.http.auth import Access
-from countless.server.http.history import Recorder
-from countless.server.http.revocation import SAVE_USES_S, check_tokens
+from countless.server.http.history.history import Recorder
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import end_restore, is_copy

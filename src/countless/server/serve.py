@@ -25,7 +25,7 @@ from countless.server import logs
 from countless.server.app import build_app, require_nats
 from countless.server.audit import AuditLog
 from countless.server.certificates import reload_certificate
-from countless.server.http.fastpath import websocket_protocol
+from countless.server.http.sockets.fastpath import websocket_protocol
 from countless.server.logs import LOG_FORMATS, LOG_LEVELS
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import require_no_half_restore

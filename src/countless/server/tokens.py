@@ -1,7 +1,7 @@
 """Bearer tokens: how they are made, rotated and stored, and the operator's first one.
 
-A coordinator allows nothing without a token (`http/auth.py`). So the first start makes one for the operator, in the
-state directory, where only the user of the coordinator and root can read it.
+A coordinator allows nothing without a token (`http/access/auth.py`). So the first start makes one for the operator, in
+the state directory, where only the user of the coordinator and root can read it.
 """
 
 import secrets

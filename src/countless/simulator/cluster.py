@@ -15,8 +15,8 @@ from countless.server.cluster.forwarding import ForwardedAuth, Unreachable
 from countless.server.cluster.log_store import LogStore
 from countless.server.cluster.member import Member
 from countless.server.cluster.router import POLL, answer_in, answers_after, poll
-from countless.server.http.answers import server_sent_events
-from countless.server.http.openapi import routes_of
+from countless.server.http.answers.published import server_sent_events
+from countless.server.http.api.openapi import routes_of
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings

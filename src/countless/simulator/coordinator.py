@@ -8,8 +8,8 @@ from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint as ClientEndpoint
 from countless.core.budget.rule import BudgetRule
 from countless.core.random_source import RandomSource
-from countless.server.http.answers import server_sent_events
-from countless.server.http.sums import answer_changes
+from countless.server.http.answers.published import server_sent_events
+from countless.server.http.answers.sums import answer_changes
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
@@ -183,7 +183,7 @@ class CoordinatorProcess:
         return self._tasks[-1]
 
     async def _serve(self, server: SiteServer, link: Link) -> None:
-        """As `server/http/websocket.py` does it; but whatever an honest client sends must be accepted."""
+        """As `server/http/sockets/websocket.py` does it; but whatever an honest client sends must be accepted."""
         frame = await link.arrived.get()
         if frame is None:
             return None

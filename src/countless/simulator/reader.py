@@ -9,9 +9,9 @@ import msgspec
 
 from countless.core.random_source import RandomSource
 from countless.errors import InvariantBroken
-from countless.server.http.answers import public_view
-from countless.server.http.schemas import PublicAnswer
-from countless.server.http.sums import find_parts, summed
+from countless.server.http.answers.published import public_view
+from countless.server.http.answers.sums import find_parts, summed
+from countless.server.http.api.schemas import PublicAnswer
 from countless.server.sessions.site_server import SiteServer
 from countless.simulator.truth import Truth
 

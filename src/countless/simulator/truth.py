@@ -24,10 +24,10 @@ from typing import NamedTuple
 from countless.core.answer import State
 from countless.core.family.rule import LABELS
 from countless.errors import InvariantBroken
-from countless.server.sessions.family import ServedFamily
-from countless.server.sessions.family_windows import WindowedFamily
+from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.wire.windows import parse_window, shard_name
 
 Label = tuple[str, str]  # a family, or a window of one, and a label of it

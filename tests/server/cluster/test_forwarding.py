@@ -18,7 +18,7 @@ from countless.server.cluster.forwarding import (
     forward,
     respond_as_owner,
 )
-from countless.server.http.auth import Grant
+from countless.server.http.access.auth import Grant
 from countless.wire.nats_subjects import forward_subject
 
 pytestmark = pytest.mark.slow

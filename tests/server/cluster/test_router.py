@@ -12,9 +12,9 @@ import pytest
 
 from countless.server.cluster.forwarding import ForwardedAuth, ForwardedRequest, respond
 from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
+from countless.server.http.access.auth import Grant
 from countless.server.http.application import member_app, shard_app
-from countless.server.http.auth import Grant
-from countless.server.http.history import Recorder
+from countless.server.http.history.history import Recorder
 from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config

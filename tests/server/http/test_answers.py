@@ -13,10 +13,10 @@ from countless.core.answer import State
 from countless.core.messages import Report
 from countless.core.threshold import Threshold
 from countless.errors import InvalidParameter
-from countless.server.http.answers import HEARTBEAT, event_stream, parse_threshold, server_sent_events
-from countless.server.http.auth import Access
-from countless.server.http.schemas import PublicAnswer
-from countless.server.http.sums import answer_changes
+from countless.server.http.access.auth import Access
+from countless.server.http.answers.published import HEARTBEAT, event_stream, parse_threshold, server_sent_events
+from countless.server.http.answers.sums import answer_changes
+from countless.server.http.api.schemas import PublicAnswer
 from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
@@ -79,7 +79,7 @@ async def test_changed_alpha_of_an_exact_answer_is_no_event_and_deletion_ends_th
 
 
 async def test_watch_of_a_quiet_counter_has_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countless.server.http.answers.WATCH_HEARTBEAT_S", 0.0)
+    monkeypatch.setattr("countless.server.http.answers.published.WATCH_HEARTBEAT_S", 0.0)
     async with site_server() as table:
         table.server.create("hits", Config(scheme="exact"))
         events, received = watch(table.server), list[bytes]()

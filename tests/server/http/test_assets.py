@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from countless.lab.arena.recording import record
 from countless.server.app import build_app
-from countless.server.http import assets as page
+from countless.server.http.page import assets as page
 from countless.server.settings import Settings
 
 

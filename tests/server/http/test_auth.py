@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import HTTPConnection
 
-from countless.server.http.auth import EVERYTHING, NOTHING, Access, Grant
-from countless.server.http.peers import peer_of
+from countless.server.http.access.auth import EVERYTHING, NOTHING, Access, Grant
+from countless.server.http.access.peers import peer_of
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import SCOPES, digest, new_token
 

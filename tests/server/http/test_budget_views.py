@@ -8,8 +8,8 @@ from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import BudgetState
 from countless.errors import InvalidParameter
-from countless.server.http.assets import FOLDER
-from countless.server.http.budget_views import BudgetListView, BudgetView, OperatorBudgetView
+from countless.server.http.page.assets import FOLDER
+from countless.server.http.page.budget_views import BudgetListView, BudgetView, OperatorBudgetView
 from support.site_server import site_server
 
 

@@ -10,7 +10,8 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from countless.server.app import build_app
-from countless.server.http import application, page_feed
+from countless.server.http import application
+from countless.server.http.page import feed as page_feed
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token

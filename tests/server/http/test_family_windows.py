@@ -15,13 +15,13 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import FamilySite
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
-from countless.server.http.family_answers import family_top, family_window, quantile_answer
-from countless.server.http.family_parts import family_parts
-from countless.server.http.history import Recorder
-from countless.server.http.metrics import ServerCollector
-from countless.server.http.sums import parts_of, reading, top_of
-from countless.server.http.window_answers import window_list
-from countless.server.sessions.family_windows import WindowedFamily
+from countless.server.http.answers.families import family_top, family_window, quantile_answer
+from countless.server.http.answers.sums import parts_of, reading, top_of
+from countless.server.http.answers.windows import window_list
+from countless.server.http.history.family_parts import family_parts
+from countless.server.http.history.history import Recorder
+from countless.server.http.monitoring.metrics import ServerCollector
+from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
 from countless.wire.families import (

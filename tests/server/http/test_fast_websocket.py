@@ -13,8 +13,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
-from countless.server.http.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol, frame_extent
-from countless.server.http.receiver import RECEIVER
+from countless.server.http.sockets.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol, frame_extent
+from countless.server.http.sockets.receiver import RECEIVER
 from countless.unread import MAX_UNREAD_BYTES, UnreadTimer
 from countless.wire.frames import MAX_FRAME_BYTES
 

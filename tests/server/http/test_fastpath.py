@@ -15,8 +15,8 @@ from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.app import build_app
-from countless.server.http import fastpath
-from countless.server.http.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol
+from countless.server.http.sockets import fastpath
+from countless.server.http.sockets.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol
 from countless.server.serve import Server, uvicorn_config
 from countless.server.settings import Settings
 from countless.wire.frames import (

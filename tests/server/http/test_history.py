@@ -10,8 +10,8 @@ import pytest
 from countless.core.answer import State
 from countless.core.messages import Report
 from countless.core.windows.rolling import count_since
-from countless.server.http import history
-from countless.server.http.history import MAX_POINTS, Recorder, TimeSeries
+from countless.server.http.history import history
+from countless.server.http.history.history import MAX_POINTS, Recorder, TimeSeries
 from countless.wire.frames import Join
 from support.published import ALPHA, Published
 from support.site_server import FakeConnection, SiteServerHarness, site_server

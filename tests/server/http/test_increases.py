@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from countless.core.answer import State
-from countless.server.http.increases import Increases
+from countless.server.http.answers.increases import Increases
 from support.published import ALPHA, Recording
 
 NOON = 1_800_014_400.0  # an hour begins, by UTC

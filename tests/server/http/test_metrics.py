@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
-from countless.server.http.metrics import ROWS_PER_SLICE, exposition
+from countless.server.http.monitoring.metrics import ROWS_PER_SLICE, exposition
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.sqlite_store import SqliteStore

@@ -1,8 +1,8 @@
 """What operators see of a counter: costs beside those of alternatives, why the plan runs, sites."""
 
 from countless.core.messages import Report
-from countless.server.http.history import Recorder
-from countless.server.http.operator_view import SITE_SORTS, details, site_page, site_rows
+from countless.server.http.answers.operator_view import SITE_SORTS, details, site_page, site_rows
+from countless.server.http.history.history import Recorder
 from countless.wire.frames import Join, encode_frames
 from support.site_server import site_server
 

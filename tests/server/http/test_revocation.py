@@ -11,9 +11,9 @@ from starlette.testclient import TestClient, WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
 from countless.server.app import build_app
-from countless.server.http import revocation
-from countless.server.http.auth import Access, Grant
-from countless.server.http.revocation import until_revoked
+from countless.server.http.access import revocation
+from countless.server.http.access.auth import Access, Grant
+from countless.server.http.access.revocation import until_revoked
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import digest, new_token

@@ -15,12 +15,12 @@ from countless.core.answer import Answer, State
 from countless.core.messages import Report
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.app import build_app
-from countless.server.http import sums
-from countless.server.http.answers import public_view
-from countless.server.http.history import Recorder
-from countless.server.http.schemas import PublicAnswer
-from countless.server.http.sums import answer_changes, parts_of, reading, summed, top_answer
-from countless.server.http.views import CounterView
+from countless.server.http.answers import sums
+from countless.server.http.answers.published import public_view
+from countless.server.http.answers.sums import answer_changes, parts_of, reading, summed, top_answer
+from countless.server.http.api.schemas import PublicAnswer
+from countless.server.http.history.history import Recorder
+from countless.server.http.page.views import CounterView
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.wire.frames import Hello, Join, decode_down, encode_frames

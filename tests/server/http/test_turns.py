@@ -8,8 +8,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.server.http.auth import EVERYTHING
-from countless.server.http.openapi import require_scope
+from countless.server.http.access.auth import EVERYTHING
+from countless.server.http.api.openapi import require_scope
 
 
 class Loop:

@@ -6,9 +6,9 @@ import pytest
 
 from countless.core.messages import Report
 from countless.errors import InvalidParameter
-from countless.server.http import views
-from countless.server.http.history import Recorder
-from countless.server.http.views import CounterView, ListView, OperatorCounterView, OperatorListView
+from countless.server.http.history.history import Recorder
+from countless.server.http.page import views
+from countless.server.http.page.views import CounterView, ListView, OperatorCounterView, OperatorListView
 from countless.server.sessions import counter
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport
 from countless.wire.frames import Join

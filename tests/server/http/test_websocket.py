@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from countless.server.http.websocket import SocketConnection
+from countless.server.http.sockets.websocket import SocketConnection
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
 from countless.wire.frames import DownItem, SyncAck, decode_down
 

@@ -15,10 +15,10 @@ from countless.core.messages import Report
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
-from countless.server.http.history import Recorder
-from countless.server.http.operator_view import operator_answer
-from countless.server.http.sums import summed
-from countless.server.http.window_answers import rolling_answer, window_answer, window_list
+from countless.server.http.answers.operator_view import operator_answer
+from countless.server.http.answers.sums import summed
+from countless.server.http.answers.windows import rolling_answer, window_answer, window_list
+from countless.server.http.history.history import Recorder
 from countless.server.settings import Settings
 from countless.server.storage.base import Config
 from countless.wire.frames import Join, Leave

@@ -10,11 +10,11 @@ import pytest
 from countless.core.answer import State
 from countless.core.calendar import calendar_of
 from countless.core.windows.rule import WindowRule
-from countless.server.http.history import Recorder
-from countless.server.http.increases import Increases, WindowIncreases, increases_of
-from countless.server.http.views import CounterView, ListView, OperatorCounterView
-from countless.server.http.window_answers import count_of_span, rolling_answer, window_answer
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.http.answers.increases import Increases, WindowIncreases, increases_of
+from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer
+from countless.server.http.history.history import Recorder
+from countless.server.http.page.views import CounterView, ListView, OperatorCounterView
+from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config, StateStore
 from countless.wire.frames import Join, Leave
 from countless.wire.windows import window_name

@@ -14,9 +14,9 @@ from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.core.site import Site
 from countless.core.windows.rule import WindowRule
 from countless.randomness import SeededRandom
-from countless.server.http.history import Recorder
-from countless.server.http.window_answers import count_of_span, rolling_answer, window_answer
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer
+from countless.server.http.history.history import Recorder
+from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import Join, Leave

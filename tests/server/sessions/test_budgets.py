@@ -6,8 +6,8 @@ from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Reca
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import BudgetState, SavedSite
 from countless.errors import InvalidParameter, ProtocolError
-from countless.server.sessions import budget_losses
-from countless.server.sessions.budget_periods import MAX_ENDED, MAX_OPEN_PERIODS
+from countless.server.sessions.budgets import losses as budget_losses
+from countless.server.sessions.budgets.periods import MAX_ENDED, MAX_OPEN_PERIODS
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
     BudgetLeave,

@@ -11,8 +11,8 @@ from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.cluster.records import from_saved, to_saved
-from countless.server.http.sums import answer_changes
-from countless.server.sessions.families import MAX_FAMILIES_PER_SITE
+from countless.server.http.answers.sums import answer_changes
+from countless.server.sessions.families.families import MAX_FAMILIES_PER_SITE
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import (

@@ -7,8 +7,8 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.cluster.records import from_saved, to_saved
-from countless.server.sessions.family_windows import WindowedFamily
-from countless.server.sessions.served_windows import MAX_AHEAD
+from countless.server.sessions.families.windowed_family import WindowedFamily
+from countless.server.sessions.windows.served import MAX_AHEAD
 from countless.server.storage.base import Changes, Config, StateStore
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore

@@ -4,7 +4,7 @@ import pytest
 
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.errors import InvalidParameter
-from countless.server.http.operator_view import operator_answer
+from countless.server.http.answers.operator_view import operator_answer
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore

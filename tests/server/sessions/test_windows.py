@@ -6,8 +6,8 @@ from countless.core.messages import Report, SetTrigger
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import Window, WindowState
 from countless.errors import InvalidParameter
-from countless.server.sessions.served_windows import MAX_AHEAD
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.sessions.windows.served import MAX_AHEAD
+from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from countless.core.windows.window import WindowState
-from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.windows import WindowedCounter
+from countless.server.sessions.windows.published import PublishedWindows
+from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage import commit
 from countless.server.storage.base import CounterFields, MembershipKey
 from countless.server.storage.pending import PendingChanges

@@ -8,8 +8,8 @@ import pytest
 from countless.core.answer import State
 from countless.core.messages import Report, SiteId
 from countless.server.cluster.log_store import Fenced
-from countless.server.http.answers import public_view
-from countless.server.http.window_answers import window_answer
+from countless.server.http.answers.published import public_view
+from countless.server.http.answers.windows import window_answer
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import Changes, Config, StoreError

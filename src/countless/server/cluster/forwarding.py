@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from countless.server.cluster.broker import BROKER_ERRORS
-from countless.server.http.auth import NOTHING, Grant
+from countless.server.http.access.auth import NOTHING, Grant
 from countless.wire.nats_subjects import forward_subject
 
 log = logging.getLogger("countless.nats")

@@ -19,11 +19,11 @@ from starlette.responses import Response
 from countless.server.cluster.forwarding import ForwardedRequest, Unreachable, forward, respond_as_owner
 from countless.server.cluster.member import Member
 from countless.server.http import budget_routes, routes
-from countless.server.http.answers import event_stream, parse_threshold, public_view
+from countless.server.http.answers.published import event_stream, parse_threshold, public_view
+from countless.server.http.answers.sums import answer_changes, parts_of, summed
+from countless.server.http.api.openapi import Handler, Operation, error, json
+from countless.server.http.api.schemas import PublicAnswer
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
-from countless.server.http.openapi import Handler, Operation, error, json
-from countless.server.http.schemas import PublicAnswer
-from countless.server.http.sums import answer_changes, parts_of, summed
 from countless.server.sessions.site_server import SiteServer
 from countless.wire.nats_subjects import shard_of, shard_of_budget
 

@@ -24,18 +24,18 @@ from starlette.websockets import WebSocket
 
 from countless.errors import CountlessError
 from countless.server.audit import AuditLog
-from countless.server.http import assets
-from countless.server.http.audited import AuditedRequests
-from countless.server.http.auth import Authenticator
+from countless.server.http.access.audited import AuditedRequests
+from countless.server.http.access.auth import Authenticator
+from countless.server.http.access.forwarded import ForwardedAddress
+from countless.server.http.api.openapi import Operation, error, openapi, routes_of
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
-from countless.server.http.forwarded import ForwardedAddress
-from countless.server.http.history import Recorder
-from countless.server.http.openapi import Operation, error, openapi, routes_of
-from countless.server.http.page_feed import MAX_STREAMS
-from countless.server.http.probes import PROBES
+from countless.server.http.history.history import Recorder
+from countless.server.http.monitoring.probes import PROBES
+from countless.server.http.page import assets
+from countless.server.http.page.feed import MAX_STREAMS
 from countless.server.http.routes import OPERATIONS
 from countless.server.http.server_view import ServerView
-from countless.server.http.websocket import site_socket
+from countless.server.http.sockets.websocket import site_socket
 from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.timings import Timings

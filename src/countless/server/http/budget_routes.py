@@ -5,12 +5,12 @@ from starlette.responses import Response
 
 from countless.core.budget.rule import BudgetRule
 from countless.errors import InvalidParameter
-from countless.server.http.openapi import Operation, error, json
+from countless.server.http.api.openapi import Operation, error, json
+from countless.server.http.api.schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
 from countless.server.http.routes import MAX_LISTED, read_body
-from countless.server.http.schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
-from countless.server.sessions.budget_periods import BudgetPeriods
-from countless.server.sessions.budget_templates import is_template
-from countless.server.sessions.budgets import Budgets
+from countless.server.sessions.budgets.budgets import Budgets
+from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.sessions.budgets.templates import is_template
 from countless.server.sessions.site_server import SiteServer
 
 

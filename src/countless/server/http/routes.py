@@ -12,11 +12,21 @@ from starlette.responses import Response
 
 from countless.core.durations import require_duration
 from countless.errors import InvalidParameter
-from countless.server.http.answers import event_stream, parse_threshold, public_view
-from countless.server.http.family_answers import quantile_answer
-from countless.server.http.openapi import Operation, error, json
-from countless.server.http.operator_view import operator_answer
-from countless.server.http.schemas import (
+from countless.server.http.answers.families import quantile_answer
+from countless.server.http.answers.operator_view import operator_answer
+from countless.server.http.answers.published import event_stream, parse_threshold, public_view
+from countless.server.http.answers.sums import (
+    all_names,
+    answer_changes,
+    parse_share,
+    parts_of,
+    reading,
+    summed,
+    top_of,
+)
+from countless.server.http.answers.windows import window_list
+from countless.server.http.api.openapi import Operation, error, json
+from countless.server.http.api.schemas import (
     AnswerPage,
     DropResult,
     NewCounter,
@@ -28,17 +38,7 @@ from countless.server.http.schemas import (
     SiteStatus,
     TopAnswer,
 )
-from countless.server.http.sums import (
-    all_names,
-    answer_changes,
-    parse_share,
-    parts_of,
-    reading,
-    summed,
-    top_of,
-)
-from countless.server.http.window_answers import window_list
-from countless.server.http.window_schemas import RollingAnswer, WindowAnswer, WindowList
+from countless.server.http.api.window_schemas import RollingAnswer, WindowAnswer, WindowList
 from countless.server.sessions.site_server import SiteServer
 
 MAX_BODY_BYTES = 1 << 16

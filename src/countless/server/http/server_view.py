@@ -9,10 +9,10 @@ from typing import Protocol
 
 from countless.core.messages import SiteId
 from countless.server.refused_sites import RefusedSites
-from countless.server.sessions.budget_periods import BudgetPeriods
-from countless.server.sessions.family_windows import AnyFamily
+from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.sessions.families.windowed_family import AnyFamily
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.windows import AnyCounter
+from countless.server.sessions.windows.windowed_counter import AnyCounter
 from countless.server.settings import Settings
 from countless.server.timings import Timings
 

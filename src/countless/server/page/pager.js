@@ -3,7 +3,7 @@
 import { element, setText } from "./dom.js";
 import { count, plural } from "./format.js";
 
-export const PAGE = 50; // rows; ROWS_PER_PAGE in server/http/views.py
+export const PAGE = 50; // rows; ROWS_PER_PAGE in server/http/page/views.py
 
 export function pager(what, move) {
   const previous = element("button", { type: "button", onclick: () => move(-PAGE) }, "Previous");

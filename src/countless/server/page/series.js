@@ -1,4 +1,4 @@
-// A history of limited length: dense where it is recent, sparse where it is old. The same rule as in server/http/history.py.
+// A history of limited length: dense where it is recent, sparse where it is old. The same rule as in server/http/history/history.py.
 
 const MAX_ROWS = 320;
 

@@ -7,7 +7,7 @@ from countless.core.messages import Report, Snapshot
 from countless.errors import InvalidParameter, PlanError, ProtocolError
 from countless.server.connection import Connection
 from countless.server.sessions.dispatcher import Dispatcher
-from countless.server.sessions.family_registry import FamilyRegistry
+from countless.server.sessions.families.registry import FamilyRegistry
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.session_table import Session, group_of

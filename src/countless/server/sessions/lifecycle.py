@@ -15,10 +15,10 @@ from math import inf
 
 from countless.core.messages import Snapshot
 from countless.server.connection import Connection
-from countless.server.sessions.budgets import Budgets
+from countless.server.sessions.budgets.budgets import Budgets
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
-from countless.server.sessions.families import Families
+from countless.server.sessions.families.families import Families
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, SessionTable, group_of

@@ -10,9 +10,9 @@ from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import counter_of, family_of
-from countless.server.sessions.served_windows import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.shares import UNLIMITED, Shares
-from countless.server.sessions.windows import AnyCounter, WindowedCounter
+from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
+from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
 from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.commit import CommitPipeline

@@ -22,16 +22,16 @@ from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import ProtocolError
 from countless.server.connection import Connection
 from countless.server.refused_sites import RefusedSites
-from countless.server.sessions.budget_periods import BudgetPeriods
-from countless.server.sessions.budgets import Budgets
+from countless.server.sessions.budgets.budgets import Budgets
+from countless.server.sessions.budgets.periods import BudgetPeriods
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.counter_messages import CounterMessages
 from countless.server.sessions.dispatcher import Dispatcher
-from countless.server.sessions.families import Families
-from countless.server.sessions.family import ServedFamily
-from countless.server.sessions.family_registry import FamilyRegistry
-from countless.server.sessions.family_tombstones import is_family_tombstone, known_items_of
-from countless.server.sessions.family_windows import AnyFamily
+from countless.server.sessions.families.families import Families
+from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.registry import FamilyRegistry
+from countless.server.sessions.families.tombstones import is_family_tombstone, known_items_of
+from countless.server.sessions.families.windowed_family import AnyFamily
 from countless.server.sessions.labels import client_key
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
@@ -40,8 +40,8 @@ from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.tombstone_shares import TombstoneShares
-from countless.server.sessions.window_sweeps import WindowSweeps
-from countless.server.sessions.windows import AnyCounter, WindowedCounter
+from countless.server.sessions.windows.sweeps import WindowSweeps
+from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import Config, StateStore
 from countless.server.storage.commit import CommitPipeline

@@ -1,0 +1,163 @@
+"""A counter is the sum of its labelled series and of its events without labels: the sum, and the largest parts.
+
+Every bound of a sum is the sum of the bounds. If each part is within alpha of its count, so is the sum.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from countless.core.answer import State, worst_state
+from countless.errors import InvalidParameter, UnknownName
+from countless.server.http.answers.families import family_top, family_window
+from countless.server.http.answers.published import public_view
+from countless.server.http.answers.windows import rolling_answer, window_answer
+from countless.server.http.api.schemas import PublicAnswer, TopAnswer, TopRow
+from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer
+from countless.server.http.history.counter_sums import add_up
+from countless.server.http.history.family_parts import AnyPart, LabelView, family_parts
+from countless.server.http.history.history import Recorder
+from countless.server.http.server_view import ServerView
+from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.windowed_family import WindowedFamily
+from countless.server.sessions.site_server import SiteServer
+from countless.server.sessions.windows.windowed_counter import AnyCounter
+
+AnyAnswer = PublicAnswer | WindowAnswer | RollingAnswer
+_Answer = TypeVar("_Answer", bound=AnyAnswer)
+SUM_INTERVAL_S = 0.25
+WATCHES_SHARE = 5  # a sum that takes a millisecond is computed every 5 ms for each watch of a sum: 20 % of a core
+
+
+def all_names(server: SiteServer) -> set[str]:
+    """Of counters, series, and families."""
+    return server.names | server.families.by_name.keys()
+
+
+def find_parts(server: ServerView, name: str) -> list[AnyPart]:
+    """What a counter is the sum of; a family, or a label of one. Empty: there is none."""
+    return [*family_parts(server.families.by_name, name)] or [*server.parts(name)]
+
+
+def parts_of(server: SiteServer, name: str) -> list[AnyPart]:
+    parts = find_parts(server, name)
+    if not parts:
+        raise UnknownName("counter", name, sorted({each.partition("{")[0] for each in all_names(server)}))
+    return parts
+
+
+def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[AnyPart], AnyAnswer]:
+    """How to read one part: its total, the count of a window, or of the last so many minutes."""
+    if window is not None and rolling is not None:
+        raise InvalidParameter("window", window[:100], "left out with rolling")
+    if window is not None:
+        return lambda part: _window_answer(part, window)
+    if rolling is not None:
+        return lambda part: rolling_answer(_counter(part, rolling), recorder, rolling)
+    return public_view
+
+
+def _window_answer(part: AnyPart, window: str) -> WindowAnswer:
+    if isinstance(part, ServedFamily | WindowedFamily | LabelView):
+        return family_window(part, window)[1]
+    return window_answer(part, window)
+
+
+def _counter(part: AnyPart, rolling: str) -> AnyCounter:
+    if isinstance(part, ServedFamily | WindowedFamily | LabelView):
+        family = part.family if isinstance(part, LabelView) else part
+        has_windows = isinstance(family, WindowedFamily)
+        instead = "ask for a window, such as now or last" if has_windows else "it has one count, of all time"
+        raise InvalidParameter("rolling", rolling[:100], f"left out for the family {family.name!r}: {instead}")
+    return part
+
+
+def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
+    first = answers[0]
+    if len(answers) == 1 and first.counter == name:
+        return first
+    total = replace(
+        first,
+        counter=name,
+        estimate=add_up(each.estimate for each in answers),
+        lower=add_up(each.lower for each in answers),
+        upper=add_up(each.upper for each in answers),
+        state=worst_state(State(each.state) for each in answers),
+    )
+    if isinstance(total, PublicAnswer):
+        return total
+    since = [each.known_since for each in answers if not isinstance(each, PublicAnswer) and each.known_since]
+    total.known_since = max(since, key=datetime.fromisoformat, default=None)
+    if isinstance(total, WindowAnswer):
+        windows = [each for each in answers if isinstance(each, WindowAnswer)]
+        total.complete = all(each.complete for each in windows)
+        began = [each.first_window for each in windows if each.first_window]
+        total.first_window = min(began, key=datetime.fromisoformat, default=None)
+    if isinstance(total, RollingAnswer):
+        rates = [each.rate for each in answers if isinstance(each, RollingAnswer)]
+        total.rate = Rate(*(sum(getattr(rate, field) for rate in rates) for field in ("lower", "estimate", "upper")))
+    return total
+
+
+async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
+    """The answer now and after every change, until the counter is deleted or the server drains."""
+    last: tuple[float, float, float, str] | None = None
+    now = asyncio.get_running_loop().time
+    while (parts := find_parts(server, name)) and not server.draining:
+        changed, began = parts[0].changed, now()
+        answer = summed(name, [public_view(part) for part in parts])
+        spent = now() - began
+        current = (answer.estimate, answer.lower, answer.upper, answer.state)
+        if current != last:
+            last = current
+            yield answer
+        if len(parts) == 1 and parts[0].name == name:
+            await changed.wait()
+        else:  # to wait for any of thousands of series would cost more
+            await _pause(server, spent)
+
+
+async def _pause(server: SiteServer, spent_s: float) -> None:
+    now = asyncio.get_running_loop().time
+    server.sum_watches += 1
+    try:
+        end = now() + max(SUM_INTERVAL_S, WATCHES_SHARE * server.sum_watches * spent_s)
+        while not server.draining and (left := end - now()) > 0:
+            await asyncio.sleep(min(left, SUM_INTERVAL_S))
+    finally:
+        server.sum_watches -= 1
+
+
+def top_of(
+    name: str, parts: Sequence[AnyPart], share: float, read: Callable[[AnyPart], AnyAnswer], window: str | None
+) -> TopAnswer:
+    """Of a family, or of the labelled series of a counter."""
+    answers, first = [read(part) for part in parts], parts[0]
+    if isinstance(first, ServedFamily | WindowedFamily):
+        return family_top(first, share, window)
+    return top_answer(name, answers, share)
+
+
+def top_answer(name: str, answers: Sequence[_Answer], share: float) -> TopAnswer:
+    """The parts that may have this share of the sum, the largest first."""
+    total = summed(name, answers)
+    rows = [
+        TopRow(each.counter, each.estimate, each.lower, each.upper, each.state)
+        for each in answers
+        if each.upper > 0 and each.upper >= share * total.lower
+    ]
+    rows.sort(key=lambda row: (-row.estimate, row.counter))
+    return TopAnswer(name, share, total.estimate, total.lower, total.upper, total.state, rows, total.as_of)
+
+
+def parse_share(share: str) -> float:
+    try:
+        value = float(share[:100])
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise InvalidParameter("share", share[:100], "a number from 0 to 1, 0 excluded")
+    return value

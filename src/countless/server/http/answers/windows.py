@@ -1,0 +1,143 @@
+"""Answers about spans of time: windows of a counter, and rolling counts of any counter.
+
+They are made of published answers only. So a reader who asks for the answers once a second learns the same, but for the
+exact totals of closed windows: docs/explanation/threat-model.md says why these reveal no secret that matters.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+from countless.core.answer import State
+from countless.core.durations import require_duration
+from countless.core.windows.rolling import count_since, narrower
+from countless.core.windows.spans import SpanCount, count_between, span_named
+from countless.core.windows.window import Window, WindowState
+from countless.errors import NoWindows
+from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
+from countless.server.http.history.history import Recorder
+from countless.server.sessions.families.windowed_family import AnyFamily
+from countless.server.sessions.windows.served import ServedWindows
+from countless.server.sessions.windows.windowed_counter import AnyCounter
+
+AnyWindows = ServedWindows[Any]
+Windowed = AnyCounter | AnyFamily | AnyWindows  # it has windows, or none
+
+MIN_ROLLING, MAX_ROLLING = "1s", "3660d"
+MAX_NAME_CHARS = 100  # of a window or a duration, in an error
+
+
+def window_answer(counter: Windowed, which: str) -> WindowAnswer:
+    """Of a span by its name."""
+    windowed = _with_windows(counter)
+    return span_answer(windowed, which, *read_span(windowed, which))
+
+
+def read_span(counter: AnyWindows, which: str) -> tuple[SpanCount, float]:
+    """The span of this name, and the moment of reading. A plus in a query that is not encoded arrives as a space."""
+    name, now = which[:MAX_NAME_CHARS], counter.now()
+    return named_span(counter, name.replace(" ", "+") if "T" in name else name, now), now
+
+
+def span_answer(counter: AnyWindows, which: str, span: SpanCount, now: float) -> WindowAnswer:
+    calendar = counter.calendar
+    return WindowAnswer(
+        counter=counter.name,
+        window=which,
+        start=calendar.local_time(span.start),
+        end=calendar.local_time(span.end),
+        estimate=span.estimate,
+        lower=span.lower,
+        upper=span.upper,
+        state=_state(counter, span),
+        complete=span.complete,
+        known_since=None if span.known_since is None else calendar.local_time(span.known_since),
+        as_of=_utc(now - counter.health.behind_s),
+        first_window=None if counter.first_window is None else calendar.local_time(counter.first_window),
+    )
+
+
+def named_span(counter: AnyWindows, name: str, now: float) -> SpanCount:
+    return count_of_span(counter, *span_named(name, counter.calendar, now), now)
+
+
+def count_of_span(
+    counter: AnyWindows, start: float, end: float, now: float, windows: Sequence[Window] | None = None
+) -> SpanCount:
+    """From the windows of the counter: these, or all. Windows outside of the span are not needed."""
+    kept_since = -inf if counter.kept_from is None else counter.kept_from
+    if windows is None:
+        windows = counter.windows_between(start, end)
+    span = count_between(windows, start, end, now, dropped=counter.most_not_kept, kept_since=kept_since)
+    if span.complete and end > counter.complete_until:  # without a window there, but a site may have counted one
+        return span._replace(state=WindowState.INCOMPLETE)
+    return span
+
+
+def window_list(counter: Windowed, limit: int) -> WindowList:
+    windowed = _with_windows(counter)
+    calendar, now = windowed.calendar, windowed.now()
+    counts = [count_between([each], each.start, each.end, now) for each in windowed.windows(limit)]
+    return WindowList(
+        counter=counter.name,
+        per=calendar.per,
+        tz=calendar.tz,
+        anchor=calendar.anchor,
+        windows=[
+            WindowRow(
+                start=calendar.local_time(count.start),
+                end=calendar.local_time(count.end),
+                estimate=count.estimate,
+                lower=count.lower,
+                upper=count.upper,
+                state=_state(windowed, count),
+                complete=count.complete,
+            )
+            for count in counts
+        ],
+        as_of=_utc(now - counter.health.behind_s),
+    )
+
+
+def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> RollingAnswer:
+    """From the recorded answers, and from the windows if there are any."""
+    length_s = require_duration("rolling", rolling[:MAX_NAME_CHARS], MIN_ROLLING, MAX_ROLLING)
+    records = recorder.for_counter(counter).records()
+    now = records[-1].time
+    count = count_since(records, now - length_s)
+    if isinstance(counter, ServedWindows):
+        count = narrower(count, count_of_span(counter, count.start, now, now))
+    return RollingAnswer(
+        counter=counter.name,
+        rolling=rolling,
+        start=_utc(count.start),
+        end=_utc(now),
+        estimate=count.estimate,
+        lower=count.lower,
+        upper=count.upper,
+        state=_state(counter, count),
+        rate=Rate(*count.rate),
+        known_since=None if count.known_since is None else _utc(count.known_since),
+        as_of=_utc(now - counter.health.behind_s),
+    )
+
+
+def _with_windows(counter: Windowed) -> AnyWindows:
+    if not isinstance(counter, ServedWindows):
+        raise NoWindows(counter.name)
+    return counter
+
+
+def _state(counter: Windowed, count: SpanCount) -> State:
+    """That of the total, unless the count is final, or is inexact where the total is exact."""
+    if count.lost:
+        return State.DEGRADED
+    if count.complete and count.exact:
+        return State.EXACT
+    total = counter.published_answer.state
+    return State.HOLDING if total is State.EXACT and not count.exact else total
+
+
+def _utc(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,391 @@
+"""The bodies of requests and responses. Handlers use them, and the OpenAPI document is generated from them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import UNSET, Struct
+
+from countless.core.answer import State
+from countless.core.budget.amounts import MAX_AMOUNT
+from countless.core.budget.rule import (
+    DEFAULT_MAX_NAMES,
+    KINDS,
+    MAX_NAMES,
+    MAX_ROLLING,
+    MIN_ROLLING,
+    ON_LOSS,
+    ON_UNREACHABLE,
+)
+from countless.core.budget.state import BudgetState
+from countless.core.calendar import PERIODS
+from countless.core.family.rule import DEFAULT_KEEP as FAMILY_KEEP
+from countless.core.family.rule import LABELS, FamilyRule
+from countless.core.windows.rule import DEFAULT_KEEP, MAX_FLOOR, WindowRule
+from countless.errors import InvalidParameter
+from countless.schemes.registry import ADVERSARIES, SCHEMES
+from countless.server.http.api.schema_types import Anchor, Moment, Number, Per, Zone, described
+from countless.server.http.api.window_schemas import WindowsStatus
+from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
+from countless.server.storage.base import Config
+from countless.wire.names import MAX_NAME_CHARS
+
+
+def _numbers(keep: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {per}s" for per, n in keep.items())
+
+
+Name = Annotated[str, described("Printable characters.", minLength=1, maxLength=MAX_NAME_CHARS)]
+Alpha = Annotated[float, described("Largest relative error of an answer.", minimum=MIN_ALPHA, exclusiveMaximum=0.5)]
+Delta = Annotated[
+    float,
+    described("Largest probability that any answer is out of its bounds.", minimum=MIN_DELTA, exclusiveMaximum=1),
+]
+Scheme = Annotated[str, described("The algorithm that decides when sites report.", enum=list(SCHEMES))]
+Adversary = Annotated[str, described("The most that the counted traffic may react to.", enum=list(ADVERSARIES))]
+Cap = Annotated[int, described("Labelled series; more go to the overflow series.", minimum=0, maximum=MAX_COUNT)]
+Floor = Annotated[
+    Any,
+    described(
+        "The error of a window of n events is at most alpha * max(n, floor): a larger floor saves messages. "
+        "Null: a third of the last closed window.",
+        type=["integer", "null"],
+        minimum=0,
+        maximum=MAX_FLOOR,
+    ),
+]
+Keep = Annotated[
+    Any,
+    described(
+        f"How many closed windows are kept. Null: {_numbers(DEFAULT_KEEP)}; of a family {_numbers(FAMILY_KEEP)}.",
+        type=["integer", "null"],
+        minimum=1,
+    ),
+]
+
+
+class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The configuration of a counter. A field that is left out keeps its value, or its default in a new counter.
+
+    With `per` it has windows. `per`, `tz` and `anchor` cannot be changed; other changes are for the windows to come.
+    """
+
+    alpha: Alpha | None = None
+    delta: Delta | None = None
+    scheme: Scheme | None = None
+    adversary: Adversary | None = None
+    label_cap: Cap | None = None
+    per: Annotated[Any, described("There is a window for each of these periods.", enum=[*PERIODS, None])] = None
+    tz: Annotated[Any, described("The time zone of the windows; UTC if left out.", type=["string", "null"])] = None
+    anchor: Anchor = None
+    floor: Floor = UNSET
+    keep: Keep = UNSET
+
+    def applied_to(self, config: Config) -> Config:
+        plain = {name: getattr(self, name) for name in ("alpha", "delta", "scheme", "adversary", "label_cap")}
+        given = {name: value for name, value in plain.items() if value is not None}
+        return replace(config, **given, windows=self._windows(config.windows))
+
+    def _windows(self, rule: WindowRule | None) -> WindowRule | None:
+        calendar = {name: getattr(self, name) for name in ("per", "tz", "anchor")}
+        given = {name: value for name, value in calendar.items() if value is not None}
+        given |= {name: value for name in ("floor", "keep") if (value := getattr(self, name)) is not UNSET}
+        if not given:
+            return rule
+        if rule is None and self.per is None:
+            name, value = next(iter(given.items()))
+            raise InvalidParameter(name, value, "given for a counter with windows: create it with per, such as 'hour'")
+        return WindowRule(**given) if rule is None else replace(rule, **given)
+
+
+class NewCounter(Rules, kw_only=True):
+    """A counter with its configuration, or a family: that has `epsilon`, and with `per` also `tz`, `anchor`, `keep`."""
+
+    name: Name
+    family: bool = False
+    epsilon: (
+        Annotated[
+            float,
+            described("Of a family: the largest error of a label, as a share of the total.", exclusiveMaximum=0.5),
+        ]
+        | None
+    ) = None
+
+    def family_rule(self) -> FamilyRule:
+        for name in ("alpha", "delta", "scheme", "adversary", "label_cap"):
+            if getattr(self, name) is not None:
+                raise InvalidParameter(name, getattr(self, name), "left out for a family, which has epsilon")
+        return FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon, windows=self._windows(None))
+
+    def applied_to(self, config: Config) -> Config:
+        if self.epsilon is not None:
+            raise InvalidParameter("epsilon", self.epsilon, "left out for a counter, which has alpha")
+        return super().applied_to(config)
+
+
+class PublicAnswer(Struct):
+    """A total with its bounds: everything that the read scope may see."""
+
+    counter: str
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+    as_of: Moment
+    per: Annotated[str | None, described("The windows of this counter are these periods; null: it has none.")] = None
+
+
+class UpDown(Struct):
+    """`up`: from sites; `down`: to sites."""
+
+    up: int
+    down: int
+
+
+class OperatorAnswer(PublicAnswer, kw_only=True):
+    """The answer with its round, sites and messages: for operators only."""
+
+    alpha: float
+    delta: float
+    adversary: str
+    configured_scheme: str
+    label_cap: int
+    scheme: str
+    round: int
+    sites: int
+    silent: list[str]
+    known: int
+    messages: UpDown
+    bytes: UpDown
+    messages_to_double: int
+    windows: Annotated[WindowsStatus | None, described("Null for a counter without windows.")]
+
+
+class AnswerPage(Struct):
+    """Counters in the order of their names."""
+
+    counters: list[PublicAnswer]
+    next: Annotated[str | None, described("The value of `after` for the next page; null on the last page.")]
+
+
+class TopRow(Struct):
+    """A labelled series of a counter. `NAME` itself stands for the events without labels."""
+
+    counter: Annotated[str, described("The name of the series.", examples=['requests{tenant="acme"}'])]
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+
+
+class TopAnswer(Struct):
+    """The series that may have a share of a counter's count, the largest first, and the count of all together."""
+
+    counter: str
+    share: float
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+    series: list[TopRow]
+    as_of: Moment
+
+
+class QuantileRow(Struct):
+    """The value with a share `q` of all observations at or below it."""
+
+    q: float
+    estimate: float
+    lower: float
+    upper: Annotated[float | None, described("Null: the observations that are not reported yet may have any value.")]
+
+
+class RankRow(Struct):
+    """How many observations are at most `value`."""
+
+    value: float
+    lower: int
+    upper: int
+
+
+class QuantileAnswer(Struct):
+    """Quantiles of a distribution, and ranks of values; `estimate`, `lower` and `upper` count its observations.
+
+    The rank of an estimated quantile is within `epsilon` times the observations of the wanted one, and its value within
+    a share `accuracy` of one of that rank. No rows: there are no observations.
+    """
+
+    counter: str
+    estimate: Number
+    lower: Number
+    upper: Number
+    state: State
+    epsilon: float
+    accuracy: float
+    quantiles: list[QuantileRow]
+    ranks: list[RankRow]
+    as_of: Moment
+
+
+class SiteStatus(Struct):
+    """One incarnation of a site."""
+
+    site: str
+    state: Annotated[str, described("Away: disconnected. Silent: timed out.", enum=["connected", "away", "silent"])]
+    counters: int
+    seconds_since_heard: float
+
+
+class SiteList(Struct):
+    """Every incarnation of every site."""
+
+    sites: list[SiteStatus]
+
+
+class DropResult(Struct):
+    """How many incarnations were dropped."""
+
+    forgotten: int
+
+
+Limit = Annotated[
+    Any, described("The units that all sites may spend together.", type="integer", minimum=1, maximum=MAX_AMOUNT)
+]
+Slack = Annotated[
+    Any,
+    described(
+        "The share of the limit that may be left when a request is refused.",
+        type="number",
+        minimum=0,
+        exclusiveMaximum=1,
+    ),
+]
+
+
+Rolling = Annotated[
+    Any,
+    described(
+        "At most the limit is taken in every interval of this length: a number of seconds, or a duration such as 1m, "
+        f"from {MIN_ROLLING} to {MAX_ROLLING}.",
+        type=["string", "number", "null"],
+        examples=["1m"],
+    ),
+]
+Kind = Annotated[Any, described("What is limited.", type="string", enum=list(KINDS))]
+OnLoss = Annotated[
+    Any, described("What happens to the units of a site that is lost.", type="string", enum=list(ON_LOSS))
+]
+OnUnreachable = Annotated[
+    Any, described("What a site does that cannot reach the coordinator.", type="string", enum=list(ON_UNREACHABLE))
+]
+
+
+MaxNames = Annotated[
+    Any,
+    described(
+        f"For a template: how many names may follow it at the same time. {DEFAULT_MAX_NAMES:,} if left out.",
+        type=["integer", "null"],
+        minimum=1,
+        maximum=MAX_NAMES,
+    ),
+]
+
+
+class NewBudget(Struct, forbid_unknown_fields=True):
+    """A budget with its rule. If the name ends with `/*` it is a template: its rule is for every name below it."""
+
+    name: Name
+    limit: Limit
+    per: Per = None
+    tz: Zone = "UTC"
+    anchor: Anchor = None
+    slack: Slack = 0.01
+    kind: Kind = "spending"
+    on_loss: OnLoss = "charge"
+    on_unreachable: OnUnreachable = "refuse"
+    max_names: MaxNames = None
+    rolling: Rolling = None
+
+    def rule(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "name"}
+
+
+class BudgetChange(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What to change of a budget. A field that is left out, or null, keeps its value."""
+
+    limit: Limit = None
+    per: Annotated[Any, described("Cannot be changed.")] = None
+    tz: Annotated[Any, described("Cannot be changed.")] = None
+    anchor: Annotated[Any, described("Cannot be changed.")] = None
+    slack: Slack = None
+    kind: Annotated[Any, described("Cannot be changed.")] = None
+    on_loss: OnLoss = None
+    on_unreachable: OnUnreachable = None
+    max_names: MaxNames = None
+    rolling: Annotated[Any, described("Cannot be changed.")] = None
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+
+
+Instant = Annotated[str, described("In the budget's time zone.", format="date-time")]
+
+
+class Window(Struct):
+    """The present period, by the clock of the coordinator."""
+
+    start: Instant
+    end: Annotated[str, described("The first moment after it.", format="date-time")]
+
+
+class BudgetStatus(Struct):
+    """A budget, and what the coordinator knows of its use in the present period."""
+
+    name: str
+    limit: int
+    per: str | None
+    tz: str
+    anchor: int | None
+    slack: float
+    kind: str
+    on_loss: str
+    on_unreachable: str
+    window: Annotated[Window | None, described("Null for a budget without periods.")]
+    resets_at: Annotated[Instant | None, described("When the next period begins.")]
+    used_lower: Annotated[int, described("Units spent, at least.")]
+    used_upper: Annotated[int, described("Units spent, at most: those that sites may spend without asking included.")]
+    leaked: Annotated[int, described("Units of sites that ended without a report; they count as spent.")]
+    holders: Annotated[int, described("Sites that have asked and are present.")]
+    state: BudgetState
+    template: Annotated[str | None, described("The template that this name follows.")]
+    max_names: Annotated[int | None, described("Of a template: how many names may follow it at the same time.")]
+    names: Annotated[int | None, described("Of a template: how many names follow it now.")]
+    rolling: Annotated[float | None, described("The window of a rolling budget in seconds: its units come back.")]
+    held: Annotated[int, described("Units that sites held when they last reported; of a rolling budget, those taken.")]
+
+
+class BudgetList(Struct):
+    """Budgets in the order of their names."""
+
+    budgets: list[BudgetStatus]
+    next: Annotated[str | None, described("The value of `after` for the next page; null on the last page.")]
+
+
+class Live(Struct):
+    """The process responds; `time` is its clock."""
+
+    live: bool
+    time: str
+
+
+class Ready(Struct):
+    """Whether totals can be trusted, and if not, why."""
+
+    ready: bool
+    problems: list[str]
+
+
+class Problem(Struct):
+    """An error message."""
+
+    error: str

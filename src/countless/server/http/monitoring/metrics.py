@@ -1,0 +1,200 @@
+"""`/metrics`: for operators only, because message counts reveal the random choices that the bounds rely on.
+
+With 20,000 counters there are 260,000 lines, which take seconds. So the loop collects them in slices, and a thread
+writes the text: neither keeps the loop from other work.
+"""
+
+import asyncio
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator
+from time import time
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from countless import __version__
+from countless.core.answer import State
+from countless.core.budget.state import BudgetState
+from countless.server.http.answers.windows import named_span
+from countless.server.http.server_view import ServerView
+from countless.server.sessions.budgets.templates import is_template
+from countless.server.sessions.windows.served import ServedWindows
+
+ROWS_PER_SLICE = 100  # counters, sites or budgets: some milliseconds
+
+Slices = Iterator[Metric | None]  # None: other work may be done now
+
+
+class ServerCollector:
+    def __init__(self, server: ServerView) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        return (metric for metric in self.collect_in_slices() if metric is not None)
+
+    def collect_in_slices(self) -> Slices:
+        yield from self._answers()
+        yield from self._windows()
+        yield from self._traffic()
+        yield from self._saves()
+        yield from self._sites()
+        yield from self._budgets()
+        build = _gauge("countless_build_info", "Version of the running coordinator.", "version")
+        build.add_metric([__version__], 1)
+        yield build
+
+    def _answers(self) -> Slices:
+        total = _counter("countless_count", "Published total; never decreases while the counter exists.", "counter")
+        lower = _gauge("countless_count_lower", "Lower bound of the true total.", "counter")
+        upper = _gauge("countless_count_upper", "Upper bound of the true total.", "counter")
+        state = _gauge("countless_answer_state", "1 for the current state, 0 for the others.", "counter", "state")
+        rounds = _counter("countless_rounds", "Rounds started.", "counter")
+        for number, (name, counter) in enumerate(list(self._server.counters.items())):
+            if number % ROWS_PER_SLICE == 0:
+                yield None
+            answer = counter.published_answer
+            total.add_metric([name], answer.estimate)
+            lower.add_metric([name], answer.lower)
+            upper.add_metric([name], answer.upper)
+            rounds.add_metric([name], answer.round)
+            for each in State:
+                state.add_metric([name, each], each is answer.state)
+        for name, family in self._server.families.by_name.items():  # the middle of the bounds may fall, `lower` never
+            count = family.published_answer
+            total.add_metric([name], count.lower)
+            lower.add_metric([name], count.lower)
+            upper.add_metric([name], count.upper)
+            rounds.add_metric([name], family.coordinator.round)
+            for each in State:
+                state.add_metric([name, each], each is count.state)
+        yield from (total, lower, upper, state, rounds)
+
+    def _windows(self) -> Slices:
+        """Gauges, because a window begins again from zero."""
+        labels, which = ("counter", "window"), "of the open window (now) and of the one before it (last)."
+        count = _gauge("countless_window", f"Published count {which}", *labels)
+        lower = _gauge("countless_window_lower", f"Lower bound of the true count {which}", *labels)
+        upper = _gauge("countless_window_upper", f"Upper bound of the true count {which}", *labels)
+        counters = (*self._server.counters.items(), *self._server.families.by_name.items())
+        for number, (name, counter) in enumerate(counters):
+            if number % ROWS_PER_SLICE == 0:
+                yield None
+            if isinstance(counter, ServedWindows):
+                now = counter.now()
+                for window in ("now", "last"):
+                    span = named_span(counter, window, now)
+                    count.add_metric([name, window], span.estimate)
+                    lower.add_metric([name, window], span.lower)
+                    upper.add_metric([name, window], span.upper)
+        yield from (count, lower, upper)
+
+    def _traffic(self) -> Slices:
+        messages = _counter("countless_messages", "Messages from (up) and to (down) sites.", "counter", "direction")
+        size = _counter("countless_message_bytes", "Bytes of frames from (up) and to (down) sites.", "direction")
+        dropped = _counter("countless_dropped", "Rejected requests, connections and counters.", "reason")
+        overflow = _counter("countless_label_overflow", "Labelled series counted in the overflow series.", "counter")
+        for family, series in self._server.overflowed.items():
+            overflow.add_metric([family], series)
+        counters = (*self._server.counters.items(), *self._server.families.by_name.items())
+        for number, (name, counter) in enumerate(counters):
+            if number % ROWS_PER_SLICE == 0:
+                yield None
+            messages.add_metric([name, "up"], counter.traffic.up)
+            messages.add_metric([name, "down"], counter.traffic.down)
+        for direction, total in self._server.frame_bytes.items():
+            size.add_metric([direction], total)
+        for reason, total in self._server.dropped.items():
+            dropped.add_metric([reason], total)
+        yield from (messages, size, dropped, overflow)
+
+    def _saves(self) -> Slices:
+        failures = _counter("countless_save_failures", "Attempts to save the state that failed.")
+        failures.add_metric([], self._server.save_failures)
+        behind = _gauge("countless_answers_behind_seconds", "Age of the answers while changes are not saved, else 0.")
+        behind.add_metric([], self._server.behind_s)
+        tombstones = _gauge(
+            "countless_tombstone_share", "Largest part of max_share of max_tombstone_mb that a token has used."
+        )
+        limits = self._server.settings
+        tombstones.add_metric([], self._server.tombstone_bytes / (1e6 * limits.max_tombstone_mb * limits.max_share))
+        yield from (failures, behind, tombstones)
+
+    def _sites(self) -> Slices:
+        sites = _gauge("countless_sites", "Incarnations of sites by state.", "state")
+        last_seen = _gauge("countless_site_last_report_timestamp_seconds", "Time of a site's last frame.", "site")
+        states: Tally[str] = Tally({"connected": 0, "away": 0, "silent": 0})
+        latest: dict[str, float] = {}
+        for number, session in enumerate(self._server.sessions):
+            if number % ROWS_PER_SLICE == 0:
+                yield None
+            states[session.state] += 1
+            name = str(session.site_id.site)
+            latest[name] = max(latest.get(name, float("-inf")), session.last_seen)
+        for state, total in states.items():
+            sites.add_metric([state], total)
+        offset = time() - self._server.now()
+        for number, (name, moment) in enumerate(latest.items()):
+            if number % ROWS_PER_SLICE == 0:
+                yield None
+            last_seen.add_metric([name], moment + offset)
+        yield from (sites, last_seen)
+
+    def _budgets(self) -> Slices:
+        """Names that follow a template are counted, and have no series of their own: there may be thousands."""
+        limit = _gauge("countless_budget_limit", "Units that all sites may spend together.", "budget")
+        lower = _gauge("countless_budget_used_lower", "Units spent in this period, at least.", "budget")
+        upper = _gauge("countless_budget_used_upper", "Units spent in this period, at most.", "budget")
+        held = _gauge("countless_budget_held", "Units that sites held when they last reported.", "budget")
+        leaked = _gauge("countless_budget_leaked", "Units of sites that ended without a report.", "budget")
+        rounds = _counter("countless_budget_rounds", "Rounds started: recalls of what sites do not use.", "budget")
+        names = _gauge("countless_budget_names", "Names that follow a template, by state.", "budget", "state")
+        following: Tally[tuple[str, BudgetState]] = Tally()
+        for number, (name, budget) in enumerate(list(self._server.budgets.by_name.items())):
+            if number % ROWS_PER_SLICE == 0:
+                yield None
+            usage = budget.usage
+            if budget.rule.template is not None:
+                following[budget.rule.template, usage.state] += 1
+                continue
+            limit.add_metric([name], usage.limit)
+            if is_template(name):
+                following.update({(name, state): 0 for state in BudgetState})
+                continue
+            lower.add_metric([name], usage.lower)
+            upper.add_metric([name], usage.upper)
+            held.add_metric([name], budget.held)
+            leaked.add_metric([name], usage.leaked)
+            rounds.add_metric([name], budget.rounds)
+        for (template, state), total in following.items():
+            names.add_metric([template, state], total)
+        yield from (limit, lower, upper, held, leaked, rounds, names)
+
+
+def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, labels=labels)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=labels)
+
+
+class _Collected(NamedTuple):
+    """What an encoder reads of a registry."""
+
+    metrics: list[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+
+async def exposition(server: ServerView, accept: str, more: Iterable[Metric] = ()) -> tuple[bytes, str]:
+    """The text and its content type: OpenMetrics if the `Accept` header asks for it, else Prometheus."""
+    metrics = list(more)
+    for metric in ServerCollector(server).collect_in_slices():
+        if metric is None:
+            await asyncio.sleep(0)
+        else:
+            metrics.append(metric)
+    encoder, content_type = choose_encoder(accept)
+    return await asyncio.to_thread(encoder, _Collected(metrics)), content_type

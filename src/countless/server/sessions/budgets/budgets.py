@@ -1,0 +1,382 @@
+"""The budgets of a coordinator, and which sessions hold a part of them.
+
+A site that asks is a holder from then on, in the period that it asked for. When its session times out, its limit counts
+as spent until it is back; when the session is retired, for good, unless a later incarnation of the site hands in what
+was spent. The rows of a period are deleted when it is closed. So the rows kept of a budget are those of sessions, and
+those of MAX_GIVEN_UP incarnations that ended without handing in their units, for each period that is open. Names that
+follow a template are dropped when they are not used any more (`templates.py`). Of a rolling budget no site is
+given up: its units come back (`rolling_units.py`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from countless.core.budget.amounts import MAX_AMOUNT
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import Ask, BudgetId, Grant, Outbox, Recall
+from countless.core.budget.rule import DEFAULT_MAX_NAMES, OVERDRAFT, BudgetRule
+from countless.core.messages import SiteId
+from countless.errors import InvalidParameter, ProtocolError, UnknownName
+from countless.server.connection import Connection
+from countless.server.sessions.budgets.losses import BudgetLosses
+from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.sessions.budgets.restore import BudgetRestore
+from countless.server.sessions.budgets.templates import Templates, is_template, validate_budget_name
+from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.shares import UNLIMITED
+from countless.server.storage.base import SavedBudget
+from countless.server.storage.commit import CommitPipeline
+from countless.wire.budget_rule import rule_item
+from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
+from countless.wire.names import validate_name
+
+FIXED_FIELDS = ("per", "tz", "anchor", "kind", "rolling")  # with another calendar, periods are at other times
+MAX_BUDGETS = 10_000  # that operators created
+MAX_PERIODS_PER_SITE = 30_000  # one site cannot fill the memory: three periods each of 10,000 names
+MAX_RULES_SENT = 30_000  # remembered for a connection: beyond that, a change reaches the site with its next new period
+BUDGETS_PER_SLICE = 1_000  # looked at in one go: three milliseconds
+
+
+class Budgets:
+    """All budgets by name. Every change is marked for the next commit, before the messages it causes."""
+
+    def __init__(
+        self,
+        by_name: dict[str, BudgetPeriods],
+        sessions: SessionTable,
+        pipeline: CommitPipeline,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        restore_wait: float | None = None,
+        max_share: float = 1.0,
+    ) -> None:
+        self.by_name = by_name
+        self.templates = Templates()
+        self._sessions = sessions
+        self._pipeline = pipeline
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._max_share = max_share  # of the names of a template, for one peer
+        self._restore = BudgetRestore(restore_wait, clock)
+        self.losses = BudgetLosses(self._find, self._dispatch, clock)
+
+    def recover(self, saved: dict[str, SavedBudget]) -> None:
+        """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.
+
+        `BudgetRestore` says what happens if the state was restored from an older copy.
+        """
+        for name in filter(is_template, saved):
+            self.templates.add(name)
+        for name, each in saved.items():
+            budget = self._new(name, each.fields.rule, each.fields.first_period)
+            self._add(budget)
+            budget.load(each)
+            for number, period in each.periods.items():
+                budget_id = BudgetId(name, number)
+                for site_id, site in period.sites.items():
+                    if site.given_up:
+                        self.losses.remember(site_id, budget_id)
+                    else:
+                        self._sessions.open(site_id, self._clock()).budgets.add(budget_id)
+                if self._restore.active:
+                    budget.periods[number].restore()
+                else:
+                    self._dispatch(budget_id, (), budget.periods[number].recover())
+
+    @property
+    def restoring(self) -> bool:
+        """After a restore from a copy: some budget still waits for sites, or all do."""
+        return self._restore.active
+
+    def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
+        return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period, lambda: self._restore.waiting)
+
+    def _add(self, budget: BudgetPeriods, peer: str = UNLIMITED) -> None:
+        self.by_name[budget.name] = budget
+        if budget.rule.template is not None:
+            self.templates.add_name(budget.rule.template, budget.name, peer)
+
+    def close_ended_in_slices(self) -> Iterator[None]:
+        """Close periods, and drop names that follow a template and are not used any more. Yields between slices."""
+        for number, budget in enumerate(list(self.by_name.values()), start=1):
+            if number % BUDGETS_PER_SLICE == 0:
+                yield
+            if self.by_name.get(budget.name) is budget:
+                self._close_ended(budget)
+        if self._restore.active:
+            self._end_restores()
+
+    def _end_restores(self) -> None:
+        restoring = []
+        for budget in self.by_name.values():
+            for coordinator in [each for each in budget.periods.values() if each.restoring]:
+                if self._restore.is_over(coordinator, budget.rule):
+                    self._dispatch(coordinator.budget, (), coordinator.end_restore())
+                else:
+                    restoring.append(coordinator)
+        self._restore.update(restoring)
+
+    def _close_ended(self, budget: BudgetPeriods) -> None:
+        closed = budget.close_ended()
+        units = 0 if budget.rolling is None else budget.rolling.due()
+        for coordinator in budget.periods.values() if units else ():
+            self._dispatch(coordinator.budget, (), coordinator.return_units(units))
+        drop = budget.rule.template is not None and budget.unused
+        for coordinator in closed:
+            self._pipeline.pending.mark_period_closed(coordinator.budget)
+            for site_id in coordinator.site_ids:
+                session = self._release(site_id, coordinator.budget)
+                if drop and session is not None:
+                    session.rules_sent.discard(budget.name)
+        if drop and budget.rule.template is not None:
+            template = self.by_name[budget.rule.template]
+            template.first_period = max(template.first_period, budget.first_period)
+            self._pipeline.pending.mark_budget(template.name)
+            self._remove(budget)
+
+    # Operators
+
+    def get(self, name: str) -> BudgetPeriods:
+        """Also of a name that follows a template and is not in use."""
+        budget = self._find_or_new(name)
+        if budget is None:
+            raise UnknownName("budget", name, self.by_name)
+        return budget
+
+    def _find_or_new(self, name: str) -> BudgetPeriods | None:
+        """The budget; a new one that is not added yet, if the name follows a template; None otherwise."""
+        budget = self.by_name.get(name)
+        template = self.templates.of(name) if budget is None else None
+        if template is None:
+            return budget
+        source = self.by_name[template]
+        return self._new(name, replace(source.rule, max_names=None, template=template), source.first_period)
+
+    def create(self, name: str, rule: BudgetRule) -> BudgetPeriods:
+        """A budget, or a template if the name ends with `/*`."""
+        validate_name(name, "name")
+        validate_budget_name(name)
+        if name in self.by_name:
+            raise InvalidParameter("name", name, "a name that is not taken")
+        self._require_room(name)
+        if is_template(name):
+            rule = replace(rule, max_names=rule.max_names or DEFAULT_MAX_NAMES)
+            self.templates.add(name)
+        elif rule.max_names is not None:
+            raise InvalidParameter("max_names", rule.max_names, "left out for a name that does not end with /*")
+        budget = self._new(name, rule)
+        self._add(budget)
+        self._pipeline.pending.mark_budget(name)
+        return budget
+
+    def _require_room(self, name: str) -> None:
+        if len(self.by_name) - self.templates.names_in_use >= MAX_BUDGETS:
+            raise InvalidParameter("name", name, f"one of at most {MAX_BUDGETS} budgets")
+
+    def configure(self, name: str, changes: Mapping[str, Any]) -> BudgetPeriods:
+        """Change these fields of the rule. A limit below what is known to be spent in the present period is refused.
+
+        A change of a template changes all names that follow it. A name that is changed itself follows it no longer.
+        """
+        budget = self.get(name)
+        rule = replace(budget.rule, **changes)
+        if rule.max_names is not None and not is_template(name):
+            raise InvalidParameter("max_names", rule.max_names, "left out for a name that does not end with /*")
+        for field in FIXED_FIELDS:
+            before = getattr(budget.rule, field)
+            if getattr(rule, field) != before:
+                allowed = f"{before!r}, as it was created; delete the budget and create it again"
+                raise InvalidParameter(field, getattr(rule, field), allowed)
+        spent = budget.usage.lower
+        if rule.limit < min(spent, budget.rule.limit):
+            allowed = f"from {spent}, the units spent already, to {MAX_AMOUNT} (2**62)"
+            raise InvalidParameter("limit", rule.limit, allowed)
+        if rule.template is not None:
+            self._require_room(name)
+            self.templates.drop_name(rule.template, name)
+            rule = replace(rule, template=None)
+            self.by_name[name] = budget
+        self._set_rule(budget, rule)
+        for each in sorted(self.templates.names(name)) if is_template(name) else ():
+            self._set_rule(self.by_name[each], replace(rule, max_names=None, template=name))
+        return budget
+
+    def _set_rule(self, budget: BudgetPeriods, rule: BudgetRule) -> None:
+        budget.set_rule(rule)
+        self._pipeline.pending.mark_budget(budget.name)
+        for session in self._sessions:
+            if session.connection is not None and budget.name in session.rules_sent:
+                self._pipeline.send(session.connection, rule_item(budget.name, budget.rule))
+        for coordinator in budget.periods.values():
+            self._dispatch(coordinator.budget, (), coordinator.set_limit(rule.limit, rule.slack))
+
+    def reset(self, name: str) -> BudgetPeriods:
+        """Start the present period again; `BudgetCoordinator.reset` has the rules.
+
+        A rolling budget starts with new accounts. Sites that are told forget what they have taken, and ask again.
+        """
+        budget = self.get(name)
+        coordinator = budget.periods.get(budget.present)
+        if coordinator is not None and budget.rolling is not None:
+            self._pipeline.pending.mark_period_closed(coordinator.budget)
+            budget.start_again()
+            for site_id in coordinator.site_ids:
+                session = self._release(site_id, coordinator.budget)
+                if session is not None and session.connection is not None:
+                    self._pipeline.send(session.connection, BudgetReset(coordinator.budget))
+        elif coordinator is not None:
+            self._dispatch(coordinator.budget, (), coordinator.reset())
+        return budget
+
+    def delete(self, name: str) -> None:
+        """Delete a budget, or a template with all names that follow it. Holders may spend nothing more of it."""
+        budget = self.by_name.get(name)
+        if budget is None:
+            raise UnknownName("budget", name, self.by_name)
+        if is_template(name):
+            for each in sorted(self.templates.names(name)):
+                self.delete(each)
+            self.templates.remove(name)
+        for coordinator in budget.periods.values():
+            for site_id in coordinator.site_ids:
+                session = self._release(site_id, coordinator.budget)
+                if session is None:
+                    continue
+                session.rules_sent.discard(name)
+                if session.connection is not None:
+                    self._reject(session.connection, coordinator.budget, f"budget {name!r} was deleted")
+        self._remove(budget)
+
+    def _remove(self, budget: BudgetPeriods) -> None:
+        del self.by_name[budget.name]
+        if budget.rule.template is not None:
+            self.templates.drop_name(budget.rule.template, budget.name)
+        self._pipeline.pending.mark_budget_deleted(budget.name, budget.periods)
+
+    # Sites
+
+    def on_ask(self, session: Session, connection: Connection, ask: Ask) -> None:
+        """The first Ask on a connection is sent again what may have been lost with the connection before."""
+        (name, period), site_id = ask.budget, session.site_id
+        budget = self._find_or_new(name)
+        if budget is None:
+            return self._reject(connection, ask.budget, f"there is no budget {name!r}")
+        if is_template(name):
+            return self._reject(connection, ask.budget, f"{name!r} is a template: use a name that follows it")
+        if budget.calendar is not None and period == 0:  # the site asks again, for the period of its clock
+            return self._send_rule(session, connection, budget)
+        coordinator = self._open(budget, period)
+        if coordinator is None:  # perhaps a period of a budget of this name that was deleted
+            if name not in session.rules_sent:
+                self._send_rule(session, connection, budget)
+            return self._reject(connection, ask.budget, budget.why_not(period))
+        if name not in self.by_name and (reason := self._add_name(budget, session.peer)):
+            return self._reject(connection, ask.budget, reason)
+        known = coordinator.saved_site(site_id)
+        if known is None or name not in session.rules_sent:
+            self._send_rule(session, connection, budget)
+        overdrawn = budget.rule.on_unreachable == OVERDRAFT and not ask.round  # perhaps before its first connection
+        believed = overdrawn or coordinator.restoring
+        if known is None and (ask.limit or ask.round) and not believed:  # granted by a budget that was deleted
+            return self._pipeline.send(connection, BudgetReset(ask.budget))
+        if known is None and len(session.budgets) >= MAX_PERIODS_PER_SITE:
+            return self._reject(connection, ask.budget, f"a site may use {MAX_PERIODS_PER_SITE} periods of budgets")
+        if known is not None and known.given_up:
+            return self._reject(connection, ask.budget, "this incarnation was given up: start a new one")
+        receive = coordinator.receive if ask.budget in session.asked else coordinator.join
+        outbox = receive(site_id, ask)
+        session.asked.add(ask.budget)
+        session.budgets.add(ask.budget)
+        return self._dispatch(ask.budget, (site_id,), outbox)
+
+    def _open(self, budget: BudgetPeriods, period: int) -> BudgetCoordinator | None:
+        is_new = period not in budget.periods
+        coordinator = budget.coordinator(period)
+        if is_new and coordinator is not None and self._restore.waiting:
+            coordinator.restore()
+        return coordinator
+
+    def _send_rule(self, session: Session, connection: Connection, budget: BudgetPeriods) -> None:
+        if len(session.rules_sent) >= MAX_RULES_SENT:
+            session.rules_sent.clear()
+        session.rules_sent.add(budget.name)
+        self._pipeline.send(connection, rule_item(budget.name, budget.rule))
+
+    def _add_name(self, budget: BudgetPeriods, peer: str) -> str:
+        """The first use of a name that follows a template; not empty: why it is refused."""
+        template = budget.rule.template
+        most = 0 if template is None else self.by_name[template].rule.max_names or 0
+        if template is None or len(self.templates.names(template)) >= most:
+            return f"{template!r} has as many names as it may have (max_names)"
+        if self.templates.used_by(template, peer) >= max(1, int(most * self._max_share)):
+            return f"{template!r} has as many names as one token may use (max_share of max_names)"
+        self._add(budget, peer)
+        self._pipeline.pending.mark_budget(budget.name)
+        return ""
+
+    def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
+        """The units that an incarnation of the session's site has spent. A repeated one is acknowledged again."""
+        site_id = SiteId(session.site_id.site, leave.incarnation)
+        found, holder = self._find(leave.budget), self._sessions.get(site_id)
+        if holder is not None and holder is not session and holder.connection is not None:
+            raise ProtocolError(f"{site_id} is connected, and hands in what it spent itself")
+        if found is None and self._restore.waiting and leave.budget.name in self.by_name:
+            self._open(self.by_name[leave.budget.name], leave.budget.period)
+            found = self._find(leave.budget)
+        known = None if found is None else found[1].saved_site(site_id)
+        if found is not None and (known is not None or found[1].restoring):
+            budget, coordinator = found
+            overdrawn = budget.rule.on_unreachable == OVERDRAFT or coordinator.restoring
+            if known is not None and leave.spent > known.limit and not overdrawn:
+                raise ProtocolError(f"{site_id} spent {leave.spent} of {leave.budget}; its limit is {known.limit}")
+            if budget.rolling is not None:
+                budget.rolling.add_handed_in(leave.spent)
+            outbox = coordinator.leave(site_id, leave.spent)
+            coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
+            self._dispatch(leave.budget, (site_id,), outbox)
+        self._release(site_id, leave.budget)
+        self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
+
+    def unheard(self, session: Session) -> bool:
+        """After a restore: whether a budget waits for this session, or for an operator who drops it."""
+        return self._restore.active and any(session.site_id in each.unheard for _, each in self.losses.of(session))
+
+    def free_lost(self, session: Session) -> None:
+        """A session is unreachable, and perhaps for long enough."""
+        for budget_id in self.losses.free(session):
+            self._release(session.site_id, budget_id)
+
+    # Small parts
+
+    def _find(self, budget_id: BudgetId) -> tuple[BudgetPeriods, BudgetCoordinator] | None:
+        budget = self.by_name.get(budget_id.name)
+        coordinator = None if budget is None else budget.periods.get(budget_id.period)
+        return None if budget is None or coordinator is None else (budget, coordinator)
+
+    def _release(self, site_id: SiteId, budget_id: BudgetId) -> Session | None:
+        """The site holds nothing of this period any more. Its session ends if it has nothing else."""
+        self.losses.forget(site_id, budget_id)
+        session = self._sessions.get(site_id)
+        if session is None:
+            return None
+        session.budgets.discard(budget_id)
+        session.asked.discard(budget_id)
+        if session.connection is None and not session.is_member:
+            self._sessions.remove(session)
+        return session
+
+    def _reject(self, connection: Connection, budget_id: BudgetId, reason: str) -> None:
+        self._pipeline.send(connection, BudgetRejected(budget_id, reason))
+
+    def _dispatch(self, budget_id: BudgetId, changed: Iterable[SiteId], outbox: Outbox) -> None:
+        """Messages to sites without a connection are dropped: they are sent again when the site asks."""
+        granted = [site_id for site_id, message in outbox if isinstance(message, Grant)]
+        self._pipeline.pending.mark_period(budget_id, (*changed, *granted))
+        for site_id, message in outbox:
+            session = self._sessions.get(site_id)
+            if session is None or session.connection is None:
+                continue
+            if isinstance(message, Recall) and session.awaiting_since is None:
+                session.awaiting_since = self._clock()
+            self._pipeline.send(session.connection, message)

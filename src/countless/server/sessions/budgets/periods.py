@@ -1,0 +1,179 @@
+"""One budget at the coordinator: its rule, and a state machine for each period that is open.
+
+| step    | when                                                                                                     |
+|---------|----------------------------------------------------------------------------------------------------------|
+| opened  | a site asks for the present period of our clock, the one before or the one after it                       |
+| closed  | our clock has shown a later period for as long as the period itself lasted, and for a day at most         |
+|         | or MAX_ENDED later ones have ended as well: a restart begins to measure anew, and may come every day      |
+
+A site decides by its own clock to which period a request belongs, so clocks may differ by a period. A closed period is
+never opened again, also if our clock goes back: its accounts are deleted, and sites could spend its limit twice.
+"""
+
+from collections.abc import Callable
+
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import BudgetId
+from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import BudgetState, PersistentState, Usage
+from countless.server.sessions.budgets.rolling_units import RollingUnits
+from countless.server.storage.base import SavedBudget
+
+MAX_GRACE_S = 86_400.0
+MAX_ENDED = 3
+MAX_OPEN_PERIODS = 8  # far more than clocks that go forward can open
+
+
+class BudgetPeriods:
+    """`clock` is monotonic, so a wrong wall clock that is corrected in time closes nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        rule: BudgetRule,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        first_period: int = 0,
+        restoring: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.name = name
+        self.rule = rule
+        self.calendar = rule.calendar
+        self.first_period = first_period  # earlier ones are closed for good
+        self.periods: dict[int, BudgetCoordinator] = {}
+        self.rolling = None if rule.rolling is None else RollingUnits(rule, clock)
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._restoring = restoring  # whether a period that is opened now grants nothing yet
+        self._rounds_before = 0  # of periods that are closed
+        self._ended: dict[int, float] = {}  # by period: since when our clock has shown a later one
+
+    def load(self, saved: SavedBudget) -> None:
+        for period, each in saved.periods.items():
+            self.periods[period] = coordinator = self._coordinator(period, saved_state=each.state(self.rule.limit))
+            if self.rolling is not None:
+                self.rolling.add_saved(coordinator.gone)
+
+    def start_again(self) -> None:
+        """Forget all accounts. The caller deletes what is saved of them."""
+        self._rounds_before = self.rounds
+        self.periods.clear()
+        self.rolling = None if self.rolling is None else RollingUnits(self.rule, self._clock)
+
+    # Reading
+
+    @property
+    def present(self) -> int:
+        """The period of our clock; 0 without periods."""
+        return 0 if self.calendar is None else self.calendar.period_at(self._wall_clock())
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The bounds of the present period, in seconds since 1970."""
+        return None if self.calendar is None else self.calendar.bounds(self.present)
+
+    @property
+    def usage(self) -> Usage:
+        """Of the present period. It may be closed, if our clock was ahead for long and has been put back."""
+        coordinator, limit = self.periods.get(self.present), self.rule.limit
+        if coordinator is None and self.calendar is not None and self.present < self.first_period:
+            return Usage(limit, 0, limit, 0, BudgetState.CLOSED)
+        if coordinator is None:
+            return Usage(limit, 0, 0, 0, BudgetState.RESTORING if self._restoring() else BudgetState.OPEN)
+        return coordinator.usage
+
+    @property
+    def held(self) -> int:
+        """The units that sites held when they last reported."""
+        coordinator = self.periods.get(self.present)
+        return 0 if coordinator is None else coordinator.held
+
+    @property
+    def holders(self) -> int:
+        coordinator = self.periods.get(self.present)
+        return 0 if coordinator is None else coordinator.holders
+
+    @property
+    def rounds(self) -> int:
+        """Rounds started in all periods."""
+        return self._rounds_before + sum(each.round for each in self.periods.values())
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing of it has to be remembered: no period is open, or nothing of it is spent, held or granted."""
+        return all(each.free == each.limit and not each.site_ids for each in self.periods.values())
+
+    # Periods
+
+    def coordinator(self, period: int) -> BudgetCoordinator | None:
+        """Open the period if it is not open; None if that is not allowed."""
+        found = self.periods.get(period)
+        if found is None and self._may_open(period):
+            found = self.periods[period] = self._coordinator(period, self._expected_holders(period))
+        return found
+
+    def _coordinator(
+        self, period: int, expected_holders: int = 1, saved_state: PersistentState | None = None
+    ) -> BudgetCoordinator:
+        return BudgetCoordinator(
+            BudgetId(self.name, period),
+            self.rule.limit,
+            slack=self.rule.slack,
+            expected_holders=expected_holders,
+            saved_state=saved_state,
+        )
+
+    def _may_open(self, period: int) -> bool:
+        if self.calendar is None:
+            return period == 0
+        present = self.present
+        near = (self.calendar.previous(present), present, self.calendar.next(present))
+        return period in near and period >= self.first_period and len(self.periods) < MAX_OPEN_PERIODS
+
+    def _expected_holders(self, period: int) -> int:
+        """Sites ask for a period before it begins, at different times. The first shares leave enough for the others."""
+        before = None if self.calendar is None else self.periods.get(self.calendar.previous(period))
+        return 1 if before is None else max(1, before.holders)
+
+    def why_not(self, period: int) -> str:
+        """Why a period cannot be opened."""
+        if self.calendar is None:
+            return f"budget {self.name!r} has no periods"
+        start, end = self.calendar.bounds(self.present)
+        if period == self.present:
+            first = self.calendar.local_time(self.calendar.bounds(self.first_period)[0])
+            return (
+                f"the present period of budget {self.name!r} was closed when the coordinator's clock was ahead: it can "
+                f"be used from {first} on, or when it is deleted and created again"
+            )
+        return (
+            f"period {period} of budget {self.name!r} is closed, or not near: check the clock of the site; the "
+            f"coordinator's is between {self.calendar.local_time(start)} and {self.calendar.local_time(end)}"
+        )
+
+    def set_rule(self, rule: BudgetRule) -> None:
+        """The calendar stays."""
+        self.rule = rule
+
+    def close_ended(self) -> list[BudgetCoordinator]:
+        """Close periods that ended long enough ago. The caller deletes what is saved of them."""
+        if self.calendar is None or not self.periods:
+            return []
+        now, present = self._clock(), self.present
+        closed = []
+        ended = sum(period < present for period in self.periods)
+        for number, period in enumerate(sorted(self.periods)):
+            if period >= present:
+                self._ended.pop(period, None)
+            elif number < ended - MAX_ENDED or now - self._ended.setdefault(period, now) >= self._grace(period):
+                closed.append(self.periods.pop(period))
+                self._rounds_before += closed[-1].round
+                self._ended.pop(period, None)
+                self.first_period = max(self.first_period, period + 1)
+        return closed
+
+    def _grace(self, period: int) -> float:
+        if self.calendar is None:
+            return MAX_GRACE_S
+        start, end = self.calendar.bounds(period)
+        return min(float(end - start), MAX_GRACE_S)

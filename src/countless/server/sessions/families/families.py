@@ -1,0 +1,267 @@
+"""The families of a coordinator, and which sessions count their labels.
+
+A site that joins is a member from then on. When its session times out, the answers are `degraded`; when the session is
+retired, what the site has reported stays in the counts, and a tombstone for each of its labels is saved: if the process
+comes back it is told these counts, and continues as a new incarnation with the rest.
+
+A window of a family is joined, saved and left like a family of its own, under its wire name. But an orderly leave is
+remembered as for windows of counters: by one tombstone for each site and family, the first window that it has not left.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from math import inf
+from sys import intern
+
+from countless.core.family.messages import OVERFLOW, Outbox, SetSteps
+from countless.core.family.rule import FamilyRule
+from countless.core.family.site import LABEL_CAP
+from countless.errors import InvalidParameter, ProtocolError
+from countless.server.connection import Connection
+from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.registry import FamilyRegistry
+from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
+from countless.server.sessions.session_table import Session, SessionTable, group_of
+from countless.server.sessions.tombstone_shares import TombstoneShares
+from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
+from countless.server.storage.commit import CommitPipeline
+from countless.wire.families import (
+    FamilyJoin,
+    FamilyLabels,
+    FamilyLeave,
+    FamilyLeaveAck,
+    FamilyRejected,
+    FamilyReport,
+    FamilyReset,
+    FamilySync,
+    FamilyUpItem,
+    down_item,
+    report_of,
+    sync_of,
+)
+from countless.wire.names import is_valid_name
+from countless.wire.windows import parse_window, shard_name
+
+MAX_FAMILIES_PER_SITE = 1_000
+MAX_IGNORED = 100_000
+
+
+class Families:
+    """Which sessions count the labels of which families."""
+
+    def __init__(
+        self,
+        registry: FamilyRegistry,
+        sessions: SessionTable,
+        pipeline: CommitPipeline,
+        clock: Callable[[], float],
+        on_rejected: Callable[[], None],
+        tombstones: TombstoneShares,
+    ) -> None:
+        self._registry = registry
+        self._sessions = sessions
+        self._pipeline = pipeline
+        self._clock = clock
+        self._tombstones = tombstones
+        self._on_rejected = on_rejected
+
+    @property
+    def by_name(self) -> dict[str, AnyFamily]:
+        return self._registry.by_name
+
+    def get(self, name: str) -> AnyFamily:
+        return self._registry.get(name)
+
+    def recover(self, saved: Mapping[str, SavedFamily]) -> None:
+        """After a restart: the answers are `learning` until every member has joined again, or timed out."""
+        self._registry.load(saved)
+        for name, family in saved.items():
+            for site_id in family.members:
+                self._sessions.open(site_id, self._clock()).families.add(name)
+
+    # What sites send
+
+    def on_item(self, session: Session, connection: Connection, item: FamilyUpItem, size: float) -> None:
+        name = item.family
+        if isinstance(item, FamilyJoin):
+            return self._on_join(session, connection, item, size)
+        if tombstone_of(name) in session.ignored:
+            return None
+        if _has_left(session, name):
+            return self._pipeline.send(connection, FamilyLeaveAck(name))
+        if name not in session.labels:
+            raise ProtocolError(f"site {session.site_id.site!r} has not joined family {name!r}")
+        family = self._registry.trackers[name]
+        if isinstance(item, FamilyLabels):
+            return _add_labels(session.labels[name], item, family.rule)
+        family.traffic.add_up(size)
+        if isinstance(item, FamilyReport):
+            report = report_of(item, session.labels[name])
+            outbox = family.coordinator.receive(session.site_id, report)
+            self._pipeline.pending.mark_family_site(name, session.site_id, [label for label, _ in report.counts])
+            return self._dispatch(family, outbox)
+        if isinstance(item, FamilySync):
+            outbox = family.coordinator.receive(session.site_id, sync_of(item))
+            self._pipeline.pending.mark_family_site(name, session.site_id)
+            return self._dispatch(family, outbox)
+        return self._on_leave(session, connection, family, item)
+
+    def _on_join(self, session: Session, connection: Connection, join: FamilyJoin, size: float) -> None:
+        name, sync = join.family, sync_of(join)
+        session.unconfirmed.discard(name)
+        if _has_left(session, name):  # the acknowledgement was lost
+            _ignore(session, name)
+            return self._pipeline.send(connection, FamilyLeaveAck(name))
+        try:
+            _require_room(session, name)
+            if name not in session.families and group_of(name) not in session.windows_left:
+                self._tombstones.require_room(session.peer, "family", name)
+            family = self._registry.tracker_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
+        except InvalidParameter as error:
+            self._on_rejected()
+            _ignore(session, name)
+            return self._pipeline.send(connection, FamilyRejected(name, str(error)))
+        outbox = family.coordinator.join(session.site_id, sync)
+        session.ignored.discard(tombstone_of(name))
+        session.families.add(name)
+        session.labels[name] = [OVERFLOW]
+        family.traffic.add_up(size)
+        self._pipeline.pending.mark_family_site(name, session.site_id)
+        self._dispatch(family, outbox)
+        windows = self._registry.windowed.get(shard_name(name))
+        if windows is not None and join.epsilon < windows.rule.epsilon:
+            windows.set_epsilon(join.epsilon)
+            self._pipeline.pending.mark_family(windows.name)
+        if join.epsilon < family.rule.epsilon:
+            family.rule = replace(family.rule, epsilon=join.epsilon)
+            self._dispatch(family, family.coordinator.set_rule(family.rule.steps))
+        return None
+
+    def _on_leave(self, session: Session, connection: Connection, family: ServedFamily, leave: FamilyLeave) -> None:
+        name, site_id = family.name, session.site_id
+        outbox = family.coordinator.leave(site_id, sync_of(leave))
+        if family.coordinator.saved_member(site_id) is None:  # else a report was lost, and it is asked for again
+            window = parse_window(name)
+            if window is None:
+                session.left.add(tombstone_of(name))
+                self._departed(session, family, {left_tombstone(name): 0})
+            else:
+                group = group_of(name)
+                is_new = group not in session.windows_left  # otherwise there is a tombstone already
+                first_not_left = max(window.period + 1, session.windows_left.get(group, 0))
+                session.windows_left[group] = first_not_left
+                self._departed(session, family, {group: first_not_left}, is_new)
+        self._pipeline.pending.mark_family_site(name, site_id)
+        self._dispatch(family, outbox)
+        if name not in session.families:
+            self._pipeline.send(connection, FamilyLeaveAck(name))
+
+    # How sessions end
+
+    def mark_unreachable(self, session: Session) -> None:
+        for name in sorted(session.families):
+            family = self._registry.trackers[name]
+            self._dispatch(family, family.coordinator.mark_unreachable(session.site_id))
+
+    def retire(self, session: Session) -> None:
+        """What the site has reported stays in the counts; it is told so if it comes back."""
+        self._give_up(session, sorted(session.families))
+
+    def lose_unconfirmed(self, session: Session, names: Iterable[str]) -> None:
+        """The site does not know these windows: our state is an older copy, and it has left them."""
+        names = sorted(session.families.intersection(names))
+        self._give_up(session, names)
+        session.left.update(map(tombstone_of, names))
+
+    def _give_up(self, session: Session, names: list[str]) -> None:
+        lost: dict[str, list[int]] = {}  # by family with windows: those that it was a member of
+        for name in names:
+            family = self._registry.trackers[name]
+            window = parse_window(name)
+            if window is not None:
+                lost.setdefault(window.series, []).append(window.period)
+            member = family.coordinator.saved_member(session.site_id)
+            if member is not None:
+                counts = {label_tombstone(name, label): count for label, count in member.counts.items()}
+                outbox = family.coordinator.give_up(session.site_id)
+                self._departed(session, family, {tombstone_of(name): member.total, **counts})
+                self._dispatch(family, outbox)
+        for series, periods in lost.items():
+            windows = self._registry.windowed[series]
+            windows.lose_site(min(periods), max(periods))
+            self._pipeline.pending.mark_family(windows.window_name(min(periods)))
+
+    def _departed(
+        self, session: Session, family: ServedFamily, tombstones: Mapping[str, int], are_new: bool = True
+    ) -> None:
+        session.families.discard(family.name)
+        session.labels.pop(family.name, None)
+        family.coordinator.forget(session.site_id)
+        if are_new:
+            self._tombstones.add(session.peer, session.site_id, tombstones)
+        windows = self._registry.windowed.get(shard_name(family.name))
+        if windows is not None:
+            windows.sweep_at = -inf
+        self._pipeline.pending.mark_family_departed(family.name, session.site_id, tombstones)
+
+    # Operators
+
+    def delete(self, name: str) -> None:
+        """Connected sites begin again from zero."""
+        family = self.get(name)
+        windows = family if isinstance(family, WindowedFamily) else None
+        names = [each.name for each in windows.kept.values()] if windows else [name]
+        for session in self._sessions:
+            for each in names:
+                self._reset(session, each)
+            if windows:
+                session.windows_left.pop(windows.group, None)
+        self._registry.remove(name)
+
+    def _reset(self, session: Session, name: str) -> None:
+        session.left.discard(tombstone_of(name))
+        if name in session.families:
+            session.families.discard(name)
+            session.labels.pop(name, None)
+            if session.connection is not None:
+                session.ignored.add(tombstone_of(name))
+                self._pipeline.send(session.connection, FamilyReset(name))
+
+    def _dispatch(self, family: ServedFamily, outbox: Outbox) -> None:
+        """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
+        self._pipeline.pending.mark_family(family.name)
+        for site_id, message in outbox:
+            self._pipeline.pending.mark_family_site(family.name, site_id)  # raised steps count from now on
+            session = self._sessions.get(site_id)
+            if session is None or session.connection is None or family.name not in session.labels:
+                continue
+            family.traffic.down += 1
+            if isinstance(message, SetSteps) and message.confirm and session.awaiting_since is None:
+                session.awaiting_since = self._clock()
+            self._pipeline.send(session.connection, down_item(message))
+
+
+def _has_left(session: Session, name: str) -> bool:
+    """A family without windows, or this window and all before it."""
+    return name not in session.families and (tombstone_of(name) in session.left or session.has_left(name))
+
+
+def _require_room(session: Session, name: str) -> None:
+    if name not in session.families and len(session.families) >= MAX_FAMILIES_PER_SITE:
+        raise InvalidParameter("family", name, f"one of at most {MAX_FAMILIES_PER_SITE} of a site")
+
+
+def _ignore(session: Session, name: str) -> None:
+    """Drop messages for this family that are under way, until the session joins it again."""
+    if len(session.ignored) >= MAX_IGNORED:
+        raise ProtocolError("too many rejected families")
+    session.ignored.add(tombstone_of(name))
+
+
+def _add_labels(labels: list[str], item: FamilyLabels, rule: FamilyRule) -> None:
+    if len(labels) + len(item.labels) > LABEL_CAP + 1:
+        raise ProtocolError(f"family {item.family!r}: a site has at most {LABEL_CAP} labels")
+    for label in item.labels:
+        if not is_valid_name(label) or not rule.allows(label):
+            raise ProtocolError(f"family {item.family!r}: {label[:50]!r} is not a bucket of values")
+    labels.extend(map(intern, item.labels))

@@ -1,0 +1,198 @@
+"""A counter with windows: each open window is tracked like a counter, the total is the sum over all windows."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+from countless.core.answer import Answer
+from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.estimator import RoundContext
+from countless.core.messages import SiteId
+from countless.core.windows.rule import WindowRule
+from countless.core.windows.window import TotalAnswer
+from countless.errors import InvalidParameter
+from countless.server.sessions.counter import Counter, PlanKey, Traffic
+from countless.server.sessions.labels import client_key
+from countless.server.sessions.losses import Loss, Losses
+from countless.server.sessions.windows.closed import ClosedWindows
+from countless.server.sessions.windows.published import PublishedWindows
+from countless.server.sessions.windows.served import ServedWindows
+from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
+from countless.server.storage.save_health import SaveHealth
+
+_NEW = CounterFields(0, 0, 0)
+
+
+class WindowedCounter(ServedWindows[Counter]):
+    """`CounterRegistry` opens, closes and drops windows, and saves them."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Config,
+        wall_clock: Callable[[], float],
+        fields: CounterFields = _NEW,
+        health: SaveHealth | None = None,
+    ) -> None:
+        first, self._estimate, before = fields
+        self.config = config
+        super().__init__(name, self.window_rule.calendar, wall_clock, first, before, health)
+        self.traffic = Traffic(before, new=fields is _NEW)
+        self._idle: Counter | None = None
+        self._answers: dict[int, Answer] = {}  # of open windows, as they are being saved
+        self._published = self._snapshot()
+        self._total: TotalAnswer | None = None  # of what is published, once a reader has asked for it
+
+    def load(
+        self,
+        windows: Iterable[tuple[int, WindowFields]],
+        saved: Mapping[str, tuple[Config, PersistentState]],
+    ) -> None:
+        """`windows` are given oldest first; open ones have their state in `saved`, under their wire names."""
+        closed: list[tuple[int, int]] = []
+        losses: dict[int, Loss] = {}
+        for period, fields in windows:
+            if fields.lost:
+                losses[period] = Loss(fields.lost, fields.lost_until)
+            if fields.total is None:
+                config, state = saved[self.window_name(period)]
+                self.open[period] = self._tracker(period, config, fields.floor, state)
+            else:
+                closed.append((period, fields.total))
+        self.closed, self.losses = ClosedWindows(closed), Losses(losses)
+        self._answers = {period: tracker.coordinator.answer for period, tracker in self.open.items()}
+        self.traffic.counted_before = self.known_total
+        self._published = self._snapshot()
+
+    @property
+    def window_rule(self) -> WindowRule:
+        if self.config.windows is None:
+            raise InvalidParameter("windows", None, "the rule of a counter with windows")
+        return self.config.windows
+
+    @property
+    def windows_kept(self) -> int:
+        return self.window_rule.windows_kept
+
+    # Reading what is saved
+
+    @property
+    def published_answer(self) -> TotalAnswer:
+        """The total over all windows."""
+        if self._total is None:
+            self._total = self._published.total(self.config)
+        return self._total._replace(state=self.health.shown(self._total.state))
+
+    def _members_of(self, period: int) -> list[SiteId]:
+        tracker = self.open.get(period)
+        known = tracker.coordinator.saved_state.known if tracker else ()
+        return [client_key(self.window_name(period), site_id)[1] for site_id, _ in known]
+
+    # Reading for operators
+
+    @property
+    def recovering(self) -> bool:
+        return any(tracker.recovering for tracker in self.open.values())
+
+    @property
+    def departed(self) -> int:
+        """The part of `known_total` that no present member of a window has counted."""
+        return self.before + self.closed.total + sum(each.departed for each in self.open.values())
+
+    @property
+    def tracker(self) -> Counter:
+        """That of the present window, or of the latest one that is open; an unused one if there is none."""
+        present = self.present
+        period = max((each for each in self.open if each <= present), default=max(self.open, default=None))
+        if period is not None:
+            return self.open[period]
+        if self._idle is None:
+            self._idle = self._tracker(present, replace(self.config, windows=None), 0)
+        return self._idle
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.tracker.coordinator
+
+    def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
+        return self.tracker.next_plan()
+
+    # Windows
+
+    def reconfigure(self, config: Config) -> None:
+        """With the same calendar. Windows that are open keep the config that they have."""
+        self.config, self.sweep_at, self._total = config, -inf, None
+
+    def open_window(self, period: int) -> Counter:
+        """Its tracker, for a window that is not open."""
+        total = self.closed.get(period)
+        floor = self.window_rule.floor_after(self.closed.last_before(period) or 0)
+        before = max((each for each in self.open if each < period), default=None)
+        expected_sites = 1 if before is None else max(1, self.open[before].coordinator.sites)
+        config = replace(self.config, windows=None)
+        if total is None:
+            tracker = self._tracker(period, config, floor, expected_sites=expected_sites)
+        else:
+            tracker = self._tracker(period, config, floor, PersistentState(0, total, total, ()), expected_sites)
+            tracker.coordinator.recover()  # there is no site to which it could send anything
+            tracker.recovering = False
+            self.closed = self.closed.without(period)
+        self.open[period] = tracker
+        self.sweep_at = min(self.sweep_at, self.calendar.bounds(period)[1])
+        return tracker
+
+    def _tracker(
+        self,
+        period: int,
+        config: Config,
+        floor: int,
+        saved_state: PersistentState | None = None,
+        expected_sites: int = 1,
+    ) -> Counter:
+        return Counter(
+            self.window_name(period),
+            config,
+            saved_state,
+            window=WindowKey(self.name, period),
+            floor=floor,
+            expected_sites=expected_sites,
+            traffic=self.traffic,
+            health=self.health,
+        )
+
+    # Saving and publishing
+
+    def fields(self) -> CounterFields:
+        return CounterFields(self.first, self._estimate, self.before)
+
+    def window_fields(self, period: int) -> WindowFields | None:
+        tracker, total = self.open.get(period), self.closed.get(period)
+        if tracker is None and total is None:
+            return None
+        return WindowFields(tracker.floor if tracker else 0, total, *self.losses.get(period) or (0, 0))
+
+    def note(self, period: int, answer: Answer) -> None:
+        """The answer of an open window, which is about to be saved."""
+        self._answers[period] = answer
+
+    def publication(self) -> Callable[[], None]:
+        return partial(self._publish, self._snapshot())
+
+    def _publish(self, published: PublishedWindows) -> None:
+        if published != self._published:
+            self._published, self._total = published, None
+            self.notify()
+
+    def _snapshot(self) -> PublishedWindows:
+        """When a window is closed, the sum over all windows may fall: the estimate does not."""
+        self._answers = {period: self._answers[period] for period in sorted(self.open)}
+        estimate = self.before + self.closed.total + sum([answer.estimate for answer in self._answers.values()])
+        if estimate > self._estimate:
+            self._estimate = estimate
+        answers = dict(self._answers)
+        return PublishedWindows(self._estimate, answers, self.closed, self.losses, self.first, self.before)
+
+
+AnyCounter = Counter | WindowedCounter
+AnyAnswer = Answer | TotalAnswer
