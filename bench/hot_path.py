@@ -12,7 +12,7 @@ from time import time as now
 
 from prometheus_client import CollectorRegistry, Counter
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
+from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.budgets.local_periods import NewLocal
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
@@ -107,12 +107,12 @@ def requests() -> None:
         print(f"{name:31} {time:8.0f} ns   {time / times['add()']:.2f} of add(){bar}")
 
 
-def granted_budget(new_local: NewLocal, per: str | None = None) -> ClientBudget:
+def granted_budget(new_local: NewLocal, per: str | None = None) -> BudgetPart:
     def ignore(*_: object) -> None:
         pass
 
     link = BudgetLink(send=ignore, connected=lambda: True, count_waiter=ignore, new_local=new_local)
-    budget = ClientBudget("bench", SiteId("bench"), RLock(), link)
+    budget = BudgetPart("bench", SiteId("bench"), RLock(), link)
     calendar = BudgetRule(10**9, per).calendar
     if calendar is not None:
         budget.receive(SetBudgetRule(BudgetId("bench"), 10**9, per, "UTC", None, 0.01, "spending", "charge", "refuse"))

@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from countless.client.asgi import CountRequests, LimitRequests, header_key
-from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.spendable import Spendable
 from countless.client.client import Client, connect
 from countless.client.counter import Counter
@@ -108,21 +108,7 @@ MEANINGS = {
 }
 NOT_FOR_PROGRAMS = {
     "Watch.debug_state",
-    "ClientBudget.settle",
     "start",  # of Watch: `Client.watch` has done it
-    # of ClientBudget
-    *("active", "settled", "hand_ins", "resend", "receive", "end", "renew", "after_fork"),
-    *("leased", "seconds_to_tick", "tick"),
-    *(
-        "request",
-        "attempt",
-        "rejections",
-        "require_known",
-        "start_waiting",
-        "stop_waiting",
-        "undecided",
-        "unreachable_by",
-    ),
 }
 PUBLIC: tuple[object, ...] = (
     *(

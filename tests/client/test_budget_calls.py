@@ -221,7 +221,7 @@ def test_budgets_together_that_have_too_few_units_ask_at_the_same_time() -> None
 
 def test_unknown_budget_undoes_the_others() -> None:
     process = granted(key=10, team=0)
-    request = group(process).request(3, hold=True)
+    request = group(process)._request(3, hold=True)
     assert request.attempt() is None
     process.budgets["key"].take(10)
     process.receive(Grant(BudgetId("key"), 0, 13))

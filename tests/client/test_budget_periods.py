@@ -8,7 +8,7 @@ from threading import RLock
 
 import pytest
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget
+from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
 from countless.client.budgets.requests import Waiter
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
@@ -49,7 +49,7 @@ class Site:
         link = BudgetLink(self._send, lambda: True, lambda number: None, clock=lambda: self.now)
         if kind != "plain":
             link = link._replace(new_local=self._durable)
-        self.budget = ClientBudget("tokens", SITE, self.lock, link)
+        self.budget = BudgetPart("tokens", SITE, self.lock, link)
         if rule is not None:
             self.receive(rule)
 
@@ -83,7 +83,7 @@ def test_site_asks_without_a_period_until_it_knows_the_rule(kind: str) -> None:
     assert site.budget.take(3, wait=0).reason is Reason.STARVED
     assert site.take_sent() == [Ask(tokens(0), 0, 1, 0, 0, 0, 3)]
     ended: list[str] = []
-    request = site.budget.request(3, hold=False)
+    request = BudgetRequest(site.budget, 3, hold=False)
     request.start_waiting(Waiter(request, partial(ended.append, "ended")))
     site.receive(HOURLY)
     assert site.take_sent()[-1] == Ask(tokens(NOON), 0, 1, 0, 0, 0, 3)
@@ -194,7 +194,7 @@ def test_period_that_was_handed_in_begins_again_when_that_is_acknowledged(kind: 
         site.use(period, 10, 4)
     site.now = NOON * HOUR_S
     ended: list[str] = []
-    request = site.budget.request(3, hold=False)
+    request = BudgetRequest(site.budget, 3, hold=False)
     request.start_waiting(Waiter(request, partial(ended.append, "ended")))
     assert site.take_sent() == []
     site.receive(Recall(tokens(NOON), 1))
@@ -266,7 +266,7 @@ def test_request_that_waits_is_admitted_in_the_period_that_begins_meanwhile(kind
         site.budget.tick()
     site.receive(Grant(tokens(NOON + 1), 0, 28))
     ended: list[str] = []
-    request = site.budget.request(20, hold=False)
+    request = BudgetRequest(site.budget, 20, hold=False)
     request.start_waiting(Waiter(request, partial(ended.append, "ended")))
     assert ended == []
     with site.lock:
@@ -279,7 +279,7 @@ def test_rejection_of_the_present_period_is_an_error_and_of_an_earlier_one_is_no
     site = Site(kind)
     site.use(NOON, 10, 4)
     site.use(NOON + 1, 10, 4)
-    request = site.budget.request(20, hold=False)
+    request = BudgetRequest(site.budget, 20, hold=False)
     assert request.attempt() is None
     site.receive(BudgetRejected(tokens(NOON), "closed"), BudgetReset(tokens(NOON - 5)))
     assert request.attempt() is None
@@ -311,7 +311,7 @@ def test_budget_of_the_same_name_with_another_calendar_starts_from_nothing(kind:
 @pytest.mark.parametrize("rule", [HOURLY._replace(tz="Europe/Nowhere"), HOURLY._replace(kind="unheard-of")])
 def test_rule_that_cannot_be_followed_is_an_error(rule: SetBudgetRule) -> None:
     site = Site(rule=None)
-    request = site.budget.request(1, hold=False)
+    request = BudgetRequest(site.budget, 1, hold=False)
     assert request.attempt() is None
     site.receive(rule)
     for attempt in (request.attempt, site.budget.take):
@@ -364,7 +364,7 @@ def test_interrupted_step_into_the_next_period_leaves_the_budget_usable(kind: st
         site.use(NOON, 10, 4)
         site.use(NOON + 1, 10, 5)
         site.now += HOUR_S
-        if not run_until(site.budget.request(1, hold=False).attempt, point, interrupt):
+        if not run_until(BudgetRequest(site.budget, 1, hold=False).attempt, point, interrupt):
             break
         assert is_free(site.lock)
         assert site.budget.take(3, wait=0).reason is Reason.STARVED

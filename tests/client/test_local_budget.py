@@ -7,7 +7,7 @@ from threading import Event, RLock, Thread
 
 import pytest
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget
+from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
 from countless.client.budgets.requests import Waiter
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold
@@ -43,7 +43,7 @@ def test_repr_shows_what_was_taken(kind: str) -> None:
         recording.budget.take()
     recording.budget.reserve(10)
     recording.budget.take()
-    assert repr(recording.budget) == "<ClientBudget 'tokens': 4 spent, 10 held, 86 remaining>"
+    assert repr(recording.budget) == "<BudgetPart 'tokens': 4 spent, 10 held, 86 remaining>"
 
 
 def test_waiting_request_is_served_before_a_recall_that_follows_its_grant(kind: str) -> None:
@@ -90,7 +90,7 @@ def test_invalid_settlement_leaves_the_hold_open(kind: str, used: int) -> None:
 
 def test_disabled_budget_allows_everything() -> None:
     link = BudgetLink(lambda name, asks: None, lambda: False, lambda number: None, disabled=True)
-    budget = ClientBudget("tokens", SiteId("s"), RLock(), link)
+    budget = BudgetPart("tokens", SiteId("s"), RLock(), link)
     for n in (1, 2, 2**62, 1, 2**62):
         assert budget.take(n, wait=0)
         budget.reserve(n, wait=0).settle(n)
@@ -199,7 +199,7 @@ def test_request_interrupted_by_a_recall_of_another_thread_is_admitted_only_if_r
     assert point > 3
 
 
-def _take_into(decisions: list[Decision], budget: ClientBudget, n: int) -> None:
+def _take_into(decisions: list[Decision], budget: BudgetPart, n: int) -> None:
     decisions.append(budget.take(n, wait=0))
 
 
@@ -270,7 +270,7 @@ def test_waiting_request_is_admitted_once_if_a_handler_returns_units_meanwhile(k
     for point in count():
         recording, ended = RecordingBudget(kind, 4), list[str]()
         hold = recording.budget.reserve(4)
-        request = recording.budget.request(3, hold=False)
+        request = BudgetRequest(recording.budget, 3, hold=False)
         request.start_waiting(Waiter(request, partial(ended.append, "ended")))
         if not run_until(partial(recording.grant, 8), point, partial(hold.settle, 0)):
             break

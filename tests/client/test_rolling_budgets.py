@@ -6,7 +6,7 @@ from threading import RLock
 
 import pytest
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget
+from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
 from countless.client.budgets.requests import Waiter
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
@@ -45,7 +45,7 @@ class Site:
         )
         if kind != "plain":
             link = link._replace(new_local=self._durable)
-        self.budget = ClientBudget("logins", SITE, self.lock, link)
+        self.budget = BudgetPart("logins", SITE, self.lock, link)
         self.receive(rule_item("logins", rule))
         if limit:
             assert self.budget.take(limit, wait=0).reason is Reason.STARVED
@@ -204,7 +204,7 @@ def test_request_that_waits_for_a_contact_is_admitted_when_there_is_one() -> Non
     site, ended = Site("plain", 40), list[str]()
     assert site.budget.take(wait=0)
     site.now += WINDOW_S
-    request = site.budget.request(3, hold=False)
+    request = BudgetRequest(site.budget, 3, hold=False)
     request.start_waiting(Waiter(request, lambda: ended.append("ended")))
     assert ended == []
     site.contact = site.now - 1

@@ -44,6 +44,16 @@ def test_every_public_call_has_an_example(thing: object) -> None:
         assert re.search(rf"\b{name}\b", shown), f"{title(thing)}.{name}"
 
 
+def test_objects_of_a_client_show_nothing_but_the_documented_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTLESS_DISABLE", "1")
+    with countless.connect(site="web") as client:
+        budget = client.budget("tokens")
+        for thing in (client, client.counter("a"), client.distribution("b"), budget, client.together(budget)):
+            documented = {name for kind in type(thing).__mro__ if kind in PUBLIC for name in calls(kind)}
+            shown = {name for name in dir(thing) if not name.startswith("_")}
+            assert shown - documented <= {"name", "overflow_count"}, thing
+
+
 def test_every_name_of_the_package_has_a_section() -> None:
     assert set(countless.__all__) - {"__version__"} <= {title(thing) for thing in PUBLIC}
 

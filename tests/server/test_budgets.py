@@ -101,7 +101,7 @@ def test_slots_are_passed_from_one_client_to_another(served: Server) -> None:
         held = first.budget("tokens").acquire(3, wait=TIMEOUT_S)
         with ThreadPoolExecutor() as pool:
             waiting = pool.submit(second.budget("tokens").acquire, 2, TIMEOUT_S)
-            until(lambda: second.budget("tokens").active, "the request")
+            until(lambda: second._budget_part("tokens").active, "the request")
             held.release()
             waiting.result().release()
     assert used(served) == (0, 0, 0)
@@ -170,7 +170,7 @@ def test_forked_child_has_nothing_of_its_parent_and_asks_for_itself(served: Serv
 def test_renewed_budget_hands_in_what_the_retired_incarnation_spent(served: Server) -> None:
     create(served, 100)
     with countless.connect(served.url, site="a") as client:
-        budget = client.budget("tokens")
+        budget = client._budget_part("tokens")
         assert budget.take(100, wait=TIMEOUT_S)
         retired = client._site_id
         with client._lock:

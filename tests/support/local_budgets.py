@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from threading import Event, RLock
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
+from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.core.budget.coordinator import BudgetCoordinator
@@ -28,7 +28,7 @@ class RecordingBudget:
         self.waited = Event()  # a request has waited for the coordinator
         self.connected: Callable[[], bool] = lambda: True
         link = BudgetLink(self._send, lambda: self.connected(), lambda number: self.waited.set(), new_local)
-        self.budget = ClientBudget(TOKENS.name, SITE, self.lock, link)
+        self.budget = BudgetPart(TOKENS.name, SITE, self.lock, link)
         self.grant(limit)
 
     def _new_durable(self, budget: BudgetId, site_id: SiteId) -> DurableBudget:
@@ -63,7 +63,7 @@ class Process:
         self._send_up = send
         self.connected: Callable[[], bool] = lambda: True
         link = BudgetLink(self._send, lambda: self.connected(), _ignore)
-        self.budgets = {name: ClientBudget(name, self.site_id, self.lock, link) for name in names}
+        self.budgets = {name: BudgetPart(name, self.site_id, self.lock, link) for name in names}
 
     def receive(self, message: DownMessage | SetBudgetRule) -> None:
         with self.lock:

@@ -17,7 +17,7 @@ from itertools import count
 from random import Random
 from threading import RLock
 
-from countless.client.budgets.budget import BudgetLink, BudgetRequest, ClientBudget
+from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
 from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.client.transport.base import ConnectionLost
 from countless.core.budget.messages import Ask
@@ -70,7 +70,7 @@ class Site:
         self.lock = RLock()
         self.session = SiteSession(site_id, self.lock, lambda: None, self.world.clock)
         link = BudgetLink(self._queue, lambda: True, lambda number: None, clock=self.wall_clock)
-        self.budget = ClientBudget("tokens", site_id, self.lock, link)
+        self.budget = BudgetPart("tokens", site_id, self.lock, link)
         self.session.add_budget("tokens", self.budget)
         self.holds: list[tuple[int, int, BudgetRequest]] = []  # period, units
         self.disconnect()
@@ -84,7 +84,7 @@ class Site:
     # Requests
 
     def request(self, n: int, *, hold: bool) -> bool:
-        request = self.budget.request(n, hold=hold)
+        request = BudgetRequest(self.budget, n, hold=hold)
         try:
             allowed = bool(request.attempt())
         except UnknownBudget:  # its clock is wrong

@@ -15,7 +15,7 @@ Units that a lost process holds count until a window after its lease.
 from collections import deque
 from threading import RLock
 
-from countless.client.budgets.budget import BudgetLink, BudgetRequest, ClientBudget, in_memory
+from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest, in_memory
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget, OrphanedBudget
 from countless.client.durable.count_file import CountFile
@@ -96,7 +96,7 @@ class RollingSite(period_world.Site):
             steady_clock=self.world.clock,
             contact=lambda: self.session.contact.at,
         )
-        self.budget = ClientBudget("tokens", site_id, self.lock, link)
+        self.budget = BudgetPart("tokens", site_id, self.lock, link)
         self.session.add_budget("tokens", self.budget)
         self.reserved: list[Reserved] = []
 
@@ -120,7 +120,7 @@ class RollingSite(period_world.Site):
                 return False
             world.taken.append((world.time, n))
             return True
-        request = self.budget.request(n, hold=True)
+        request = BudgetRequest(self.budget, n, hold=True)
         allowed = bool(request.attempt())
         if allowed:
             self.reserved.append(Reserved(self, n, request))
@@ -205,7 +205,7 @@ class RollingWorld(period_world.World):
         taken, refused = 0, set[str]()
         while len(refused) < len(self.programs):
             for site in self.programs:
-                request = site.budget.request(1, hold=False)
+                request = BudgetRequest(site.budget, 1, hold=False)
                 if not request.attempt():
                     await self.deliver_all()
                     if not request.attempt():

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from countless.agent.bodies import Refused, json, read_body
 from countless.agent.holds import Holds
-from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
 from countless.core.budget.amounts import MAX_AMOUNT

@@ -18,9 +18,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic, time
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from countless.client import forks, goodbye
-from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.client_budget import ClientBudget
 from countless.client.clock import Clock, steady_clock
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.environment import token_for, url_or_default
@@ -103,6 +104,7 @@ class Client(LocalState):
         super().__init__(endpoint, token, site, state_dir, disabled=disabled, wall_clock=wall_clock, clock=clock)
         self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
         self._used_families: dict[str, tuple[LocalFamily | LocalFamilyWindows, CalendarFields]] = {}  # by name
+        self._client_budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()
         if not disabled:
             forks.register(self)
 
@@ -240,10 +242,9 @@ class Client(LocalState):
         With `COUNTLESS_DISABLE=1` every request is allowed.
         """
         with self._lock:
-            budget = self._budgets.get(name)
+            budget = self._client_budgets.get(name)
             if budget is None:
-                validate_name(name, "budget")
-                budget = self._new_budget(name)
+                budget = self._client_budgets[name] = ClientBudget(self._budget_part(name))
             return budget
 
     def together(self, *budgets: ClientBudget) -> "BudgetGroup":
@@ -253,10 +254,10 @@ class Client(LocalState):
         """
         from countless.client.budgets.group import BudgetGroup  # most programs never need it
 
-        known = all(isinstance(each, ClientBudget) and self._budgets.get(each.name) is each for each in budgets)
+        known = all(isinstance(each, ClientBudget) and self._client_budgets.get(each.name) is each for each in budgets)
         if not budgets or not known or len(set(budgets)) < len(budgets):
             raise InvalidParameter("budgets", budgets, "different budgets of this client, at least one")
-        return BudgetGroup(budgets, self._lock)
+        return BudgetGroup(tuple(self._budgets[each.name] for each in budgets), self._lock)
 
     # Reading. Each call is a request to the coordinator, by HTTP: with a broker, use a `Reader` with its address. Where
     # tokens are used, that of the client needs the scope read.

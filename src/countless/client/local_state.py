@@ -12,7 +12,7 @@ from threading import Condition, RLock, Thread
 from typing import TYPE_CHECKING
 from weakref import WeakSet, WeakValueDictionary
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget, in_memory
+from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.clock import Clock
 from countless.client.environment import token_for
 from countless.client.families.local_family import LocalFamily
@@ -72,7 +72,7 @@ class LocalState:
         # By series; their windows are among the local counters, or the families.
         self._windows: dict[str, LocalWindows | LocalFamilyWindows] = {}
         self._families: dict[str, LocalFamily] = {}  # and distributions; and windows of both, under their wire names
-        self._budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()  # sessions keep the active ones
+        self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
 
@@ -157,22 +157,25 @@ class LocalState:
             windows.close()
         return windows
 
-    def _new_budget(self, name: str) -> ClientBudget:
-        link = BudgetLink(
-            send=self._send_of_budget,
-            connected=partial(self._connected_for, name),
-            count_waiter=self._count_waiter,
-            new_local=in_memory if self._durable is None else self._durable.budget,
-            disabled=self._disabled,
-            clock=self._wall_clock,
-            steady_clock=self._clock,
-            contact=partial(self._contact_of, name),
-        )
-        budget = self._budgets[name] = ClientBudget(name, self._loop.site_id_for(name), self._lock, link)
-        self._loop.add_budget(name)
-        if self._closing:
-            budget.end()
-        return budget
+    def _budget_part(self, name: str) -> BudgetPart:
+        part = self._budgets.get(name)
+        if part is None:
+            validate_name(name, "budget")
+            link = BudgetLink(
+                send=self._send_of_budget,
+                connected=partial(self._connected_for, name),
+                count_waiter=self._count_waiter,
+                new_local=in_memory if self._durable is None else self._durable.budget,
+                disabled=self._disabled,
+                clock=self._wall_clock,
+                steady_clock=self._clock,
+                contact=partial(self._contact_of, name),
+            )
+            part = self._budgets[name] = BudgetPart(name, self._loop.site_id_for(name), self._lock, link)
+            self._loop.add_budget(name)
+            if self._closing:
+                part.end()
+        return part
 
     # Windows that are finished, and everything delivered
 

@@ -37,6 +37,7 @@ class Sample:
 
     @property
     def active(self) -> int:
+        """On how many points a query may depend."""
         return self.m if self.m_hat is None else self.m_hat
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 from countless.client import forks
-from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.budget import BudgetPart
 from countless.client.client import Client
 from countless.client.durable.count_file import SUFFIX, CountFile, StateError
 from countless.client.durable.family import orphaned_families
@@ -140,6 +140,9 @@ class SimulatedClient(Client):
         sharded = isinstance(self._endpoint, Broker)
         return SimulatedState(directory, self._site_id, self._open_transport, self._lock, sharded)
 
+    def budget_part(self, name: str) -> BudgetPart:
+        return self._budget_part(name)
+
     def _start(self) -> None:
         self._thread = Thread()  # is never started
         self._driver.start(self._loop)
@@ -217,7 +220,7 @@ class Process:
         self._events = asyncio.get_running_loop()
         self.driver = LoopDriver(self._open_transport, lambda: None, self.fuse)
         self.client = SimulatedClient(self.driver, endpoint, site, state_dir, self.wall_clock)
-        self.budgets: dict[str, ClientBudget] = {}  # a client forgets those that its program has forgotten
+        self.budgets: dict[str, BudgetPart] = {}  # a client forgets those that its program has forgotten
         self.recoveries: dict[Path, LoopDriver] = {}
         self.refused: set[Path] = set()  # files that cannot be delivered
         self.open_files: list[CountFile] = []
@@ -227,8 +230,8 @@ class Process:
     def wall_clock(self) -> float:
         return self._true_clock() + self.offset
 
-    def budget(self, name: str) -> ClientBudget:
-        return self.budgets.setdefault(name, self.client.budget(name))
+    def budget(self, name: str) -> BudgetPart:
+        return self.budgets.setdefault(name, self.client.budget_part(name))
 
     @property
     def drivers(self) -> list[LoopDriver]:

@@ -307,7 +307,7 @@ class World:
             self.truth.take_rolling(self._loop.time(), units)
             return True
         hold = not self._rng.randbelow(3)
-        request = budget.request(units, hold=hold)
+        request = BudgetRequest(budget, units, hold=hold)
         try:
             allowed = bool(request.attempt())
         except UnknownBudget:  # a clock is wrong

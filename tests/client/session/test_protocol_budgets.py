@@ -5,7 +5,7 @@ from threading import RLock
 
 import pytest
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget
+from countless.client.budgets.budget import BudgetLink, BudgetPart
 from countless.client.session.protocol import LINGER_S, SiteSession
 from countless.core.budget.messages import Ask, BudgetId, Grant, Recall
 from countless.core.messages import SiteId
@@ -45,7 +45,7 @@ class Stream:
         link = BudgetLink(
             self._queue, lambda: True, lambda number: None, clock=lambda: MINUTE * 60 + self.time + self.jump
         )
-        self.budget = ClientBudget("tokens", SITE_ID, lock, link)
+        self.budget = BudgetPart("tokens", SITE_ID, lock, link)
         self.session.add_budget("tokens", self.budget)
         self.connect()
 

@@ -8,7 +8,7 @@ from weakref import ref
 
 import pytest
 
-from countless.client.budgets.budget import BudgetLink, ClientBudget
+from countless.client.budgets.budget import BudgetLink, BudgetPart
 from countless.client.session.budgets import SessionBudgets
 from countless.client.session.ticks import TICKS_AT_ONCE
 from countless.core.budget.messages import Ask, BudgetId, Grant
@@ -27,16 +27,16 @@ class Session:
         self.lock = RLock()
         self.budgets = SessionBudgets(self.lock)
 
-    def budget(self, name: str) -> ClientBudget:
+    def budget(self, name: str) -> BudgetPart:
         link = BudgetLink(self._send, lambda: True, lambda number: None, clock=lambda: MINUTE * 60 + self.time)
-        budget = ClientBudget(name, SITE_ID, self.lock, link)
+        budget = BudgetPart(name, SITE_ID, self.lock, link)
         self.budgets.add(name, budget)
         return budget
 
     def _send(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
         self.budgets.queue(items)
 
-    def use(self, budget: ClientBudget, period: int) -> None:
+    def use(self, budget: BudgetPart, period: int) -> None:
         """The coordinator sends the rule, and grants units of the period that is asked for then."""
         assert not budget.take(1, wait=0)
         rule = (100, "minute", "UTC", None, 0.01, "spending", "charge", "refuse")

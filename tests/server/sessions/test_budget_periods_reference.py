@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.budget import BudgetPart
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, UpItem
 from countless.client.session import protocol
@@ -46,12 +46,12 @@ async def test_no_period_is_overspent_in_many_long_runs() -> None:
 
 def settles_in_the_present_period(patch: pytest.MonkeyPatch) -> None:
     """A hold is settled in the period that the clock shows."""
-    original = ClientBudget.settle
+    original = BudgetPart.settle
 
-    def settle(self: ClientBudget, local: LocalBudget, units: int, used: int) -> None:
+    def settle(self: BudgetPart, local: LocalBudget, units: int, used: int) -> None:
         original(self, self._local, units, used)
 
-    patch.setattr(ClientBudget, "settle", settle)
+    patch.setattr(BudgetPart, "settle", settle)
 
 
 def grants_to_the_present_period(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from time import monotonic
 
 from countless.client.asgi.count_requests import App, Message, Receive, Scope, Send
 from countless.client.asgi.ratelimit_fields import limit_field, policy_field, require_policy
-from countless.client.budgets.budget import ClientBudget
+from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
 from countless.core.budget.decision import Reason

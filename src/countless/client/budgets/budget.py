@@ -1,4 +1,4 @@
-"""`client.budget(name)`: a limit that all clients of a coordinator spend together.
+"""What this process may spend of a budget, a limit that all clients of a coordinator spend together.
 
 A request that fits the units this process was granted is admitted without a message. Other requests ask the coordinator
 and wait. When the client closes it hands in what it spent; if the process is killed, all that it was granted stays
@@ -60,12 +60,8 @@ class BudgetLink(NamedTuple):
     contact: Callable[[], float] = lambda: inf  # when, by this clock, the last frame was sent that was answered
 
 
-class ClientBudget(Spendable):
-    """The part of a budget that this process may spend. Safe to use from many threads and in signal handlers.
-
-    A handler that has interrupted a request of its own thread gets a unit that is set aside, or is told `starved`. It
-    should not wait: the thread that it has interrupted may hold the client's lock.
-    """
+class BudgetPart(Spendable):
+    """The part of a budget that this process may spend. Programs have it as a `ClientBudget`, sessions as it is."""
 
     def __init__(self, name: str, site_id: SiteId, lock: RLock, link: BudgetLink) -> None:
         self.name = name
@@ -85,35 +81,30 @@ class ClientBudget(Spendable):
         self._unusable = ""  # why this process cannot follow the rule of the budget
 
     def __repr__(self) -> str:
+        return f"<BudgetPart {self}>"
+
+    def __str__(self) -> str:
         with self._lock:
             spent, held, remaining = self._local.spent, self._local.site.held, self._local.remaining
-        return f"<ClientBudget {self.name!r}: {spent} spent, {held} held, {remaining} remaining>"
+        return f"{self.name!r}: {spent} spent, {held} held, {remaining} remaining"
 
     @property
     def remaining(self) -> int:
-        """The units that this process can admit now without a message."""
         with self._lock:
             self._enter()
             return self._local.remaining
 
     @property
     def rule(self) -> BudgetRule | None:
-        """None until the coordinator has sent it, with the answer to the first request."""
         return self._periods.rule
 
     @property
     def resets_at(self) -> float | None:
-        """When the present period ends, in seconds since 1970; None if the budget has none, or its rule is unknown."""
         with self._lock:
             self._enter()
             return None if self.rule is None or self.rule.per is None else self._ends_at
 
     def retry_after(self, n: int = 1) -> float | None:
-        """Seconds until a request of `n` units that was refused may succeed, if that is known.
-
-        With periods: until the present one ends. If the budget is rolling: until enough of what this process has taken
-        itself comes back.
-        """
         with self._lock:
             self._enter()
             at = self._periods.available_at(n)
@@ -121,15 +112,10 @@ class ClientBudget(Spendable):
 
     @property
     def overdraft(self) -> int:
-        """Units that this process has admitted beyond what it was granted, because its rule is `overdraft`."""
         with self._lock:
             return self._periods.overdraft
 
     def take(self, n: int = 1, wait: float = WAIT_S) -> Decision:
-        """Spend `n` units. Waits for the coordinator, at most `wait` seconds, only if this process has too few.
-
-        The decision is true if the units may be used. Raises `UnknownBudget` if the coordinator has no such budget.
-        """
         try:
             if n is _ONE and wait >= 0:
                 ends_at = self._ends_at
@@ -141,8 +127,8 @@ class ClientBudget(Spendable):
             raise
         return super().take(n, wait) if decision is None else decision
 
-    def request(self, n: int, *, hold: bool, to_spend: bool = False) -> "BudgetRequest":
-        return BudgetRequest(self, n, hold=hold, to_spend=to_spend)
+    def _request(self, n: int, *, hold: bool) -> "BudgetRequest":
+        return BudgetRequest(self, n, hold=hold)
 
     # For requests
 
@@ -354,7 +340,7 @@ class BudgetRequest:
         *("start_waiting", "stop_waiting", "undecided"),
     )
 
-    def __init__(self, budget: ClientBudget, n: int, *, hold: bool, to_spend: bool = False) -> None:
+    def __init__(self, budget: BudgetPart, n: int, *, hold: bool, to_spend: bool = False) -> None:
         self._budget = budget
         self._n = n
         self._hold = hold

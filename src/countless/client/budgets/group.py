@@ -7,7 +7,7 @@ lock is released; while it waits for the coordinator, it holds nothing.
 
 from threading import RLock
 
-from countless.client.budgets.budget import BudgetRequest, ClientBudget
+from countless.client.budgets.budget import BudgetPart, BudgetRequest
 from countless.client.budgets.requests import ALLOWED, Waiter
 from countless.client.budgets.spendable import Spendable
 from countless.core.budget.decision import Decision
@@ -16,15 +16,15 @@ from countless.core.budget.decision import Decision
 class BudgetGroup(Spendable):
     """The budgets that `client.together(...)` was given."""
 
-    def __init__(self, budgets: tuple[ClientBudget, ...], lock: RLock) -> None:
-        self.budgets = budgets
+    def __init__(self, parts: tuple[BudgetPart, ...], lock: RLock) -> None:
+        self._parts = parts
         self._lock = lock
 
     def __repr__(self) -> str:
-        return f"<BudgetGroup of {', '.join(repr(budget.name) for budget in self.budgets)}>"
+        return f"<BudgetGroup of {', '.join(repr(budget.name) for budget in self._parts)}>"
 
-    def request(self, n: int, *, hold: bool) -> "GroupRequest":
-        parts = [budget.request(n, hold=True, to_spend=not hold) for budget in self.budgets]
+    def _request(self, n: int, *, hold: bool) -> "GroupRequest":
+        parts = [BudgetRequest(part, n, hold=True, to_spend=not hold) for part in self._parts]
         return GroupRequest(parts, n, self._lock, hold=hold)
 
 

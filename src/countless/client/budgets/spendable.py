@@ -15,7 +15,7 @@ class Spendable(ABC):
     """What a program can do with one budget, or with several together."""
 
     @abstractmethod
-    def request(self, n: int, *, hold: bool) -> Request:
+    def _request(self, n: int, *, hold: bool) -> Request:
         """A request for `n` units, to spend or to hold."""
 
     def take(self, n: int = 1, wait: float = WAIT_S) -> Decision:
@@ -23,7 +23,7 @@ class Spendable(ABC):
 
         The decision is true if the units may be used. Raises `UnknownBudget` if the coordinator has no such budget.
         """
-        return decide(self.request(n, hold=False), wait)
+        return decide(self._request(n, hold=False), wait)
 
     def reserve(self, n: int, wait: float = WAIT_S) -> Hold:
         """Hold `n` units until it is known how many are used. Raises `Exhausted`, `Starved` or `Unreachable`.
@@ -32,7 +32,7 @@ class Spendable(ABC):
         ...     with tokens.reserve(4096) as hold:
         ...         hold.settle(1200)  # an exception before this settles 0
         """
-        request = self.request(n, hold=True)
+        request = self._request(n, hold=True)
         decision = decide(request, wait)
         if not decision:
             raise refusal(request, decision, n, wait)
@@ -47,7 +47,7 @@ class Spendable(ABC):
         ...     with slots.acquire(wait=60):
         ...         pass
         """
-        request = UntilUnitsReturn(self.request(n, hold=True))
+        request = UntilUnitsReturn(self._request(n, hold=True))
         decision = decide(request, wait)
         if not decision:
             raise refusal(request, decision, n, wait)
@@ -57,16 +57,16 @@ class Spendable(ABC):
         """`take` for asyncio: other tasks run while it waits."""
         from countless.client.budgets.asynchronous import decide_async  # a program without asyncio need not import it
 
-        return await decide_async(self.request(n, hold=False), wait)
+        return await decide_async(self._request(n, hold=False), wait)
 
     def areserve(self, n: int, wait: float = WAIT_S) -> "AsyncHold[Hold]":
         """`reserve` for asyncio: `async with budget.areserve(n) as hold`, or `hold = await budget.areserve(n)`."""
         from countless.client.budgets.asynchronous import AsyncHold
 
-        return AsyncHold(self.request(n, hold=True), n, wait, Hold)
+        return AsyncHold(self._request(n, hold=True), n, wait, Hold)
 
     def aacquire(self, n: int = 1, wait: float = WAIT_S) -> "AsyncHold[Slot]":
         """`acquire` for asyncio."""
         from countless.client.budgets.asynchronous import AsyncHold
 
-        return AsyncHold(UntilUnitsReturn(self.request(n, hold=True)), n, wait, Slot)
+        return AsyncHold(UntilUnitsReturn(self._request(n, hold=True)), n, wait, Slot)
