@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test tests soak demo bench race docs docs-serve dist lock lint fast clean
+.PHONY: setup check test tests soak chaos demo bench race docs docs-serve dist lock lint fast clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -48,6 +48,12 @@ soak: setup
 	requirements/system.sh
 	$(PYTEST) -m soak
 	$(PYTEST) -m "hypothesis and not soak" --hypothesis-profile=soak $(PROPERTIES:%=tests/%)
+
+# Real processes, killed, stopped, cut off, under a clock that jumps; then every count is compared.
+MINUTES ?= 10
+SEED ?= 1
+chaos: setup
+	PYTHONPATH=tests $(BIN)/python -m support.chaos --minutes $(MINUTES) --seed $(SEED)
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python

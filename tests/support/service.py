@@ -49,6 +49,8 @@ class Server:
     After `kill` or `stop`, `start` uses the same port and the same state.
     """
 
+    program: tuple[str, ...] = ("-m", "countless.cli.main")
+
     def __init__(self, directory: Path, *options: str, closed: bool = False) -> None:
         self.directory = directory
         self._closed = closed
@@ -57,7 +59,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "countless.cli.main", "serve", "--port", self._port]
+        command = [sys.executable, *self.program, "serve", "--port", self._port]
         command += ["--state-dir", str(self.directory), *self._options, *([] if self._closed else ["--open"])]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
         assert self.process.stdout is not None

@@ -130,7 +130,8 @@ class WebSocketConnection:
         self._write()
         if not frames and self._protocol.state is not State.OPEN:
             last = self._protocol.close_rcvd or self._protocol.close_sent
-            raise ConnectionLost(f"connection closed by the coordinator: {last and (last.reason or last.code)}")
+            reason = (last.reason or last.code) if last else "without a reason"
+            raise ConnectionLost(f"connection closed by the coordinator: {reason}")
         return frames
 
     def close(self) -> None:
@@ -171,6 +172,8 @@ def _reason(error: Exception) -> str:
         status = error.response.status_code
         why = "a token of scope site is needed" if status in (401, 403) else "is there a coordinator behind it?"
         return f"the coordinator refuses ({status}): {why}"
+    if isinstance(error.__cause__, EOFError):
+        return "connection lost before the coordinator answered"
     if isinstance(error, InvalidHandshake):
         return f"not a coordinator of Countless: {error}"
     return f"connection lost: {error}"

@@ -1,0 +1,197 @@
+"""Real processes under every fault at once, for as long as you like: nothing is lost, and nothing is counted twice.
+
+python -m support.chaos --minutes 10 --seed 1
+
+One coordinator, behind a network that fails, and programs with a `state_dir` that count and spend; one of them has
+9,000 counters. The coordinator and the programs are killed and stopped, connections are cut, and the coordinator's
+clock jumps by up to 800 days. At the end everything heals, all programs close, and every count is compared with the
+witnesses.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter as Tally
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, sleep
+
+from countless.randomness import SeededRandom
+from support.chaos_worker import LABELS, Witness
+from support.proxy import HEALTHY, FaultProfile, Proxy
+from support.service import Server, environment, until
+
+COUNTERS = (9_000, 20, 20, 20)  # of each program
+LIMIT = 20_000  # of the budget
+DAY_S = 86_400
+CLOSE_TIMEOUT_S = 120.0
+
+
+class JumpingServer(Server):
+    program = ("-m", "support.jumping_clock")
+
+
+class Worker:
+    """A program with its own directory and witness. Killed, it starts again with the same ones."""
+
+    def __init__(self, directory: Path, url: str, counters: int, durable: bool) -> None:
+        self.counters = counters
+        self.directory = directory
+        self._url = url
+        self._durable = durable
+        self._starts = 0
+        self.witness = Witness.create(directory.with_suffix(".witness"), counters + LABELS + 1)
+        self.start()
+
+    def start(self) -> None:
+        self._starts += 1
+        arguments = [self.directory.name, str(self.directory) if self._durable else "-"]
+        arguments += [str(self.directory.with_suffix(".witness")), str(self.counters)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "support.chaos_worker", *arguments, str(self._starts)],
+            env=environment(COUNTLESS_URL=self._url),
+        )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def bounds(self, kind: int) -> tuple[int, int]:
+        """Of a counter, or of a label or the budget, which come after all counters."""
+        return self.witness.bounds(kind)
+
+
+class Chaos:
+    def __init__(self, directory: Path, seed: int, durable: bool, stack: ExitStack) -> None:
+        self.faults: Tally[str] = Tally()
+        self._rng = SeededRandom(seed)
+        self._clock = directory / "clock"
+        self._clock.write_text("0")
+        os.environ["COUNTLESS_CLOCK_FILE"] = str(self._clock)
+        self.server = stack.enter_context(JumpingServer(directory / "coordinator", "--silent-after", "2s"))
+        self.proxy = stack.enter_context(Proxy(self.server.url, seed))
+        self.server.reader.request("POST", "/api/v1/budgets", {"name": "quota", "limit": LIMIT})
+        self.workers = [Worker(directory / f"site-{i}", self.proxy.url, n, durable) for i, n in enumerate(COUNTERS)]
+        for worker in self.workers:
+            stack.callback(worker.kill)
+
+    # Faults
+
+    def run(self, seconds: float) -> None:
+        end = monotonic() + seconds
+        faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
+        faults += [self._kill_worker, self._cut, self._fray, self._jump]
+        while monotonic() < end:
+            fault = faults[self._rng.randbelow(len(faults))]
+            self.faults[fault.__name__[1:].replace("_", " ")] += 1
+            fault()
+            sleep(self._some(1.0))
+        self.proxy.set_profile(HEALTHY)
+        self._clock.write_text("0")
+
+    def _some(self, most: float) -> float:
+        return most * self._rng.randbelow(1_000) / 1_000
+
+    def _some_worker(self) -> Worker:
+        return self.workers[self._rng.randbelow(len(self.workers))]
+
+    def _kill_coordinator(self) -> None:
+        self.server.kill()
+        sleep(self._some(2.0))
+        self.server.start()
+
+    def _stop_coordinator(self) -> None:
+        self._stop(self.server.process, 4.0)
+
+    def _stop_worker(self) -> None:
+        self._stop(self._some_worker().process, 6.0)
+
+    def _stop(self, process: "subprocess.Popen[str] | subprocess.Popen[bytes]", most: float) -> None:
+        process.send_signal(signal.SIGSTOP)
+        sleep(self._some(most))
+        process.send_signal(signal.SIGCONT)
+
+    def _kill_worker(self) -> None:
+        worker = self._some_worker()
+        worker.kill()
+        sleep(self._some(4.0) if self._rng.randbelow(2) else 0.0)
+        worker.start()
+
+    def _cut(self) -> None:
+        self.proxy.set_profile(FaultProfile(partitioned=True))
+        sleep(self._some(4.0))
+        self.proxy.set_profile(HEALTHY)
+
+    def _fray(self) -> None:
+        """Until another fault of the network."""
+        self.proxy.set_profile(FaultProfile(drop=0.01, cut=0.01, duplicate=0.02, max_delay_s=0.02))
+
+    def _jump(self) -> None:
+        days = (800, -800, 1, -1, 0, 0)[self._rng.randbelow(6)]
+        self._clock.write_text(str(days * DAY_S))
+
+    # What is true at the end
+
+    def close_all(self) -> None:
+        for worker in self.workers:
+            worker.close()
+        for worker in self.workers:
+            if worker.process.wait(CLOSE_TIMEOUT_S) != 0:
+                raise AssertionError(f"{worker.directory.name} could not deliver its counts")
+
+    def differences(self) -> list[str]:
+        """Counts that are not what the programs did."""
+        wrong = []
+        for i in range(max(COUNTERS)):
+            bounds = [worker.bounds(i) for worker in self.workers if i < worker.counters]
+            happened = any(upper for _, upper in bounds)
+            wrong += _compare(f"c{i}", self.server.inspect(f"c{i}")["known"] if happened else 0, bounds)
+        for i in range(LABELS):
+            answer = self.server.answer(f'who{{name="l{i}"}}')
+            bounds = [worker.bounds(worker.counters + i) for worker in self.workers]
+            wrong += _compare(f"label l{i}", answer["lower"], bounds)
+            wrong += _compare(f"label l{i}", answer["upper"], bounds)
+        spent = [worker.bounds(worker.counters + LABELS) for worker in self.workers]
+        usage = self.server.reader.request("GET", "/api/v1/budgets/quota")
+        wrong += _compare("the budget", usage["used_lower"], spent)
+        if sum(low for low, _ in spent) > LIMIT:
+            wrong.append(f"the budget admitted {spent} of {LIMIT}")
+        return wrong
+
+    @property
+    def events(self) -> int:
+        return sum(w.bounds(kind)[0] for w in self.workers for kind in range(w.counters + LABELS + 1))
+
+
+def _compare(name: str, counted: int, bounds: list[tuple[int, int]]) -> list[str]:
+    lower, upper = sum(low for low, _ in bounds), sum(high for _, high in bounds)
+    return [] if lower <= counted <= upper else [f"{name}: counted {counted}, happened {lower} to {upper}"]
+
+
+def run(seed: int, seconds: float, durable: bool = True) -> list[str]:
+    """What is wrong at the end; prints what happened. Programs that are not `durable` have no state_dir."""
+    with tempfile.TemporaryDirectory(prefix="countless-chaos-") as directory, ExitStack() as stack:
+        chaos = Chaos(Path(directory), seed, durable, stack)
+        until(lambda: len(chaos.server.sites()) == len(COUNTERS), "every program has connected")
+        chaos.run(seconds)
+        chaos.close_all()
+        wrong = chaos.differences()
+        faults = ", ".join(f"{name} {number}" for name, number in sorted(chaos.faults.items()))
+        print(f"seed {seed}, {seconds:.0f} s, {chaos.events:,} events: {faults}; {len(wrong)} counts are wrong")
+        return wrong
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Kill, stop, cut and jump; then compare every count.")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    differences = run(options.seed, 60 * options.minutes)
+    print(*differences[:50], sep="\n")
+    sys.exit(1 if differences else 0)
