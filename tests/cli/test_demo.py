@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from countless.demo.acts import ACTS, track
+from countless.demo.acts import Band
 from countless.demo.display import Display
 from countless.demo.fleet import Fleet
 from countless.demo.keep import ordinary
@@ -22,7 +22,7 @@ from support.service import TIMEOUT_S, environment, until
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "countless.cli.main", "demo"]
-SMALL = ["--sites", "4", "--processes", "2", "--alpha", "0.05", "--keep"]
+SMALL = ["--sites", "4", "--processes", "2", "--alpha", "0.05", "--keep", "--pause", "0"]
 
 
 # The seeds are fixed, so this cannot fail by chance. At every seed that was tried the verdicts were the same.
@@ -39,24 +39,29 @@ def test_demo_tells_the_same_story_from_every_seed(seed: int, events: int) -> No
         *(("classical", "OUTSIDE"), ("countless", "inside")),
     ]
     assert float(verdicts[2][1]) > 2
-    bill = dict(re.findall(r"^   (.*?)  +([\d,]+) messages$", output, re.MULTILINE))
-    assert bill["a flush every 60 s"] == "1,440,000"
-    assert int(bill["countless"].replace(",", "")) < 250_000
+    bill = {name: counts for name, *counts in re.findall(r"^   (.*?)  +([\d,]+)  +([\d,]+)$", output, re.MULTILINE)}
+    assert bill["a message for each event, as INCR"] == ["864,000,000", "1,000,000,000"]
+    assert bill["a flush every 60 s"] == ["1,440,000", "1,666,667"]
+    assert int(bill["countless"][1].replace(",", "")) < 250_000
     assert "2,000 too many" in output
     next_line = r"^Next: (countless demo |make demo ARGS=')--keep --port (\d+).*http://127.0.0.1:\2/\)$"
     assert re.search(next_line, output, re.MULTILINE)
 
 
-def test_demo_on_a_terminal_shows_both_trackers() -> None:
-    console = Console(file=StringIO(), force_terminal=True, width=120)
-    display = Display(console, 0.01)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_demo_on_a_terminal_shows_both_trackers_side_by_side(columns: int) -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=columns)
+    display = Display(console, 0.01, frame_s=0)
+    inside = Band("classical", 1_002_000, 1_000_000, 5000, 0.5, 0.9, broken=False)
+    outside = Band("countless", 970_000, 1_000_000, 5000, 0.0, 3.5, broken=True)
     with display.act(1, "ordinary traffic"):
-        for bands in track(ACTS["ordinary traffic"], 8, 0.1, 1000, seed=1):
-            display.show(bands)
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "classical" in shown
-    assert "countless" in shown
-    assert "worst error" in shown
+        display.bands([inside, outside])
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
+    assert any("classical" in line and "countless" in line for line in lines)
+    assert max(map(len, lines)) <= columns
+    pictures = next(re.findall(r"│ (\S+) │", line) for line in lines if "█" in line)
+    assert re.fullmatch(r"·+\[━+\|█━+·+\]·+", pictures[0])
+    assert re.fullmatch(r"·+━+█━+\[━+\|·+\]·+", pictures[1])
 
 
 @pytest.mark.soak

@@ -23,6 +23,9 @@ def demo(
     ] = False,
     processes: Annotated[int, typer.Option(help="With --keep: processes that the sites share.", min=1, max=100)] = 8,
     port: Annotated[int, typer.Option(help="With --keep: port of the coordinator; 0 lets the system choose.")] = 0,
+    pause: Annotated[
+        float, typer.Option(help="With --keep: seconds before the coordinator is killed, and until it is back.", min=0)
+    ] = 5.0,
     seed: Annotated[int, typer.Option(help="Seed of traffic and trackers; a real coordinator is not seeded.")] = 1,
 ) -> None:
     """Show two trackers under ordinary traffic and under a rate limiter, the messages of a day, and a shared limit.
@@ -34,10 +37,10 @@ def demo(
     from countless.core.parameters import require_alpha
 
     require_alpha(alpha)
-    console = Console()
+    console = Console(highlight=False)
     console.soft_wrap = not console.is_terminal  # a pipe gets whole lines
     held = (
-        _keep(console, min(sites, 200), processes, alpha, port, seed)
+        _keep(console, min(sites, 200), processes, alpha, port, seed, pause)
         if keep
         else _play(console, sites, alpha, events, seed)
     )
@@ -46,35 +49,39 @@ def demo(
 
 
 def _play(console: "Console", sites: int, alpha: float, events: int, seed: int) -> bool:
-    from countless.demo.acts import ACTS, day, share_a_limit, track
-    from countless.demo.display import Display, limit_title
+    from countless.demo.acts import ACTS, DAY_EVENTS, DAY_RATE, DAY_SITES, bills, share_a_limit, track
+    from countless.demo.display import KEY, Display, limit_title
 
     display = Display(console, alpha)
-    console.print(
-        f"{sites:,} sites count together. An answer is promised to within alpha = {alpha:.0%} at every moment."
-    )
+    console.print(f"{sites:,} sites count together; alpha = {100 * alpha:.3g} % is the error allowed at every moment.")
+    if console.is_terminal:
+        console.print(KEY)
     held = True
     for number, (title, adversary) in enumerate(ACTS.items(), start=1):
         with display.act(number, title):
             for classical, ours in track(adversary, sites, alpha, events, seed):
-                display.show([classical, ours])
+                display.bands([classical, ours])
         held = held and not ours.broken
-    bill = day(seed)
-    display.title(3, f"a day of {bill.sites:,} sites with {bill.rate:,} events a second: {bill.events:,} events")
-    display.bill(bill)
+    with display.act(3, f"a day of {DAY_SITES:,} sites with {DAY_RATE:,} events a second, and on to a billion events"):
+        for bill in bills(seed):
+            if bill.events <= DAY_EVENTS:
+                day = bill
+            display.bill(day, None if bill is day else bill)
+    console.print(f"   The error of countless was at most {bill.worst:.2f} x alpha at every moment.")
     display.title(4, limit_title())
     display.admitted(share_a_limit())
     console.print(
-        f"\nWhen traffic reacts to the answers, the worst error of the classical tracker is {classical.worst:.1f} x "
-        f"alpha, that of countless {ours.worst:.2f} x alpha."
+        f"\nTraffic that reacts to the answers: the classical tracker is wrong by up to {classical.worst:.1f} x alpha, "
+        f"countless by {ours.worst:.2f} x alpha."
     )
     keep = f"--keep --port {PORT}"
     command = f"make demo ARGS='{keep}'" if "MAKELEVEL" in os.environ else f"countless demo {keep}"
-    console.print(f"Next: {command}    (a real coordinator, which is killed; its page: http://127.0.0.1:{PORT}/)")
+    page = f"while it runs, its page is at http://127.0.0.1:{PORT}/"
+    console.print(f"Next: {command}    (a real coordinator, which is killed; {page})")
     return held and bill.worst <= 1
 
 
-def _keep(console: "Console", sites: int, processes: int, alpha: float, port: int, seed: int) -> bool:
+def _keep(console: "Console", sites: int, processes: int, alpha: float, port: int, seed: int, pause: float) -> bool:
     from countless.demo.fleet import Fleet
     from countless.demo.keep import ordinary, play
 
@@ -85,10 +92,12 @@ def _keep(console: "Console", sites: int, processes: int, alpha: float, port: in
     held = True
     with Fleet(sites, processes, alpha, port) as fleet:
         console.print(f"The page: {fleet.url}/", f"The answer: curl {fleet.url}/api/v1/counters/requests\n", sep="\n")
-        for step in play(fleet, seed):
+        for step in play(fleet, seed, pause):
             held = held and step.held
-            bounds = f"from {step.lower:,.0f} to {step.upper:,.0f}"
-            console.print(f"{step.what}: {step.estimate:,.0f} ({bounds}); the true total is {step.total:,}")
+            console.print(step.what)
+            if step.answer is not None:
+                estimate, lower, upper = (f"{number:,.0f}" for number in step.answer)
+                console.print(f"   {estimate} (from {lower} to {upper}); the true total is {step.total:,}")
         console.print(f"\nStill counting at {fleet.url}/ - press Ctrl-C to stop.")
         for burst in ordinary(fleet, seed):
             fleet.add(burst)

@@ -19,18 +19,22 @@ from countless.schemes.registry import scheme_named
 DELTA = 0.05
 SCHEMES = {"classical": "hyz", "countless": "auto"}
 _FRAMES = 50
-_DAY_S = 86_400
 
 
 class Band(NamedTuple):
-    """A tracker at a moment. `worst` is the largest error of the act so far, over alpha."""
+    """A tracker at a moment. `over` and `under` are the largest errors of the act so far, in units of alpha."""
 
     name: str
     estimate: float
     total: int
     messages: int
-    worst: float
+    over: float
+    under: float
     broken: bool
+
+    @property
+    def worst(self) -> float:
+        return max(self.over, self.under)
 
 
 class Ordinary(Adversary):
@@ -62,46 +66,49 @@ def track(adversary: Adversary, sites: int, alpha: float, events: int, seed: int
         )
         for name, scheme in SCHEMES.items()
     }
-    for frame in range(_FRAMES):
+    for frame in range(1, _FRAMES + 1):
         for game in games.values():
-            game.play((frame + 1) * events // _FRAMES)
+            game.play(events * frame**2 // _FRAMES**2)  # first events cause most messages: so frames take equal time
         yield [_band(name, game) for name, game in games.items()]
 
 
 def _band(name: str, game: Game) -> Band:
     score = game.score(0)
-    return Band(
-        name, game.subject.estimate, score.events, score.messages, score.worst, game.referee.violated_at is not None
-    )
+    broken = score.violated_at is not None
+    return Band(name, game.subject.estimate, score.events, score.messages, score.over, score.under, broken)
 
 
 class Bill(NamedTuple):
-    """Messages of one day, by way of counting."""
+    """Messages up to an event, by way of counting."""
 
-    sites: int
-    rate: int
     events: int
     messages: dict[str, int]
     worst: float
 
+    @property
+    def hours(self) -> float:
+        return self.events / DAY_RATE / 3600
+
 
 DAY_SITES, DAY_RATE = 1000, 10_000
+DAY_EVENTS, BILLION = DAY_RATE * 86_400, 10**9
 
 
-def run_day(scheme: str, seed: int) -> FastWorld:
-    """A day of balanced traffic. The fast engine skips from one report to the next."""
-    events = DAY_RATE * _DAY_S
-    stream = stream_named("uniform", DAY_SITES, events, seed=seed)
-    world = FastWorld(scheme, stream, alpha=0.01, delta=DELTA, seed=seed)
-    world.run(events)
-    return world
+def start_day(scheme: str, seed: int) -> FastWorld:
+    """Balanced traffic. The fast engine skips from one report to the next."""
+    stream = stream_named("uniform", DAY_SITES, BILLION, seed=seed)
+    return FastWorld(scheme, stream, alpha=0.01, delta=DELTA, seed=seed)
 
 
-def day(seed: int) -> Bill:
-    world, events = run_day("auto", seed), DAY_RATE * _DAY_S
-    messages = {"a message for each event, as INCR": events}
-    messages |= {f"a flush every {s} s": flush_messages(events, DAY_SITES * _DAY_S, s) for s in FLUSH_PERIODS_S}
-    return Bill(DAY_SITES, DAY_RATE, events, messages | {"countless": world.messages.total}, world.referee.worst)
+def bills(seed: int) -> Iterator[Bill]:
+    """After each hour of a day, and after a billion events."""
+    world = start_day("auto", seed)
+    for events in [*range(DAY_EVENTS // 24, DAY_EVENTS + 1, DAY_EVENTS // 24), BILLION]:
+        world.run(events)
+        site_seconds = DAY_SITES * events // DAY_RATE
+        messages = {"a message for each event, as INCR": events}
+        messages |= {f"a flush every {s} s": flush_messages(events, site_seconds, s) for s in FLUSH_PERIODS_S}
+        yield Bill(events, messages | {"countless": world.messages.total}, world.referee.worst)
 
 
 class Admitted(NamedTuple):

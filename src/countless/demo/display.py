@@ -2,72 +2,87 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic, sleep
 
 from rich.columns import Columns
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from countless.demo.acts import GATEWAYS, LIMIT, Admitted, Band, Bill
+from countless.demo.acts import DAY_EVENTS, GATEWAYS, LIMIT, Admitted, Band, Bill
 
-_WIDTH = 42  # of the error band, in characters
-_EDGE = 4.0  # its ends, in multiples of alpha
+MAX_PANEL, MIN_PANEL = 48, 37  # columns; two of the smaller stand side by side on 80
+EDGE = 4.0  # the ends of the picture of an error, in multiples of alpha
+KEY = "   █ the error now   ━ the errors so far   [ ] what is promised"
 
 
 class Display:
-    def __init__(self, console: Console, alpha: float) -> None:
+    """A frame stays for `frame_s` on a terminal, so that it can be read; a pipe gets the last frame of an act."""
+
+    def __init__(self, console: Console, alpha: float, frame_s: float = 0.2) -> None:
         self._console = console
         self._alpha = alpha
+        self._frame_s = frame_s
         self._live: Live | None = None
+        self._last: RenderableType = ""
+        self._shown_at = 0.0
 
     def title(self, number: int, title: str) -> None:
         self._console.print(f"\n[bold]{number}. {title[0].upper()}{title[1:]}[/bold]")
 
     @contextmanager
     def act(self, number: int, title: str) -> Iterator[None]:
-        """Frames that are shown within it replace each other on a terminal; a pipe gets the last one."""
+        """Frames that are shown within it replace each other."""
         self.title(number, title)
-        self._last: list[Band] = []
         if not self._console.is_terminal:
             yield
-            for band in self._last:
-                print(f"   {_describe(band)}", flush=True)
+            self._console.print(self._last)
             return
-        with Live(console=self._console, refresh_per_second=12) as self._live:
+        with Live(console=self._console, auto_refresh=False) as self._live:
             yield
         self._live = None
 
-    def show(self, bands: list[Band]) -> None:
-        self._last = bands
+    def _show(self, frame: RenderableType) -> None:
+        self._last = frame
         if self._live is not None:
-            self._live.update(Columns([self._panel(band) for band in bands]))
+            sleep(max(0.0, self._shown_at + self._frame_s - monotonic()))
+            self._live.update(frame, refresh=True)
+            self._shown_at = monotonic()
 
-    def _panel(self, band: Band) -> Panel:
+    def bands(self, bands: list[Band]) -> None:
+        width = min(MAX_PANEL, max(MIN_PANEL, (self._console.width - 1) // 2))
+        drawn = Columns([self._panel(band, width) for band in bands])
+        self._show(drawn if self._console.is_terminal else Text("\n".join(map(_describe, bands))))
+
+    def _panel(self, band: Band, width: int) -> Panel:
         colour = "red" if band.broken else "green"
         body = Text.assemble(
             (f"{band.estimate:,.0f}\n", "bold"),
             (f"true total {band.total:,}\n", "dim"),
-            (_picture(band, self._alpha) + "\n", colour),
+            (_picture(band, self._alpha, width - 4) + "\n", colour),
             f"{band.messages:,} messages\n",
             (f"worst error {band.worst:.2f} x alpha: {_verdict(band)}", f"bold {colour}"),
         )
-        return Panel(body, title=band.name, width=_WIDTH + 6, border_style=colour)
+        return Panel(body, title=band.name, width=width, border_style=colour)
 
-    def bill(self, bill: Bill) -> None:
-        grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 3, 0, 0))
-        grid.add_column()
-        grid.add_column(justify="right")
-        for name, messages in bill.messages.items():
-            grid.add_row(f"   {name}", f"{messages:,} messages", style="bold" if name == "countless" else "")
-        self._console.print(grid)
-        self._console.print(f"   The error was at most {bill.worst:.2f} x alpha at every moment of the day.")
+    def bill(self, day: Bill, later: Bill | None) -> None:
+        """The messages of a day, or of its first hours; and those of a billion events."""
+        grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="")
+        grid.add_column("   messages")
+        grid.add_column("in a day" if day.events == DAY_EVENTS else f"in {day.hours:.0f} h", justify="right")
+        grid.add_column("for a billion events", justify="right")
+        for name, messages in day.messages.items():
+            style = "bold" if name == "countless" else ""
+            grid.add_row(f"   {name}", f"{messages:,}", f"{later.messages[name]:,}" if later else "", style=style)
+        self._show(grid)
 
     def admitted(self, rows: list[Admitted]) -> None:
         for row in rows:
-            over = f"{row.admitted - LIMIT:,} too many" if row.admitted > LIMIT else "never more than the limit"
-            self._console.print(f"   {row.name}: {row.admitted:,} admitted, {over}; {row.messages} messages")
+            over = row.admitted - LIMIT
+            verdict = f"{abs(over):,} too {'many' if over > 0 else 'few'}" if over else "exactly the limit"
+            self._console.print(f"   {row.name}: {row.admitted:,} admitted, {verdict}; {row.messages} messages")
 
 
 def limit_title() -> str:
@@ -80,20 +95,21 @@ def _verdict(band: Band) -> str:
 
 def _describe(band: Band) -> str:
     return (
-        f"{band.name:9} {band.estimate:>9,.0f} for {band.total:,}, worst error {band.worst:.2f} x alpha: "
+        f"   {band.name:9} {band.estimate:>9,.0f} for {band.total:,}, worst error {band.worst:.2f} x alpha: "
         f"{_verdict(band)}; {band.messages:,} messages"
     )
 
 
-def _picture(band: Band, alpha: float) -> str:
-    """The error as a position: the brackets are at 1 ± alpha."""
-    error = (band.estimate / band.total - 1) / alpha if band.total else 0.0
-    cells = ["·"] * _WIDTH
+def _picture(band: Band, alpha: float, width: int) -> str:
+    """The error as a position, with all positions that it had: the brackets are at 1 ± alpha."""
+
+    def cell(error: float) -> int:
+        return min(width - 1, max(0, round((error / EDGE + 1) / 2 * (width - 1))))
+
+    cells = ["·"] * width
+    for position in range(cell(-band.under), cell(band.over) + 1):
+        cells[position] = "━"
     for mark, sign in ((-1.0, "["), (0.0, "|"), (1.0, "]")):
-        cells[_cell(mark)] = sign
-    cells[_cell(error)] = "█"
+        cells[cell(mark)] = sign
+    cells[cell((band.estimate / band.total - 1) / alpha if band.total else 0.0)] = "█"
     return "".join(cells)
-
-
-def _cell(error: float) -> int:
-    return min(_WIDTH - 1, max(0, round((error / _EDGE + 1) / 2 * (_WIDTH - 1))))

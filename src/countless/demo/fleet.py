@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
@@ -116,12 +116,10 @@ class Fleet:
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    process.terminate()
+    """Nothing of the demo is kept, so no process needs time to deliver or to save."""
+    process.kill()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            pipe.close()
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+            with suppress(BrokenPipeError):  # a line that was not written yet
+                pipe.close()
+    process.wait()

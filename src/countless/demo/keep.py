@@ -1,6 +1,7 @@
 """A real coordinator with real sites: ordinary traffic, during which the coordinator is killed and started again."""
 
 from collections.abc import Iterator
+from time import sleep
 from typing import NamedTuple
 
 from countless.demo.fleet import Fleet
@@ -12,32 +13,37 @@ Events = list[tuple[int, int]]  # (site, number of events)
 
 
 class Step(NamedTuple):
-    """What has happened, and the answer after it."""
+    """What happens. The answer, (estimate, lower, upper), is None while the coordinator is away."""
 
     what: str
     total: int
-    estimate: float
-    lower: float
-    upper: float
+    answer: tuple[float, float, float] | None
 
     @property
     def held(self) -> bool:
-        return self.lower <= self.total <= self.upper
+        return self.answer is None or self.answer[1] <= self.total <= self.answer[2]
 
 
-def play(fleet: Fleet, seed: int) -> Iterator[Step]:
+def play(fleet: Fleet, seed: int, pause_s: float) -> Iterator[Step]:
+    """With pauses before the coordinator is killed and before it is started again, to look at the page."""
     rng = SeededRandom(seed).spawn("traffic")
 
     def step(what: str) -> Step:
         answer = fleet.answer()
-        return Step(what, fleet.total, answer["estimate"], answer["lower"], answer["upper"])
+        return Step(what, fleet.total, (answer["estimate"], answer["lower"], answer["upper"]))
+
+    def start() -> None:
+        sleep(pause_s)
+        fleet.start_coordinator()
 
     for number in range(_BURSTS):
         fleet.add(spread(fleet.sites, int(100 * 1.3**number), rng))
-    yield step("the sites have counted")
+    yield step(f"The sites have counted. In {pause_s:g} s the coordinator is killed:")
+    sleep(pause_s)
     fleet.kill_coordinator()
-    fleet.add(spread(fleet.sites, fleet.total, rng), meanwhile=fleet.start_coordinator)
-    yield step("the coordinator was killed, the sites counted on, and it was started again")
+    yield Step("kill -9. The sites count on; the page says that it is not connected.", fleet.total, None)
+    fleet.add(spread(fleet.sites, fleet.total, rng), meanwhile=start)
+    yield step("Started again. What the sites have counted meanwhile is there:")
 
 
 def ordinary(fleet: Fleet, seed: int) -> Iterator[Events]:
