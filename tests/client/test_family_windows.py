@@ -9,8 +9,9 @@ import pytest
 
 import countless
 from countless.client.client import Client
-from countless.client.durable.count_file import CHUNK_BYTES, CountFile
+from countless.client.durable.count_file import CountFile
 from countless.client.durable.family import FamilyKey, FamilyRecords, orphaned_families
+from countless.client.durable.word_file import CHUNK_BYTES
 from countless.client.families.local_family import LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.transport.endpoint import Endpoint

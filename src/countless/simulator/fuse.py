@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from countless.client.durable.count_file import map_words
+from countless.client.durable.word_file import map_words
 
 
 class Killed(BaseException):
@@ -37,7 +37,7 @@ class Fuse:
 
 
 class FusedWords:
-    """What `CountFile` and its records use of a memoryview."""
+    """What `WordFile`, `CountFile` and its records use of a memoryview."""
 
     def __init__(self, words: memoryview) -> None:
         self._words = words

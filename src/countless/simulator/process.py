@@ -10,10 +10,11 @@ from threading import Thread
 from countless.client import forks
 from countless.client.budgets.budget import BudgetPart
 from countless.client.client import Client
-from countless.client.durable.count_file import SUFFIX, CountFile, StateError
+from countless.client.durable.count_file import SUFFIX, CountFile
 from countless.client.durable.family import orphaned_families
 from countless.client.durable.recovery import OrphanDelivery
 from countless.client.durable.state import DurableState
+from countless.client.durable.word_file import StateError
 from countless.client.session.loop import ClientLoop
 from countless.client.session.wakeup import Wakeup
 from countless.client.transport.base import ConnectionLost, Transport

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from countless import randomness
-from countless.client.durable import count_file
+from countless.client.durable import word_file
 from countless.client.transport import nats_transport
 from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
@@ -198,7 +198,7 @@ def _replaced(profile: Profile, rng: SeededRandom) -> Iterator[None]:
 
     replaced: list[tuple[ModuleType, str, object]] = [
         (frames, "MAX_FRAME_BYTES", profile.frame_bytes),
-        (count_file, "map_words", map_fused_words),
+        (word_file, "map_words", map_fused_words),
         (log_store, "_PART_BYTES", 300),
         (log_store, "_COMPACT_AFTER_MESSAGES", 40),
         (site_server, "CLOCK_READINGS", 2),

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.client.durable import count_file
-from countless.client.durable.count_file import CHUNK_BYTES, CountFile, StateError
+from countless.client.durable import word_file
+from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import MAX_COUNT
 from countless.client.durable.recovery import OrphanedCounter
+from countless.client.durable.word_file import CHUNK_BYTES, StateError
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -94,8 +95,8 @@ def killed_after(stores: int) -> Iterator[None]:
 @pytest.fixture
 def killable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files whose process can be killed by `killed_after`."""
-    map_words = count_file.map_words
-    monkeypatch.setattr(count_file, "map_words", lambda *arguments: KilledWords(map_words(*arguments)))
+    map_words = word_file.map_words
+    monkeypatch.setattr(word_file, "map_words", lambda *arguments: KilledWords(map_words(*arguments)))
 
 
 def test_counts_are_found_in_the_file_of_a_process_that_has_ended(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ after it.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from countless.client.durable.count_file import CountFile, StateError
+from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import CounterRecord
+from countless.client.durable.word_file import StateError
 from countless.core.family.rule import FamilyRule
 from countless.errors import CountlessError
 

@@ -19,9 +19,10 @@ from time import time
 
 from countless.client.clock import Clock, steady_clock
 from countless.client.durable.budget import orphaned_budgets
-from countless.client.durable.count_file import SUFFIX, CountFile, StateError
+from countless.client.durable.count_file import SUFFIX, CountFile
 from countless.client.durable.family import orphaned_families
 from countless.client.durable.record import CounterRecord
+from countless.client.durable.word_file import StateError
 from countless.client.families.local_family import LocalFamily
 from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop

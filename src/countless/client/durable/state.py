@@ -9,10 +9,11 @@ from threading import RLock
 
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget
-from countless.client.durable.count_file import CountFile, StateError
+from countless.client.durable.count_file import CountFile
 from countless.client.durable.family import FamilyKey, FamilyRecords
 from countless.client.durable.record import MAX_COUNT, CounterRecord
 from countless.client.durable.recovery import OrphanRecovery
+from countless.client.durable.word_file import StateError
 from countless.client.local_counter import ALWAYS, Deliver, LocalCounter
 from countless.client.transport.base import Transport
 from countless.core.budget.messages import BudgetId

@@ -15,26 +15,22 @@ from time import time
 
 import msgspec
 
-from countless.core.budget.rule import BudgetRule
-from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.server.storage.base import (
-    BudgetFields,
     Changes,
     Config,
     CounterFields,
-    PeriodFields,
     SavedBudget,
     SavedFamily,
-    SavedPeriod,
     StoreError,
     Token,
     WindowFields,
     WindowKey,
     parse_total,
 )
+from countless.server.storage.budget_tables import load_budgets, write_budgets
 from countless.server.storage.family_tables import delete_families, drop_families, load_families, write_families
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.problems import damaged, explained
@@ -198,22 +194,8 @@ class SqliteStore:
                 yield WindowKey(counter, period), WindowFields(int(floor), int(total) if total else None, *lost)
 
     def load_budgets(self) -> dict[str, SavedBudget]:
-        with self._loading():
-            return self._load_budgets()
-
-    def _load_budgets(self) -> dict[str, SavedBudget]:
-        with self._locked():
-            budgets = self._db.execute("SELECT * FROM budgets ORDER BY name").fetchall()
-            periods = self._db.execute("SELECT * FROM budget_periods").fetchall()
-            sites = self._db.execute("SELECT * FROM budget_sites").fetchall()
-        saved = {name: SavedBudget(BudgetFields(_parse_rule(name, rule), first), {}) for name, rule, first in budgets}
-        for name, period, forgiven, gone, lost, number, resetting in periods:
-            fields = PeriodFields(int(forgiven), int(gone), int(lost), number, bool(resetting))
-            saved[name].periods[period] = SavedPeriod(fields, {})
-        for name, period, site, incarnation, limit, given_up, spent in sites:
-            saved_site = SavedSite(int(limit), bool(given_up), int(spent))
-            saved[name].periods[period].sites[SiteId(site, incarnation)] = saved_site
-        return saved
+        with self._locked(), self._loading():
+            return load_budgets(self._db)
 
     def load_families(self) -> dict[str, SavedFamily]:
         with self._locked(), self._loading():
@@ -283,7 +265,7 @@ class SqliteStore:
                 if fields is not None
             ],
         )
-        self._write_budgets(changes)
+        write_budgets(self._db, changes)
         delete_families(self._db, changes.deleted_families)
         drop_families(self._db, changes.dropped_families)
         write_families(self._db, self._execute, changes.families)
@@ -304,43 +286,6 @@ class SqliteStore:
         if dropped:
             horizon = max(horizon, second_of(max(dropped)[0]) + 1)
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('pruned before', ?)", (horizon,))
-
-    def _write_budgets(self, changes: Changes) -> None:
-        """At once, without the journal: messages of budgets are few."""
-        for name in changes.deleted_budgets:
-            self._db.execute("DELETE FROM budgets WHERE name = ?", (name,))
-            self._db.execute("DELETE FROM budget_periods WHERE budget = ?", (name,))
-            self._db.execute("DELETE FROM budget_sites WHERE budget = ?", (name,))
-        for budget in changes.closed_periods:
-            self._db.execute("DELETE FROM budget_periods WHERE budget = ? AND period = ?", budget)
-            self._db.execute("DELETE FROM budget_sites WHERE budget = ? AND period = ?", budget)
-        self._db.executemany(
-            "INSERT OR REPLACE INTO budgets VALUES (?, ?, ?)",
-            [
-                (name, msgspec.json.encode(rule).decode(), first_period)
-                for name, (rule, first_period) in changes.budgets.items()
-            ],
-        )
-        self._db.executemany(
-            "INSERT OR REPLACE INTO budget_periods VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (*budget, str(each.forgiven), str(each.gone), str(each.lost), each.round, each.resetting)
-                for budget, each in changes.periods.items()
-            ],
-        )
-        sites = [
-            (*budget, *site_id, saved)
-            for budget, by_id in changes.budget_sites.items()
-            for site_id, saved in by_id.items()
-        ]
-        self._db.executemany(
-            "INSERT OR REPLACE INTO budget_sites VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(*row, str(saved.limit), saved.given_up, str(saved.spent)) for *row, saved in sites if saved is not None],
-        )
-        self._db.executemany(
-            "DELETE FROM budget_sites WHERE (budget, period, site, incarnation) = (?, ?, ?, ?)",
-            [row for *row, saved in sites if saved is None],
-        )
 
     def _execute(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
@@ -398,10 +343,3 @@ def _parse_windows(counter: str, rule: str) -> WindowRule | None:
         return msgspec.json.decode(rule, type=WindowRule) if rule else None
     except msgspec.ValidationError as error:
         raise StoreError(f"the windows of counter {counter!r} cannot be used here: {error}") from None
-
-
-def _parse_rule(budget: str, rule: str) -> BudgetRule:
-    try:
-        return msgspec.json.decode(rule, type=BudgetRule)
-    except msgspec.ValidationError as error:
-        raise StoreError(f"the rule of budget {budget!r} cannot be used here: {error}") from None
