@@ -5,8 +5,8 @@ from starlette.responses import Response
 
 from countless.core.budget.rule import BudgetRule
 from countless.errors import InvalidParameter
+from countless.server.http.api.budget_schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
 from countless.server.http.api.openapi import Operation, error, json
-from countless.server.http.api.schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
 from countless.server.http.routes import MAX_LISTED, read_body
 from countless.server.sessions.budgets.budgets import Budgets
 from countless.server.sessions.budgets.periods import BudgetPeriods
