@@ -20,7 +20,7 @@ from countless.server.http.answers.published import public_view
 from countless.server.http.answers.sums import answer_changes, parts_of, reading, summed, top_answer
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.http.history.history import Recorder
-from countless.server.http.page.views import CounterView
+from countless.server.http.page.counter_view import CounterView
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.wire.frames import Hello, Join, decode_down, encode_frames

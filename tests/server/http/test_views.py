@@ -8,7 +8,8 @@ from countless.core.messages import Report
 from countless.errors import InvalidParameter
 from countless.server.http.history.history import Recorder
 from countless.server.http.page import views
-from countless.server.http.page.views import CounterView, ListView, OperatorCounterView, OperatorListView
+from countless.server.http.page.counter_view import CounterView, OperatorCounterView
+from countless.server.http.page.list_view import ListView, OperatorListView
 from countless.server.sessions import counter
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport
 from countless.wire.frames import Join

@@ -13,7 +13,8 @@ from countless.core.windows.rule import WindowRule
 from countless.server.http.answers.increases import Increases, WindowIncreases, increases_of
 from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer
 from countless.server.http.history.history import Recorder
-from countless.server.http.page.views import CounterView, ListView, OperatorCounterView
+from countless.server.http.page.counter_view import CounterView, OperatorCounterView
+from countless.server.http.page.list_view import ListView
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config, StateStore
 from countless.wire.frames import Join, Leave

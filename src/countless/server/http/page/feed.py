@@ -20,7 +20,9 @@ from countless.server.http.answers.counted_stream import CountedStream
 from countless.server.http.answers.published import encode_event
 from countless.server.http.api.openapi import error
 from countless.server.http.page.budget_views import BudgetListView, BudgetView, OperatorBudgetView
-from countless.server.http.page.views import CounterView, ListView, OperatorCounterView, OperatorListView, View
+from countless.server.http.page.counter_view import CounterView, OperatorCounterView
+from countless.server.http.page.list_view import ListView, OperatorListView
+from countless.server.http.page.views import View
 from countless.server.http.server_view import ServerView
 from countless.server.refused_sites import Refused
 from countless.server.sessions.shares import Shares
