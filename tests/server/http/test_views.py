@@ -7,7 +7,7 @@ import pytest
 from countless.core.messages import Report
 from countless.errors import InvalidParameter
 from countless.server.http.history.history import Recorder
-from countless.server.http.page import views
+from countless.server.http.page import counter_view, list_view
 from countless.server.http.page.counter_view import CounterView, OperatorCounterView
 from countless.server.http.page.list_view import ListView, OperatorListView
 from countless.server.sessions import counter
@@ -23,7 +23,7 @@ class Clock:
 
     def __init__(self, harness: SiteServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = NOON
-        for module in (views, counter):
+        for module in (counter_view, list_view, counter):
             monkeypatch.setattr(module, "time", lambda: self.time)
         self.recorder = Recorder(harness.server, clock=lambda: self.time, steady=lambda: self.time)
 
