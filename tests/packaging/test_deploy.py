@@ -11,12 +11,14 @@ import yaml
 from typer.core import TyperGroup
 
 from countless.cli.main import build
+from countless.probe import local_url
 from countless.server.http.monitoring.probes import PROBES
 from countless.server.settings import PORT, Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+COMPOSE_TLS: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.tls.yaml").read_text())
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 KUBERNETES: dict[str, dict[str, Any]] = {
     each["kind"]: each for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/countless.yaml").read_text())
@@ -58,10 +60,22 @@ def test_variables_of_the_container_are_settings() -> None:
 def test_compose_builds_the_dockerfile_and_publishes_on_loopback_only() -> None:
     service = COMPOSE["services"]["coordinator"]
     assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).resolve().exists()
-    assert service["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    assert service["ports"] == [f"${{COUNTLESS_PUBLISH:-127.0.0.1}}:{PORT}:{PORT}"]
     volume, _, place = service["volumes"][0].partition(":")
     assert volume in COMPOSE["volumes"]
     assert f"VOLUME {place}\n" in DOCKERFILE
+
+
+def test_compose_with_tls_has_settings_that_require_it() -> None:
+    service = COMPOSE_TLS["services"]["coordinator"]
+    variables = dict(re.findall(r"(COUNTLESS_\w+)=(\S+)", DOCKERFILE)) | service["environment"]
+    settings = load_settings({}, variables)
+    settings.require_safe()
+    assert (settings.allow_plaintext, settings.is_loopback) == (False, False)
+    (mount,) = service["volumes"]
+    folder = mount.split(":")[1]
+    assert all(path.startswith(f"{folder}/") for path in (settings.tls_cert, settings.tls_key))
+    assert (variables["COUNTLESS_URL"], variables["COUNTLESS_CA"]) == (local_url(settings), settings.tls_cert)
 
 
 def test_kubernetes_manifests_fit_the_settings_and_each_other() -> None:

@@ -41,7 +41,9 @@ def restore(
     if not known:
         print("Tokens are as in the copy: programs with a token that was made since are refused.")
     if again:
-        labels = ", ".join(sorted({token.label or token.digest.hex()[:12] for token in again}))
-        print(f"Valid again, because the copy has these tokens and the former state had not: {labels}.")
+        print("Valid again, because the copy has these tokens and the former state had not. If they were revoked:")
+        for token in again:
+            command = f"countless token --revoke {token.fingerprint} --state-dir {state_dir}"
+            print(f"  {command}  # {token.scope}, {token.label!r}")
     if operators is not None:
         print(f"{operators} has a new token for the operator.")

@@ -29,7 +29,8 @@ def token(
     ] = None,
     overlap: Annotated[str, typer.Option(help="With rotate: how long the former tokens stay valid.")] = "1h",
     revoke: Annotated[
-        str | None, typer.Option(help="Revoke the tokens with this label, and end what they have opened.")
+        str | None,
+        typer.Option(help="Revoke the tokens with this label, or these digits in the list, and end what they opened."),
     ] = None,
     state_dir: Annotated[
         Path | None,
@@ -110,7 +111,7 @@ def _require_meant(file: Path, create: bool) -> None:
 def _row(each: "Token") -> str:
     expiry = "expires" if each.valid_at(time()) else "expired"
     times = (f"created {_minute(each.created)}", f"{expiry} {_minute(each.expires)}", f"used {_minute(each.last_used)}")
-    return "\t".join((each.scope, each.label, each.site or "", each.digest.hex()[:12], *times))
+    return "\t".join((each.scope, each.label, each.site or "", each.fingerprint, *times))
 
 
 def _minute(second: int | None) -> str:

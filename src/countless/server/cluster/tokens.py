@@ -46,8 +46,8 @@ class BrokerTokens:
     def tokens(self) -> list[Token]:
         return sorted(self._tokens.values(), key=lambda token: (token.created, token.label))
 
-    def revoke(self, label: str) -> int:
-        kept = {digest: token for digest, token in self._tokens.items() if token.label != label}
+    def revoke(self, which: str) -> int:
+        kept = {digest: token for digest, token in self._tokens.items() if not token.is_named(which)}
         revoked, self._tokens = len(self._tokens) - len(kept), kept
         return revoked
 

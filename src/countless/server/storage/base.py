@@ -231,6 +231,14 @@ class Token:
     def valid_at(self, second: float) -> bool:
         return self.expires is None or second < self.expires
 
+    @property
+    def fingerprint(self) -> str:
+        """The first digits of the digest, as lists and the audit log show them."""
+        return self.digest.hex()[:12]
+
+    def is_named(self, which: str) -> bool:
+        return which in (self.label, self.fingerprint)
+
 
 class TokenStore(Protocol):
     """Bearer tokens. Methods may be called from any thread."""
@@ -242,8 +250,8 @@ class TokenStore(Protocol):
     def tokens(self) -> list[Token]:
         """In the order in which they were created."""
 
-    def revoke(self, label: str) -> int:
-        """Remove the tokens with this label; how many there were."""
+    def revoke(self, which: str) -> int:
+        """Remove the tokens with this label or fingerprint; how many there were."""
 
     def expire(self, digest: bytes, second: int) -> None:
         """Let a token expire then, or when it would have anyway, if that is sooner."""

@@ -319,9 +319,11 @@ class SqliteStore:
         with self._locked():
             return [Token(*row) for row in self._db.execute("SELECT * FROM tokens ORDER BY created, label")]
 
-    def revoke(self, label: str) -> int:
+    def revoke(self, which: str) -> int:
+        revoked = [(token.digest,) for token in self.tokens() if token.is_named(which)]
         with self._transaction():
-            return self._db.execute("DELETE FROM tokens WHERE label = ?", (label,)).rowcount
+            self._db.executemany("DELETE FROM tokens WHERE digest = ?", revoked)
+        return len(revoked)
 
     def expire(self, digest: bytes, second: int) -> None:
         with self._transaction():
