@@ -98,6 +98,7 @@ def test_counters_are_searched_sorted_and_paged(tab: Window, server: Server) -> 
     page.get_by_label("Sort").select_option("Largest total")
     expect(rows.first).to_contain_text("counter 119")
     expect(rows.first).to_contain_text("1,119")
+    expect(rows.first.locator(".mini .box")).to_have_count(0)  # nothing was counted since the start: nothing is drawn
     page.reload()  # the address has the query
     expect(rows.first).to_contain_text("counter 119")
     page.get_by_label("Find").fill("nowhere")
@@ -154,7 +155,8 @@ def test_page_shows_a_restart_and_reconnects(tab: Window, server: Server) -> Non
         server.kill()
         expect(page.locator("#stale")).to_contain_text(re.compile(r"Not connected since \d\d:\d\d:\d\d"))
         expect(page.locator("#connection")).to_have_text("Not connected")
-        expect(page.locator(TOTAL)).to_have_text("7")  # the last answer stays visible
+        expect(page.locator(TOTAL)).to_have_text("7")  # the last answer stays visible, and is not called present
+        expect(page.locator(".plot-text")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d: 7, exact$"))
         tab.screenshot("stale")
         server.start()
         client.counter("steady").add(1)

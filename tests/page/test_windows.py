@@ -33,7 +33,7 @@ ROWS = [
 def feed(role: str) -> str:
     spans = [
         {"name": "this-hour", "lower": 401, "estimate": 440, "upper": 480, "since": None},
-        {"name": "today", "lower": 9000, "estimate": 9000, "upper": 9000, "since": NOW - 8 * HOUR_S},
+        {"name": "today", "lower": 9000, "estimate": 9000, "upper": 9000, "since": NOW - 8 * HOUR_S + 42},
     ]
     zone = {"now": NOW, "tz": "America/New_York"}
     return "".join(
@@ -87,7 +87,7 @@ def test_windows_are_bars_that_say_how_sure_they_are(tab: Window, server: Server
     expect(page.locator(".hero")).to_have_text("12.3 per minute")
     expect(page.locator(".range").first).to_have_text("12 to 12.6, over the last minute")
     expect(page.locator("[data-figure=this-hour]")).to_contain_text("401 to 480")
-    expect(page.locator("[data-figure=today]")).to_have_text("Today (America/New_York)9,000exact, since 03:30")
+    expect(page.locator("[data-figure=today]")).to_have_text("Today (America/New_York)9,000exact, since 03:30:42")
     assert chosen_bars(page) == [
         "11:00 to 12:00: 440 (401 to 480) so far, ends at 12:00, in 30 min",
         "10:00 to 11:00: 920 (910 to 935), incomplete: waiting for sites",

@@ -24,7 +24,7 @@ export function bandChart(app, query, overChanged) {
   const key = element("ul", { class: "key", "aria-label": "Key" });
   const node = element("figure", { class: "chart", "aria-label": "Total over time" },
     element("div", { class: "chart-head" }, element("h2", {}, "Total"), choice), plot, text, key, threshold);
-  let chosenRange = "Close up", rows = [], rounds = [], restarts = [], seen = [], place = null, chosen = null; // chosen: a time; null is now
+  let chosenRange = "Close up", rows = [], rounds = [], restarts = [], seen = [], place = null, chosen = null; // chosen: a time; null is the last one
   let timer = null, drawnAt = 0, frozen = null, closed = false, over = parseCount(query.get("over") ?? "");
   input.value = query.get("over") ?? "";
 
@@ -107,7 +107,7 @@ export function bandChart(app, query, overChanged) {
   // While a screen reader reads the value, it changes only with the choice.
   function explain(chosenNow = false) {
     const here = index(), row = seen[here], time = chosen ?? row[0], [, estimate, lower, upper, state] = row, answer = { estimate, lower, upper, state };
-    const words = `${chosen === null ? "Now" : moment(time, app.now())}: ${certain(state) ? `${count(estimate)}${state === "exact" ? "" : ` (${range(totalRange(answer))})`}` : range(totalRange(answer))}, ${stateWord(answer).toLowerCase()}`;
+    const words = `${chosen === null && frozen === null ? "Now" : moment(chosen ?? frozen, app.now())}: ${certain(state) ? `${count(estimate)}${state === "exact" ? "" : ` (${range(totalRange(answer))})`}` : range(totalRange(answer))}, ${stateWord(answer).toLowerCase()}`;
     setText(text, words);
     setAttribute(plot, "aria-valuemax", seen.length);
     setAttribute(plot, "aria-valuenow", here + 1);
