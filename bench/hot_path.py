@@ -49,7 +49,7 @@ def side_by_side(calls: dict[str, tuple[Callable[[], object], int]], turns: int 
 
 
 def local_counter(tracker: Tracker, name: int = 0) -> LocalCounter:
-    site = tracker.site(name)
+    site = tracker.site(name)._local
     if not isinstance(site, LocalCounter):
         raise TypeError("a tracker with windows")
     return site

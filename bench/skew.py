@@ -96,7 +96,8 @@ def steps(alpha: float = 0.01) -> Table:
 def hostile(sites: int, alpha: float) -> list[int]:
     """Traffic that knows all triggers, and wants many reports: it goes to the site that needs the fewest events."""
     tracker, events = Tracker(sites=sites, alpha=alpha, scheme="deterministic"), list[int]()
-    counters = [counter for counter in map(tracker.site, range(sites)) if isinstance(counter, LocalCounter)]
+    locals_of_sites = [tracker.site(site)._local for site in range(sites)]
+    counters = [local for local in locals_of_sites if isinstance(local, LocalCounter)]
     while len(events) < HOSTILE_EVENTS:
         states = [counter.debug_state() for counter in counters]
         missing = [state.next_at - state.count for state in states]

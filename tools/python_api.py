@@ -7,35 +7,45 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from countless.client.asgi import CountRequests, LimitRequests, header_key
-from countless.client.budgets.client_budget import ClientBudget
-from countless.client.budgets.spendable import Spendable
-from countless.client.client import Client, connect
-from countless.client.counter import Counter
-from countless.client.families.local_family import ClientDistribution
-from countless.client.reader import (
+from countless.client.answers import (
     Quantiles,
     QuantileValue,
     Rate,
-    Reader,
     RollingCount,
     SeriesCount,
     TopCounts,
     TotalCount,
     WindowCount,
 )
+from countless.client.asgi import CountRequests, LimitRequests, header_key
+from countless.client.budgets.client_budget import ClientBudget
+from countless.client.budgets.spendable import Spendable
+from countless.client.client import Client, connect
+from countless.client.counter import Counter
+from countless.client.families.local_family import ClientDistribution
+from countless.client.reader import Reader
 from countless.client.watch import Watch
 from countless.client.wsgi import CountRequests as CountWsgiRequests
 from countless.core.answer import Answer
 from countless.core.budget.decision import Decision
 from countless.core.budget.hold import Hold, Slot
+from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import Usage
 from countless.core.family.answer import LabelCount, Top
 from countless.core.family.distribution import Quantile, Rank
 from countless.core.windows.spans import SpanCount, SpanRate
 from countless.core.windows.window import TotalAnswer, Window
-from countless.errors import CountlessError, InvalidParameter
+from countless.errors import (
+    CounterRefused,
+    CountlessError,
+    Exhausted,
+    InvalidParameter,
+    ServiceError,
+    UnknownBudget,
+    UnknownName,
+)
 from countless.inprocess.budget import Budget, SpendingSite
+from countless.inprocess.counting_site import CountingSite
 from countless.inprocess.distribution import Distribution, ObservingSite
 from countless.inprocess.family import Family, LabelSite
 from countless.inprocess.network import Traffic
@@ -45,10 +55,10 @@ HEAD = """# Python API
 
 *Written by `python -m tools.reference` from signatures, docstrings and `tools/python_examples.md`.*
 
-`from countless import Tracker, Budget, Family, Distribution, Answer, Client, Reader, connect, CountlessError,
-InvalidParameter`.
-The privacy library has [a page of its own](privacy.md). All other modules are internal;
-the [architecture](../architecture.md) explains them.
+Programs call `countless.connect`, `Reader`, `Tracker`, `Budget`, `Family` and `Distribution`; the types of what these
+return, such as `countless.Counter` and `countless.TotalCount`, are there for annotations. Exceptions are in
+`countless.errors`, with [a page of their own](errors.md), as [the privacy library](privacy.md) has. All other modules
+are internal; the [architecture](../architecture.md) explains them.
 
 A test runs the examples from top to bottom in one interpreter, against a coordinator that an operator has prepared:
 
@@ -72,7 +82,16 @@ MEANINGS = {
     "known": "the smallest and the largest total that the reports allow, if that is narrower than alpha",
     "counter": "its name",
     "as_of": "the time of reading",
-    "per": "`minute`, `hour`, `day` or `month`: the counter has windows; None: it has none",
+    "per": "`minute`, `hour`, `day` or `month`: it has windows, a budget periods; None: it has none",
+    "tz": "the time zone of its periods",
+    "anchor": "the second, minute, hour or day of month at which a period begins; None: the first",
+    "slack": "the share of the limit that may be left when a request is refused",
+    "kind": "`spending` or `in_flight`",
+    "on_loss": "`charge` or `free`",
+    "on_unreachable": "`refuse`, `wait` or `overdraft`",
+    "max_names": "of a template: how many names may follow it at the same time",
+    "template": "the template whose rule it is, such as `keys/*`",
+    "rolling": "the length of every interval that the limit is for, in seconds; None: it is not rolling",
     "window": "which window, as it was asked for",
     "start": "its beginning",
     "end": "its end",
@@ -106,9 +125,37 @@ MEANINGS = {
     "contains": "Whether it is between the bounds.",
     "site": "The site of this name: call its `observe` for every value.",
 }
-NOT_FOR_PROGRAMS = {
-    "Watch.debug_state",
-    "start",  # of Watch: `Client.watch` has done it
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "Counter": {
+        "add": "",
+        "inc": "",
+        "name": "Its name, with its labels.",
+        "overflow_count": "How often `labels` has returned the overflow series.",
+    },
+    "ClientDistribution": {"name": "Its name."},
+    "Watch": {
+        "verdict": "`possibly` or `certainly`; None while the total is certainly below the threshold.",
+        "last_error": "Why no answers arrive; None while they do.",
+    },
+    "Hold": {"units": "How many units it holds."},
+    "CountingSite": {"add": "", "inc": ""},
+    "Family": {"name": "Its name.", "scheme": "`deterministic` or `lattice`."},
+    "LabelSite": {"inc": "As `add`."},
+    "Distribution": {"name": "Its name."},
+    "InvalidParameter": {
+        "parameter": "The name of the parameter.",
+        "value": "What it was.",
+        "allowed": "What it must be.",
+    },
+    "UnknownName": {"hint": "What may have been meant, such as ` (did you mean 'a'?)`; empty if there is none."},
+    "Exhausted": {
+        "budget": "The name of the budget.",
+        "units": "How many were wanted.",
+        "retry_after": "Seconds until more is available, if that is known.",
+    },
+    "UnknownBudget": {"budget": "Its name."},
+    "CounterRefused": {"reasons": "Why, by counter."},
+    "ServiceError": {"status": "Of the coordinator's answer; None if there was none."},
 }
 PUBLIC: tuple[object, ...] = (
     *(
@@ -118,6 +165,7 @@ PUBLIC: tuple[object, ...] = (
         ClientDistribution,
         Spendable,
         ClientBudget,
+        BudgetRule,
         Watch,
         CountRequests,
         LimitRequests,
@@ -135,10 +183,10 @@ PUBLIC: tuple[object, ...] = (
         Quantiles,
         QuantileValue,
     ),
-    *(Tracker, Answer, Traffic, TotalAnswer, SpanCount, SpanRate, Window),
+    *(Tracker, CountingSite, Answer, Traffic, TotalAnswer, SpanCount, SpanRate, Window),
     *(Budget, SpendingSite, Hold, Slot, Decision, Usage),
     *(Family, LabelSite, LabelCount, Top, Distribution, ObservingSite, Quantile, Rank),
-    *(CountlessError, InvalidParameter),
+    *(CountlessError, InvalidParameter, UnknownName, ServiceError, CounterRefused, Exhausted, UnknownBudget),
 )
 EXAMPLES = Path(__file__).parent / "python_examples.md"
 
@@ -158,9 +206,8 @@ def calls(thing: object) -> list[str]:
     """The names of its methods and properties that programs use."""
     if not isinstance(thing, type):
         return [title(thing)]
-    slots = [name for name in ("add", "inc") if name in vars(thing).get("__slots__", ())]
-    members = [name for name, value in vars(thing).items() if _is_call(name, value) and name not in _fields(thing)]
-    return slots + [name for name in members if f"{thing.__name__}.{name}" not in NOT_FOR_PROGRAMS]
+    members = [name for name, value in vars(thing).items() if _is_call(name, value) and name not in fields(thing)]
+    return [*ATTRIBUTES.get(thing.__name__, ()), *members]
 
 
 def example(name: str, examples: Path = EXAMPLES) -> str:
@@ -177,11 +224,9 @@ def section(thing: Any, name: str, constructed: bool, examples: Path = EXAMPLES)
         parts.append(_code(name.partition(" ")[0], thing))
     parts.append(_words(thing) + "\n")
     if isinstance(thing, type):
-        fields, members = _fields(thing), calls(thing)
-        if fields and examples == EXAMPLES:
-            parts.append(
-                "| field | type | meaning |\n|---|---|---|\n" + "".join(_row(*each) for each in fields.items())
-            )
+        table, members = fields(thing), calls(thing)
+        if table and examples == EXAMPLES:
+            parts.append("| field | type | meaning |\n|---|---|---|\n" + "".join(_row(*each) for each in table.items()))
         if members:
             parts.append("".join(_member(thing, member) for member in members))
     if example(name, examples):
@@ -190,12 +235,12 @@ def section(thing: Any, name: str, constructed: bool, examples: Path = EXAMPLES)
 
 
 def _is_call(name: str, value: object) -> bool:
-    if name.startswith("_") or name in NOT_FOR_PROGRAMS:
+    if name.startswith("_"):
         return False
     return isinstance(value, property) or (isinstance(value, FunctionType) and name == value.__name__)
 
 
-def _fields(kind: type) -> dict[str, object]:
+def fields(kind: type) -> dict[str, object]:
     """The fields of a named tuple or a dataclass, with their types."""
     if issubclass(kind, tuple) or "__dataclass_fields__" in vars(kind):
         return dict(kind.__annotations__)
@@ -209,13 +254,16 @@ def _row(name: str, kind: object) -> str:
 
 
 def _member(thing: type, name: str) -> str:
+    words = ATTRIBUTES.get(thing.__name__, {}).get(name)
+    if words == "":
+        return f"- **`{name}(n: int = 1) -> None`**: Count `n` events.\n"  # a slot that holds a bound method
+    if words is not None:
+        return f"- **`{name}`**: {words}\n"
     value = vars(thing)[name]
     if isinstance(value, FunctionType):
         parameters, result = _signature(value)
         return f"- **`{name}({', '.join(parameters)}){result}`**: {_line(value) or MEANINGS.get(name, name + '.')}\n"
-    if isinstance(value, property):
-        return f"- **`{name}`**: {_line(value) or MEANINGS.get(name, name + '.')}\n"
-    return f"- **`{name}(n: int = 1) -> None`**: Count `n` events.\n"  # a slot that holds a bound method
+    return f"- **`{name}`**: {_line(value) or MEANINGS.get(name, name + '.')}\n"
 
 
 def _code(name: str, function: Callable[..., object]) -> str:

@@ -13,11 +13,30 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = ["Answer", "Budget", "Client", "CountlessError", "Distribution", "Family", "InvalidParameter", "Reader"]
 __all__ += ["Tracker", "__version__", "connect"]
+__all__ += ["ClientBudget", "ClientDistribution", "Counter", "Decision", "Hold", "Slot", "Watch"]  # for annotations
+__all__ += ["QuantileValue", "Quantiles", "Rate", "RollingCount", "SeriesCount", "TopCounts", "TotalCount"]
+__all__ += ["WindowCount"]
 
 if TYPE_CHECKING:
+    from countless.client.answers import (
+        Quantiles,
+        QuantileValue,
+        Rate,
+        RollingCount,
+        SeriesCount,
+        TopCounts,
+        TotalCount,
+        WindowCount,
+    )
+    from countless.client.budgets.client_budget import ClientBudget
     from countless.client.client import Client, connect
+    from countless.client.counter import Counter
+    from countless.client.families.local_family import ClientDistribution
     from countless.client.reader import Reader
+    from countless.client.watch import Watch
     from countless.core.answer import Answer
+    from countless.core.budget.decision import Decision
+    from countless.core.budget.hold import Hold, Slot
     from countless.errors import CountlessError, InvalidParameter
     from countless.inprocess.budget import Budget
     from countless.inprocess.distribution import Distribution
@@ -28,12 +47,27 @@ _HOMES = {
     "Answer": "countless.core.answer",
     "Budget": "countless.inprocess.budget",
     "Client": "countless.client.client",
+    "ClientBudget": "countless.client.budgets.client_budget",
+    "ClientDistribution": "countless.client.families.local_family",
+    "Counter": "countless.client.counter",
     "CountlessError": "countless.errors",
+    "Decision": "countless.core.budget.decision",
     "Distribution": "countless.inprocess.distribution",
     "Family": "countless.inprocess.family",
+    "Hold": "countless.core.budget.hold",
     "InvalidParameter": "countless.errors",
+    "QuantileValue": "countless.client.answers",
+    "Quantiles": "countless.client.answers",
+    "Rate": "countless.client.answers",
     "Reader": "countless.client.reader",
+    "RollingCount": "countless.client.answers",
+    "SeriesCount": "countless.client.answers",
+    "Slot": "countless.core.budget.hold",
+    "TopCounts": "countless.client.answers",
+    "TotalCount": "countless.client.answers",
     "Tracker": "countless.inprocess.tracker",
+    "Watch": "countless.client.watch",
+    "WindowCount": "countless.client.answers",
     "connect": "countless.client.client",
 }
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from countless import __version__
-from countless.client.api import ApiClient, ServiceError
+from countless.client.api import ApiClient
 from countless.client.environment import token_for
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
-from countless.errors import CountlessError
+from countless.errors import CountlessError, ServiceError
 from countless.probe import local_url, probe
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import check

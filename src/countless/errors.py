@@ -5,8 +5,9 @@ CountlessError
 │   ├── UnknownName (LookupError)   ... a scheme, site or adversary that does not exist
 │   └── AboveLimit                  ... a request for more units than the limit of the budget
 ├── ProtocolError                   the peer violated the protocol; its message was ignored
-├── CounterRefused                 the coordinator does not count a counter of this program
+├── CounterRefused                  the coordinator does not count a counter of this program
 ├── NoWindows                       a counter without windows was asked for one
+├── ServiceError                    reading failed: no coordinator answered, or it refused the request
 ├── PlanError                       no plan with a proof exists for the request, or its check failed
 ├── BudgetRefused                   a budget did not admit a reservation
 │   ├── Exhausted                   ... because not enough of it is left
@@ -80,6 +81,19 @@ class NoWindows(CountlessError):
             f"counter {counter!r} has no windows: count with per='hour', or create it with --per hour "
             "(the last minutes are known without windows: rolling 15m)"
         )
+
+
+class ServiceError(CountlessError):
+    """A request to the coordinator failed, or was refused. `status`: of its answer; None if there was none."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def is_refusal(self) -> bool:
+        """The same request would fail again."""
+        return self.status is not None and self.status < 500
 
 
 class PlanError(CountlessError):

@@ -14,6 +14,7 @@ from countless.agent.statsd import Reason
 from countless.client.client import Client
 from countless.client.counter import LABEL_CAP
 from countless.client.transport.endpoint import Endpoint
+from support.local_counters import counts_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -121,7 +122,7 @@ def test_rules_decide_which_counters_have_windows() -> None:
     intake.datagrams([b"jobs:2|c\njobs:3|c|#queue:a\nquiet:4|c"])
     now += 3600
     intake.datagrams([b"jobs:5|c"])
-    assert client.debug_state() == {
+    assert counts_of(client) == {
         "web.jobs@hour:490123": 2,
         'web.jobs{queue="a"}@hour:490123': 3,
         "web.quiet": 4,
@@ -134,7 +135,7 @@ def test_names_that_leave_no_room_for_a_window_are_dropped() -> None:
     client = Client(Endpoint.parse("http://127.0.0.1:9"), None, "here")
     intake = Intake(client, rules=WindowRules(["*=hour"]))
     intake.datagrams([b"x" * 490 + b":1|c", b"jobs:1|c|#a:" + b"x" * 480])
-    assert (intake.dropped[Reason.NAME], client.debug_state(), intake.series) == (2, {}, 0)
+    assert (intake.dropped[Reason.NAME], counts_of(client), intake.series) == (2, {}, 0)
     assert intake.find("jobs@hour", ()) is Reason.NAME
     assert "0 counters" in repr(client)
     client.close(0)

@@ -14,6 +14,7 @@ import countless
 from countless.client.asgi import CountRequests
 from countless.client.client import Client
 from countless.client.transport.endpoint import Endpoint
+from support.local_counters import counts_of
 
 
 async def hello(request: Request) -> Response:
@@ -36,7 +37,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> countless.Client:
 
 
 def counted(client: countless.Client) -> dict[str, int]:
-    return {name: count for name, count in client.debug_state().items() if count}
+    return {name: count for name, count in counts_of(client).items() if count}
 
 
 def test_requests_are_counted_by_method_route_and_status(client: countless.Client) -> None:

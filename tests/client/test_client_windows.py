@@ -11,6 +11,7 @@ from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
 from countless.client.transport.endpoint import Endpoint
 from countless.errors import InvalidParameter
+from support.local_counters import counts_of
 from support.service import TIMEOUT_S
 
 HOUR = 490_123  # by its number
@@ -79,14 +80,14 @@ def test_invalid_calendar_is_refused_and_changes_nothing(
     with pytest.raises(InvalidParameter, match=message):
         client.counter("hits", **arguments)  # type: ignore[arg-type]
     client.counter("hits", per="hour").add()
-    assert client.debug_state() == {f"hits@hour:{HOUR}": 1}
+    assert counts_of(client) == {f"hits@hour:{HOUR}": 1}
 
 
 @pytest.mark.parametrize("name", ["hits@hour:5", "hits@hour", "a@day,Europe/Berlin,6", "x" * 490])
 def test_name_that_windows_cannot_have_is_refused(client: Client, name: str) -> None:
     with pytest.raises(InvalidParameter, match="counter = "):
         client.counter(name, per="hour").add()
-    assert client.debug_state() == {}
+    assert counts_of(client) == {}
 
 
 def test_events_are_counted_by_the_clock_of_the_process_and_labels_inherit_the_windows(
@@ -100,7 +101,7 @@ def test_events_are_counted_by_the_clock_of_the_process_and_labels_inherit_the_w
     clock.now += 0.1
     hits.labels(route="/a").add(5)
     hits.labels(route="/b").add(7)
-    assert client.debug_state() == {
+    assert counts_of(client) == {
         f"hits@hour:{HOUR}": 3,
         f'hits{{route="/a"}}@hour:{HOUR}': 1,
         f'hits{{route="/a"}}@hour:{HOUR + 1}': 5,
@@ -112,7 +113,7 @@ def test_events_are_counted_by_the_clock_of_the_process_and_labels_inherit_the_w
 
 def test_counter_that_counts_nothing_leaves_nothing_behind(client: Client) -> None:
     client.counter("hits", per="hour").labels(route="/a")
-    assert client.debug_state() == {}
+    assert counts_of(client) == {}
     assert client.close(0)
 
 
@@ -122,7 +123,7 @@ def test_add_after_close_is_refused(client: Client) -> None:
     assert not client.close(0)
     with pytest.raises(InvalidParameter, match="has not been closed"):
         hits.add()
-    assert client.debug_state() == {f"hits@hour:{HOUR}": 3}
+    assert counts_of(client) == {f"hits@hour:{HOUR}": 3}
 
 
 def test_disabled_client_keeps_one_count_for_all_windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def test_disabled_client_keeps_one_count_for_all_windows(monkeypatch: pytest.Mon
     with countless.connect(site="here") as client:
         hits = client.counter("hits", per="minute")
         hits.add(3)
-        assert (hits.count, client.debug_state()) == (3, {"hits": 3})
+        assert (hits.count, counts_of(client)) == (3, {"hits": 3})
 
 
 def files(directory: Path) -> list[dict[str, int]]:
@@ -170,13 +171,13 @@ def test_forked_child_counts_windows_of_its_own(
             thread.join(TIMEOUT_S)
     client._before_fork()
     client._after_fork_child()
-    assert client.debug_state() == {"plain": 0}
+    assert counts_of(client) == {"plain": 0}
     hits.inc()
     hits.add(5)
     clock.now -= 3600
     hits.add(2)  # the child has finished nothing
     of_child = {"plain": 0, f"hits@hour:{HOUR}": 2, f"hits@hour:{HOUR + 1}": 6}
-    assert client.debug_state() == of_child
+    assert counts_of(client) == of_child
     assert not client.close(0)
     if durable:
         of_parent = {"plain": 9, f"hits@hour:{HOUR}": 3, f"hits@hour:{HOUR + 1}": 4}

@@ -20,6 +20,7 @@ from countless.client.transport.endpoint import Endpoint
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.rule import BudgetRule
 from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
+from support.local_counters import counts_of
 
 MINUTE = BudgetRule(100, per="minute")
 
@@ -58,7 +59,7 @@ class Client(countless.Client):
         return self.made.setdefault(name, Budget(name, self._decide, self._rule))
 
     def counted(self) -> dict[str, int]:
-        return {name: count for name, count in self.debug_state().items() if count}
+        return {name: count for name, count in counts_of(self).items() if count}
 
 
 def always(reason: Reason) -> Callable[[str], Reason]:

@@ -1,5 +1,6 @@
 """`countless.Reader`: typed results from the JSON of the API, and what they look like as text."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from json import dumps, loads
 from math import inf
@@ -9,7 +10,7 @@ import pytest
 
 import countless
 from countless.client import reader as module
-from countless.client.reader import Quantiles, QuantileValue, Rate, RollingCount, TotalCount, WindowCount
+from countless.client.answers import Quantiles, QuantileValue, Rate, parse_rolling, parse_total, parse_window
 from countless.errors import InvalidParameter
 
 TOTAL = {"counter": "requests", "estimate": 6, "lower": 5.9, "upper": 6.1, "state": "exact"}
@@ -115,36 +116,36 @@ def test_results_as_values_that_json_has(api: list[FakeApi]) -> None:
     assert loads(dumps(quantiles.as_dict()))["quantiles"] == [{"q": 0.5, "estimate": 3, "lower": 2, "upper": None}]
 
 
-def text(kind: Any, answer: dict[str, Any], **changes: Any) -> str:
-    return str(kind.parse(answer | changes))
+def text(parse: Callable[[dict[str, Any]], object], answer: dict[str, Any], **changes: Any) -> str:
+    return str(parse(answer | changes))
 
 
 def test_text_of_a_total() -> None:
-    assert text(TotalCount, TOTAL | AS_OF) == "requests: 6 (from 6 to 6; exact)"
-    assert text(TotalCount, TOTAL | AS_OF, per="hour") == "requests: 6 (from 6 to 6; exact; per hour)"
+    assert text(parse_total, TOTAL | AS_OF) == "requests: 6 (from 6 to 6; exact)"
+    assert text(parse_total, TOTAL | AS_OF, per="hour") == "requests: 6 (from 6 to 6; exact; per hour)"
 
 
 def test_text_of_a_window() -> None:
-    assert text(WindowCount, WINDOW) == (
+    assert text(parse_window, WINDOW) == (
         "requests today: 1,204,332 (from 1,203,900 to 1,204,800; open, resets at 2026-11-17T00:00:00+01:00)"
     )
     over = {"end": "2026-11-16T11:00:00+01:00"}
-    assert text(WindowCount, WINDOW, **over, state="exact", complete=True) == "requests today: 1,204,332 (exact)"
-    assert text(WindowCount, WINDOW, **over, state="degraded", known_since="2026-11-16T01:00:00+01:00") == (
+    assert text(parse_window, WINDOW, **over, state="exact", complete=True) == "requests today: 1,204,332 (exact)"
+    assert text(parse_window, WINDOW, **over, state="degraded", known_since="2026-11-16T01:00:00+01:00") == (
         "requests today: 1,204,332 (from 1,203,900 to 1,204,800; incomplete: a site has not delivered its last count; "
         "degraded; known since 2026-11-16T01:00:00+01:00)"
     )
 
 
 def test_text_of_a_rolling_count() -> None:
-    assert text(RollingCount, ROLLING) == "requests, last 15m: between 10,233 and 10,871, 11.7/s"
-    assert text(RollingCount, ROLLING, state="exact") == "requests, last 15m: 10,500, exact, 11.7/s"
-    assert text(RollingCount, ROLLING, state="learning", known_since="2026-11-16T10:05:00.125+00:00") == (
+    assert text(parse_rolling, ROLLING) == "requests, last 15m: between 10,233 and 10,871, 11.7/s"
+    assert text(parse_rolling, ROLLING, state="exact") == "requests, last 15m: 10,500, exact, 11.7/s"
+    assert text(parse_rolling, ROLLING, state="learning", known_since="2026-11-16T10:05:00.125+00:00") == (
         "requests, last 15m: between 10,233 and 10,871, 11.7/s; learning; known since 2026-11-16T10:05:00+00:00"
     )
 
 
 def test_text_of_a_rate_rounds_bounds_to_the_outside() -> None:
-    assert str(RollingCount.parse(ROLLING).rate) == "requests, last 15m: 11.7/s (from 11.3 to 12.1)"
-    nothing = RollingCount.parse(ROLLING | {"rate": {"lower": 0, "estimate": 0, "upper": 0.0004}}).rate
+    assert str(parse_rolling(ROLLING).rate) == "requests, last 15m: 11.7/s (from 11.3 to 12.1)"
+    nothing = parse_rolling(ROLLING | {"rate": {"lower": 0, "estimate": 0, "upper": 0.0004}}).rate
     assert str(nothing) == "requests, last 15m: 0/s (from 0 to 0.000400)"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from countless.client import watch
-from countless.client.api import ServiceError
 from countless.client.watch import READ_TIMEOUT_S, follow
+from countless.errors import ServiceError
 from countless.server.http.answers.published import WATCH_HEARTBEAT_S
 
 LOST, GONE = ServiceError("connection lost: reset"), ServiceError("there is no counter 'hits'", 404)

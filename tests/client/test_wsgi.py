@@ -9,6 +9,7 @@ from flask import Flask
 import countless
 from countless.client.client import Client
 from countless.client.wsgi import CountRequests, flask_route
+from support.local_counters import counts_of
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 
 
 def counted(client: Client) -> dict[str, int]:
-    return {name: count for name, count in client.debug_state().items() if count}
+    return {name: count for name, count in counts_of(client).items() if count}
 
 
 def test_requests_of_flask_are_counted_by_method_rule_and_status(client: Client) -> None:

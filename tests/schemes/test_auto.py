@@ -116,12 +116,12 @@ def test_auto_costs_less_than_deterministic_where_many_sites_are_busy() -> None:
 def test_auto_sends_nothing_while_it_stays_deterministic() -> None:
     """To keep the round takes no message: the estimator only gets a later `reconsider_at`."""
     tracker = Tracker(sites=5, alpha=0.1, scheme=Auto(), seed=1)
-    estimator = tracker.debug_state().estimator
+    estimator = tracker._debug_state().estimator
     assert isinstance(estimator, DeterministicEstimator)
     reconsider_at = estimator.reconsider_at
     for event in range(20_000):
         tracker.site(event % 5).add()
-    assert tracker.debug_state().estimator is estimator
+    assert tracker._debug_state().estimator is estimator
     assert estimator.reconsider_at is not None
     assert reconsider_at is not None
     assert estimator.reconsider_at > reconsider_at

@@ -75,8 +75,8 @@ def test_departed_site_is_known_exactly() -> None:
     assert tracker.answer.state is State.HOLDING
     tracker.remove_site(0)
     assert tracker.messages.up == 2
-    assert tracker.debug_state().estimator.estimate == 1000
-    assert tracker.debug_state().estimator.exact
+    assert tracker._debug_state().estimator.estimate == 1000
+    assert tracker._debug_state().estimator.exact
 
 
 def test_small_site_still_reports_after_a_huge_one_has_left() -> None:
@@ -88,7 +88,7 @@ def test_small_site_still_reports_after_a_huge_one_has_left() -> None:
     tracker.remove_site(2)
     for n in (5, 90):
         tracker.site(0).add(n)
-    known = tracker.debug_state().answer.known
+    known = tracker._debug_state().answer.known
     assert known is not None
     assert known[0] == 2**128 + 100
 
@@ -121,7 +121,7 @@ def test_what_is_borrowed_is_never_more_than_what_is_lent(alpha: float, stream: 
         if leaves == 0 and len(left) < 2:
             tracker.remove_site(site)
             left.add(site)
-        known = tracker.debug_state().answer.known
+        known = tracker._debug_state().answer.known
         assert known is not None
         least, most = known
         assert least <= total <= most

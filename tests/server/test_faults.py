@@ -11,7 +11,7 @@ from threading import Event, Thread
 import pytest
 
 import countless
-from countless.client.api import ServiceError
+from countless.errors import ServiceError
 from countless.randomness import SeededRandom
 from support.commands import run_command
 from support.service import TIMEOUT_S, Server, Watcher, environment, python, until

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from countless.client.api import ServiceError
 from countless.client.transport.base import ConnectionLost
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
+from countless.errors import ServiceError
 from support.proxy import HEALTHY, FaultProfile, Proxy
 from support.service import TIMEOUT_S, Server, Watcher, python, until
 

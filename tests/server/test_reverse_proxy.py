@@ -13,10 +13,11 @@ import pytest
 import trustme
 
 import countless
-from countless.client.api import ApiClient, ServiceError
+from countless.client.api import ApiClient
 from countless.client.transport.base import ConnectionLost
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
+from countless.errors import ServiceError
 from countless.token_file import OPERATOR_TOKEN_FILE, read_token
 from support.commands import run_command
 from support.service import TIMEOUT_S, Server, until

@@ -94,9 +94,9 @@ def test_closing_the_client_ends_its_watches(server: Server) -> None:
     client.counter("hits").add(1)
     assert client.flush()
     watch = callbacks.watch(client, 1_000)
-    until(lambda: watch.debug_state()["streaming"], "the watch is connected")
+    until(lambda: watch._debug_state()["streaming"], "the watch is connected")
     client.close()
-    until(lambda: not watch.debug_state()["running"], "the thread ends")
+    until(lambda: not watch._debug_state()["running"], "the thread ends")
     assert callbacks.calls == []
 
 

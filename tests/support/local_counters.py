@@ -4,6 +4,7 @@ from collections.abc import Callable
 from threading import Barrier, RLock, Thread
 from typing import Any
 
+from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import CounterRecord
 from countless.client.durable.state import DurableCounter
@@ -57,3 +58,9 @@ def together(*jobs: Callable[[], None]) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+def counts_of(client: Client) -> dict[str, int]:
+    """What its counters and their windows have counted in this process, by their wire names."""
+    with client._lock:
+        return {name: counter.count for name, counter in client._local_counters.items()}

@@ -18,9 +18,9 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 import countless
-from countless.client.api import ServiceError
 from countless.client.transport.base import ConnectionLost
 from countless.client.transport.nats_socket import NatsSocket
+from countless.errors import ServiceError
 from countless.server.cluster.broker import LOG_STREAM, connect
 from countless.server.cluster.records import Record
 from countless.wire.nats_subjects import log_subject

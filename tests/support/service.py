@@ -12,7 +12,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from countless.client.api import AnswerStream, ApiClient, ServiceError
+from countless.client.api import AnswerStream, ApiClient
+from countless.errors import ServiceError
 from countless.token_file import OPERATOR_TOKEN_FILE, read_token
 
 TIMEOUT_S = 45.0  # many times what anything here takes, also on a busy machine

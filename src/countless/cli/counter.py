@@ -8,8 +8,8 @@ import typer
 
 from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.answers import parse_total
 from countless.client.api import ApiClient
-from countless.client.reader import TotalCount
 from countless.errors import InvalidParameter
 
 EXAMPLE = "Example:  countless counter create requests --per hour --tz Europe/Berlin"
@@ -93,7 +93,7 @@ def counter(
     if as_json:
         print(json.dumps(answer))
     elif answer:
-        print(TotalCount.parse(answer))
+        print(parse_total(answer))
 
 
 def _units(parameter: str, text: str) -> int | None:

@@ -3,8 +3,8 @@
 import json
 
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.answers import parse_total
 from countless.client.api import ApiClient
-from countless.client.reader import TotalCount
 
 EXAMPLE = "Example:  countless counters --json"
 
@@ -16,4 +16,4 @@ def counters(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False)
         print(json.dumps(answers))
         return
     for answer in answers:
-        print(TotalCount.parse(answer))
+        print(parse_total(answer))

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.answers import parse_rolling, parse_total, parse_window
 from countless.client.api import ApiClient
-from countless.client.reader import RollingCount, TotalCount, WindowCount
 from countless.errors import InvalidParameter
 
 EXAMPLE = "Example:  countless get requests --window today"
@@ -37,5 +37,5 @@ def get(
     if as_json:
         print(json.dumps(answer))
     else:
-        kind = WindowCount if window is not None else RollingCount if rolling is not None else TotalCount
-        print(kind.parse(answer))
+        parse = parse_window if window is not None else parse_rolling if rolling is not None else parse_total
+        print(parse(answer))

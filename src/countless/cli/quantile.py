@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.answers import parse_quantiles
 from countless.client.api import ApiClient
-from countless.client.reader import Quantiles
 from countless.errors import InvalidParameter
 
 EXAMPLE = "Example:  countless quantile latency_ms 0.5 0.99"
@@ -27,7 +27,7 @@ def quantile(
     for share in shares or ():
         _require_share(share)
     answer = ApiClient(url, token).quantiles(name, *(shares or ()), window=window)
-    print(json.dumps(answer) if as_json else Quantiles.parse(answer))
+    print(json.dumps(answer) if as_json else parse_quantiles(answer))
 
 
 def _require_share(share: str) -> None:

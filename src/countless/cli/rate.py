@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.answers import parse_rolling
 from countless.client.api import ApiClient
-from countless.client.reader import RollingCount
 
 EXAMPLE = "Example:  countless rate requests --over 5m"
 
@@ -21,4 +21,4 @@ def rate(
 ) -> None:
     """Read how many events per second there are now. For every counter, with or without windows."""
     answer = ApiClient(url, token).answer(name, rolling=over)
-    print(json.dumps(answer) if as_json else RollingCount.parse(answer).rate)
+    print(json.dumps(answer) if as_json else parse_rolling(answer).rate)

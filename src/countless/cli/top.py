@@ -9,8 +9,8 @@ import typer
 
 from countless.cli.numbers import share as parse_share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.answers import parse_top
 from countless.client.api import ApiClient
-from countless.client.reader import TopCounts
 from countless.errors import InvalidParameter
 
 EXAMPLE = "Example:  countless top requests --share 2% --rolling 5m --live"
@@ -38,7 +38,7 @@ def top(
     client, given = ApiClient(url, token), {name: value for name, value in query.items() if value is not None}
     while True:
         answer = client.top(name, **given)
-        shown = json.dumps(answer) if as_json else str(TopCounts.parse(answer))
+        shown = json.dumps(answer) if as_json else str(parse_top(answer))
         print((_CLEAR if live and sys.stdout.isatty() else "") + shown, flush=True)
         if not live:
             return

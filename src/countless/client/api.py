@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from countless.client.environment import find_token
 from countless.client.transport.endpoint import Endpoint, port_hint
-from countless.errors import CountlessError, InvalidParameter
+from countless.errors import InvalidParameter, ServiceError
 from countless.tls import client_tls_context
 from countless.token_file import OPERATOR_TOKEN_FILE
 
@@ -18,19 +18,6 @@ _OPERATORS = f"the operator's is {OPERATOR_TOKEN_FILE} in the state directory of
 _NO_TOKEN = (
     f"set COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on the coordinator's machine, COUNTLESS_STATE_DIR: {_OPERATORS}"
 )
-
-
-class ServiceError(CountlessError):
-    """The request failed, or the coordinator refused it; the message says why."""
-
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status  # of the coordinator's answer; None: there was none
-
-    @property
-    def is_refusal(self) -> bool:
-        """The same request would fail again."""
-        return self.status is not None and self.status < 500
 
 
 class AnswerStream:

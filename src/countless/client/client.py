@@ -40,8 +40,9 @@ from countless.wire.nats_url import Broker
 from countless.wire.windows import parse_window
 
 if TYPE_CHECKING:
+    from countless.client.answers import Quantiles, Rate, RollingCount, TopCounts, TotalCount, WindowCount
     from countless.client.budgets.group import BudgetGroup
-    from countless.client.reader import Quantiles, Rate, Reader, RollingCount, TopCounts, TotalCount, WindowCount
+    from countless.client.reader import Reader
     from countless.client.watch import Callback, Watch
 
 CalendarFields = tuple[str | None, str, int | None]  # per, tz, anchor
@@ -320,7 +321,7 @@ class Client(LocalState):
         watch = Watch(ApiClient(self._endpoint.base, token or self._token), counter, over, possibly, certainly)
         if not self._disabled:
             self._watches.add(watch)
-            watch.start()
+            watch._start()
         return watch
 
     def flush(self, timeout: float = 5.0) -> bool:
@@ -376,11 +377,6 @@ class Client(LocalState):
             rejected = self._loop.rejected
         if rejected:
             raise CounterRefused(rejected)
-
-    def debug_state(self) -> dict[str, int]:
-        """For tests: what each counter of this process has counted, by its full name."""
-        with self._lock:
-            return {name: counter.count for name, counter in self._local_counters.items()}
 
 
 def _calendar(per: str | None, tz: str, anchor: int | None) -> Calendar | None:

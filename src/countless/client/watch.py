@@ -12,9 +12,10 @@ from threading import Event, Thread
 from time import sleep
 from typing import Any
 
-from countless.client.api import AnswerStream, ApiClient, ServiceError
+from countless.client.api import AnswerStream, ApiClient
 from countless.client.session.backoff import Backoff
 from countless.core.threshold import Threshold, Verdict
+from countless.errors import ServiceError
 
 log = logging.getLogger("countless")
 
@@ -71,10 +72,6 @@ class Watch:
     def __repr__(self) -> str:
         return f"<Watch of {self._counter!r} over {self._threshold.over:,}: {self.verdict or 'not yet'}>"
 
-    def start(self) -> None:
-        """Start the thread; `Client.watch` has done it."""
-        self._thread.start()
-
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the total has certainly passed the threshold and the callbacks have returned; whether it has."""
         self._ended.wait(timeout)
@@ -86,7 +83,10 @@ class Watch:
         if self._stream is not None:
             self._stream.interrupt()
 
-    def debug_state(self) -> dict[str, bool]:
+    def _start(self) -> None:
+        self._thread.start()
+
+    def _debug_state(self) -> dict[str, bool]:
         return {"streaming": self._stream is not None, "running": self._thread.is_alive()}
 
     def _run(self) -> None:

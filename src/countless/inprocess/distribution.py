@@ -98,19 +98,19 @@ class Distribution:
 class ObservingSite:
     """One site of a `Distribution`."""
 
-    __slots__ = ("_buckets", "_lock", "_network", "site_id")
+    __slots__ = ("_buckets", "_lock", "_network", "_site_id")
 
     def __init__(self, lock: RLock, network: FamilyNetwork, site_id: SiteId, buckets: Buckets) -> None:
         self._lock = lock
         self._network = network
         self._buckets = buckets
-        self.site_id = site_id
+        self._site_id = site_id
 
     def __repr__(self) -> str:
-        return f"<ObservingSite {self.site_id.site!r}>"
+        return f"<ObservingSite {self._site_id.site!r}>"
 
     def observe(self, value: float, n: int = 1) -> None:
         """Count `n` observations of a value."""
         label = self._buckets.label(value)
         with self._lock:
-            self._network.add(self.site_id, label, n)
+            self._network.add(self._site_id, label, n)

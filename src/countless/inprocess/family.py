@@ -163,18 +163,18 @@ class Family:
 class LabelSite:
     """One site of a `Family`."""
 
-    __slots__ = ("_windows", "site_id")
+    __slots__ = ("_site_id", "_windows")
 
     def __init__(self, windows: FamilyWindows, site_id: SiteId) -> None:
         self._windows = windows
-        self.site_id = site_id
+        self._site_id = site_id
 
     def __repr__(self) -> str:
-        return f"<LabelSite {self.site_id.site!r}>"
+        return f"<LabelSite {self._site_id.site!r}>"
 
     def add(self, label: str, n: int = 1) -> None:
         """Count `n` events of a label."""
         with self._windows.lock:
-            self._windows.present.add(self.site_id, label, n)
+            self._windows.present.add(self._site_id, label, n)
 
     inc = add

@@ -3,13 +3,12 @@
 The site and the coordinator are those of production; only the transport is missing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import RLock
 from time import time
 from typing import Any
 
-from countless.client.local_counter import LocalCounter
 from countless.core.answer import Answer
 from countless.core.calendar import require_calendar
 from countless.core.coordinator import DebugState
@@ -20,15 +19,14 @@ from countless.core.windows.rule import WindowRule
 from countless.core.windows.spans import SpanCount, SpanRate
 from countless.core.windows.window import TotalAnswer, Window, total_answer
 from countless.errors import InvalidParameter, UnknownName
+from countless.inprocess.counting_site import CountingSite
 from countless.inprocess.network import Traffic
 from countless.inprocess.site_names import free_number, require_name, site_names
 from countless.inprocess.tracked_total import TrackedTotal
-from countless.inprocess.windows import TrackedWindows, WindowedSite
+from countless.inprocess.windows import TrackedWindows
 from countless.randomness import SeededRandom, SystemRandom
 from countless.schemes.registry import AdversaryName, SchemeName, require_adversary, scheme_named
 from countless.wire.windows import window_name
-
-AnySite = LocalCounter | WindowedSite
 
 
 class Tracker:
@@ -119,7 +117,7 @@ class Tracker:
             self._count = TrackedWindows(rule, clock, self._lock, new_window, self._announce, answer)
             for site_id in fleet:
                 self._count.add_site(site_id)
-        self._sites: Mapping[SiteName, AnySite] = self._count.sites
+        self._sites = {name: CountingSite(name, site) for name, site in self._count.sites.items()}
 
     def __repr__(self) -> str:
         answer, coordinator = self.answer, self._count.coordinator
@@ -158,19 +156,14 @@ class Tracker:
         with self._lock:
             return tuple(self._sites)
 
-    def site(self, name: SiteName) -> AnySite:
+    def site(self, name: SiteName) -> CountingSite:
         """The site of this name: call its `add` for every event."""
         try:
             return self._sites[name]
         except (KeyError, TypeError):
             raise UnknownName("site", name, self._sites) from None
 
-    def debug_state(self) -> DebugState:
-        """The state of the coordinator, for tests; with windows, of the present one."""
-        with self._lock:
-            return self._count.coordinator.debug_state()
-
-    def add_site(self, name: SiteName | None = None) -> AnySite:
+    def add_site(self, name: SiteName | None = None) -> CountingSite:
         """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
             if name is None:
@@ -178,7 +171,8 @@ class Tracker:
             require_name(name)
             if name in self._sites:
                 raise InvalidParameter("site", name, "a name that is not taken")
-            site = self._count.add_site(SiteId(name, self._incarnations.get(name, 0)))
+            local = self._count.add_site(SiteId(name, self._incarnations.get(name, 0)))
+            site = self._sites[name] = CountingSite(name, local)
             self._announce()
             return site
 
@@ -188,6 +182,7 @@ class Tracker:
             self.site(name)
             site_id = SiteId(name, self._incarnations.get(name, 0))
             self._incarnations[name] = site_id.incarnation + 1
+            del self._sites[name]
             count = self._count.remove_site(site_id)
             self._announce()
             return count
@@ -246,6 +241,11 @@ class Tracker:
                     listener(answer)
         finally:
             self._announcing = False
+
+    def _debug_state(self) -> DebugState:
+        """The state of the coordinator, for tests; with windows, of the present one."""
+        with self._lock:
+            return self._count.coordinator.debug_state()
 
 
 def _window_rule(

@@ -167,6 +167,11 @@ class SimulatedClient(Client):
             self._durable.kill()
 
     @property
+    def counts(self) -> dict[str, int]:
+        """What its counters and their windows have counted, by their wire names."""
+        return {name: counter.count for name, counter in self._local_counters.items()}
+
+    @property
     def labels(self) -> dict[Label, int]:
         """What its families have counted, by family and label."""
         families = self._families.items()
@@ -176,7 +181,7 @@ class SimulatedClient(Client):
     def counted(self) -> Counter[str | Label]:
         """By counter, window, or label; what is in its file, if it has one, because that is not lost."""
         if not isinstance(self._durable, SimulatedState):
-            return _together(self.debug_state(), self.labels)
+            return _together(self.counts, self.labels)
         return in_file(self._durable.file)
 
     @property

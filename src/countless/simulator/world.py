@@ -450,6 +450,6 @@ class World:
             raise InvariantBroken(f"a client cannot be closed: {trouble}")
         kept = Undelivered(Counter(), Counter())
         for process in self.processes:
-            kept.events.update(process.client.debug_state())
+            kept.events.update(process.client.counts)
             kept.labels.update({label: n for label, n in process.client.labels.items() if parse_window(label[0])})
         return kept

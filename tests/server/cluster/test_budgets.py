@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 import countless
-from countless.client.api import ServiceError
 from countless.client.client import Client
 from countless.core.budget.decision import Reason
-from countless.errors import UnknownBudget
+from countless.errors import ServiceError, UnknownBudget
 from countless.wire.nats_subjects import shard_of_budget
 from support.nats import Coordinator, Node, require_fenced
 from support.service import TIMEOUT_S, until

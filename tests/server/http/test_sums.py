@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from countless.client.reader import TopCounts
+from countless.client.answers import parse_top
 from countless.core.answer import Answer, State
 from countless.core.messages import Report
 from countless.errors import InvalidParameter, UnknownName
@@ -190,7 +190,7 @@ def test_routes_answer_for_the_sum_and_the_top(local: TestClient) -> None:
         assert [each["counter"] for each in top["series"]] == [A, B, OVERFLOW]
         assert [each["counter"] for each in local.get("/api/v1/top/hits?share=0.5").json()["series"]] == [A]
         assert "web" not in str(top)
-    assert str(TopCounts.parse(top)).splitlines() == [
+    assert str(parse_top(top)).splitlines() == [
         "hits: 50 (from 50 to 50; exact), 2.00% or more:",
         "█" * 30 + '  90.0%  45 (from 45 to 45)  {route="/a"}',
         "███" + " " * 27 + '   8.0%  4 (from 4 to 4)  {route="/b"}',

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from starlette.testclient import TestClient
 
-from countless.client.reader import WindowCount
+from countless.client.answers import parse_window
 from countless.core.answer import State
 from countless.core.calendar import Calendar
 from countless.core.messages import Report
@@ -264,11 +264,11 @@ async def test_window_before_the_counter_existed_says_so() -> None:
             await count_hour(harness, clock, f"2026-11-16T0{7 + number}:30Z", 10)
             yesterday = window_answer(harness.server.counter("hits"), "yesterday")
             assert (yesterday.upper, yesterday.first_window) == (0, "2026-11-16T07:00:00+00:00")
-        shown = str(WindowCount.parse(msgspec.to_builtins(yesterday)))
+        shown = str(parse_window(msgspec.to_builtins(yesterday)))
         assert shown.endswith("0 (exact; before the first window, which began at 2026-11-16T07:00:00+00:00)")
         later = summed("hits", [replace(yesterday, counter="b", first_window="2026-11-16T08:00:00+00:00"), yesterday])
         assert later.first_window == yesterday.first_window
-        today = str(WindowCount.parse(msgspec.to_builtins(window_answer(harness.server.counter("hits"), "today"))))
+        today = str(parse_window(msgspec.to_builtins(window_answer(harness.server.counter("hits"), "today"))))
         assert "before" not in today
 
 

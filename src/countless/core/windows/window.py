@@ -53,6 +53,11 @@ class TotalAnswer(NamedTuple):
     scheme: str
     silent: tuple[SiteName, ...] = ()
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """`lower` and `upper`."""
+        return self.lower, self.upper
+
     def as_dict(self) -> dict[str, object]:
         """What a program may log or send as JSON: the fields that everyone may see."""
         return {
