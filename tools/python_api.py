@@ -292,6 +292,7 @@ def _signature(function: Callable[..., object]) -> tuple[list[str], str]:
 
 def _short(text: str) -> str:
     text = re.sub(r"<class '(\w+)'>", r"\1", text)
+    text = re.sub(r"Optional\[(Literal\[.*?\])\]", r"\1 | None", text)
     text = re.sub(r"LeakMap\(name='always 0 fixed positions'.*?frozenset\(\)\)", "NOTHING_LEAKS", text)
     text = re.sub(r"<function \S*<lambda> at \w+>", "...", text).replace("<built-in function time>", "time.time")
     text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("MutableMapping[str, Any]", "Scope")

@@ -166,7 +166,7 @@ def test_family_and_distribution_have_one_calendar(client: Client) -> None:
         lambda: client.distribution("ms"),
         lambda: client.distribution("ms", per="minute", tz="Europe/Berlin"),
         lambda: client.counter("other", family=True, tz="Europe/Berlin"),
-        lambda: client.counter("other", family=True, per="year"),
+        lambda: client.counter("other", family=True, per="year"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidParameter):
             again()

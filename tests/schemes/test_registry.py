@@ -20,7 +20,7 @@ def test_misspelt_scheme_is_refused_with_the_name_that_was_meant() -> None:
 
 def test_misspelt_period_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(UnknownName, match="did you mean 'month'"):
-        Tracker(sites=2, per="mounth")
+        Tracker(sites=2, per="mounth")  # type: ignore[arg-type]
 
 
 def test_only_the_first_names_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def check_commands(server: Server) -> None:
 def test_invalid_use_of_families_changes_nothing() -> None:
     client = countless.connect("http://127.0.0.1:1")
     with pytest.raises(InvalidParameter, match="per = 'year'"):
-        client.counter("pages", family=True, per="year")
+        client.counter("pages", family=True, per="year")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="epsilon must be a number from 1e-9 to 1/2"):
         client.counter("pages", family=True, epsilon=0.5)
     with pytest.raises(InvalidParameter, match="epsilon must be left out without family=True"):

@@ -8,7 +8,7 @@ from re import Pattern
 from re import compile as compile_pattern
 from typing import TypedDict
 
-from countless.core.calendar import PERIODS, require_calendar
+from countless.core.calendar import PERIODS, Per, require_calendar, require_per
 from countless.errors import InvalidParameter
 
 _NO_WINDOWS = "none"
@@ -18,7 +18,7 @@ _FORM = f"PATTERN=PER or PATTERN=PER,TZ,ANCHOR with PER one of {', '.join(PERIOD
 class Windows(TypedDict):
     """Arguments of `client.counter`."""
 
-    per: str | None
+    per: Per | None
     tz: str
     anchor: int | None
 
@@ -47,8 +47,9 @@ def _parse(rule: str) -> tuple[Pattern[str], Windows]:
     per, tz, anchor = [*fields, "", ""][:3]
     if not pattern or len(fields) > 3 or (anchor and not anchor.isdecimal()):
         raise InvalidParameter("per", rule, _FORM)
-    found = Windows(per=None if per == _NO_WINDOWS else per, tz=tz or "UTC", anchor=int(anchor) if anchor else None)
     try:
+        period = None if per == _NO_WINDOWS else require_per(per)
+        found = Windows(per=period, tz=tz or "UTC", anchor=int(anchor) if anchor else None)
         require_calendar(found["per"], found["tz"], found["anchor"], "counters without windows")
     except InvalidParameter as error:
         raise InvalidParameter("per", rule, f"{_FORM}; {error}") from None

@@ -29,7 +29,7 @@ from countless.client.families.local_family import ClientDistribution, LabelOfFa
 from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.local_state import LocalState
 from countless.client.transport.endpoint import Endpoint
-from countless.core.calendar import Calendar, calendar_of, require_calendar
+from countless.core.calendar import Calendar, Per, calendar_of, require_calendar
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
 from countless.core.parameters import require_integer
@@ -144,7 +144,7 @@ class Client(LocalState):
         self,
         name: str,
         *,
-        per: str | None = None,
+        per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
         label_cap: int | None = None,
@@ -201,7 +201,7 @@ class Client(LocalState):
         *,
         epsilon: float = 0.01,
         accuracy: float = 0.01,
-        per: str | None = None,
+        per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
     ) -> ClientDistribution:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from countless.client.client import Client
 from countless.client.http_methods import method_label
+from countless.core.calendar import Per
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -34,7 +35,7 @@ class CountRequests:
         counter: str = "requests",
         *,
         route: Callable[["WSGIEnvironment"], str] = lambda environ: "",
-        per: str | None = None,
+        per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
     ) -> None:

@@ -15,12 +15,14 @@ Periods are numbered without gaps from 1970; the number alone says nothing about
 
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
 from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter, UnknownName
 
-PERIODS = ("minute", "hour", "day", "month")
+Per = Literal["minute", "hour", "day", "month"]
+PERIODS: tuple[Per, ...] = get_args(Per)
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _LENGTH_S = {"minute": _MINUTE_S, "hour": _HOUR_S, "day": _DAY_S}
@@ -37,11 +39,12 @@ _LAST_S = 8000 * 365 * _DAY_S  # what comes later counts as this; what comes bef
 _NOT_EVERYWHERE_THE_SAME = ("localtime", "posixrules", "right/", "posix/")
 
 
-def require_per(per: object) -> str:
+def require_per(per: object) -> Per:
     """Return `per`; raise UnknownName unless it is one of PERIODS."""
-    if not isinstance(per, str) or per not in PERIODS:
-        raise UnknownName("per", per, PERIODS)
-    return per
+    for period in PERIODS:
+        if period == per:
+            return period
+    raise UnknownName("per", per, PERIODS)
 
 
 def require_zone(tz: object) -> ZoneInfo:

@@ -14,6 +14,7 @@ from countless.core.budget.hold import Hold
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.budget.state import Usage
+from countless.core.calendar import Per
 from countless.core.messages import SiteId, SiteName
 from countless.errors import Exhausted, InvalidParameter, InvariantBroken, UnknownName
 from countless.inprocess.budget_accounts import Accounts, Member, Period
@@ -50,7 +51,7 @@ class Budget:
         sites: int | Iterable[SiteName] = 10,
         slack: float = 0.01,
         *,
-        per: str | None = None,
+        per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
         rolling: float | str | None = None,

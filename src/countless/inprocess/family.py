@@ -8,7 +8,7 @@ from time import time
 from typing import Literal, get_args
 
 from countless.core.answer import State
-from countless.core.calendar import Calendar, require_calendar
+from countless.core.calendar import Calendar, Per, require_calendar
 from countless.core.family.answer import LabelCount, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.lattice import LatticeCoordinator, LatticeSite, LatticeSteps
@@ -68,7 +68,7 @@ class Family:
         seed: int | None = None,
         name: str = "family",
         label_cap: int = LABEL_CAP,
-        per: str | None = None,
+        per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
         clock: Callable[[], float] = time,

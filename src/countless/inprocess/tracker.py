@@ -10,7 +10,7 @@ from time import time
 from typing import Any
 
 from countless.core.answer import Answer
-from countless.core.calendar import require_calendar
+from countless.core.calendar import Per, require_calendar
 from countless.core.coordinator import DebugState
 from countless.core.estimator import Scheme
 from countless.core.messages import SiteId, SiteName
@@ -72,7 +72,7 @@ class Tracker:
         *,
         counter: str = "total",
         count_bytes: bool = False,
-        per: str | None = None,
+        per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
         floor: int | None = None,

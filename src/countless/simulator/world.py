@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from countless.client.budgets.budget import BudgetRequest
 from countless.core.budget.rule import BudgetRule
-from countless.core.calendar import Calendar
+from countless.core.calendar import Calendar, Per
 from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken, UnknownBudget
 from countless.server.settings import Settings
@@ -267,7 +267,7 @@ class World:
 
     def _count_label(self, process: Process, name: str, n: int) -> None:
         number = self._rng.randbelow(1 + self._rng.randbelow(LABELS))  # small ones are counted more often
-        per = "minute" if self.profile.windows_of_families else None
+        per: Per | None = "minute" if self.profile.windows_of_families else None
 
         def count() -> None:
             if name == DISTRIBUTION:

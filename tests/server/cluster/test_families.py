@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import countless
+from countless.core.calendar import Per
 from support.nats import Coordinator, Node, require_fenced
 from support.service import TIMEOUT_S, until
 
@@ -16,7 +17,7 @@ NAMES = ["requests", "errors", "jobs", "logins"]
 
 
 @pytest.mark.parametrize("per", [None, pytest.param("day", marks=pytest.mark.soak)])
-def test_families_are_exact_after_take_overs(broker: Node, tmp_path: Path, per: str | None) -> None:
+def test_families_are_exact_after_take_overs(broker: Node, tmp_path: Path, per: Per | None) -> None:
     """Sites count before, during and after the take-over; then they leave."""
     with Coordinator(tmp_path / "one", broker.url) as one, Coordinator(tmp_path / "two", broker.url) as two:
         clients = [countless.connect(broker.url, site=f"web {number}") for number in range(2)]

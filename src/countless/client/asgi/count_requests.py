@@ -12,6 +12,7 @@ from typing import Any
 
 from countless.client.client import Client
 from countless.client.http_methods import method_label
+from countless.core.calendar import Per
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,7 +30,7 @@ class CountRequests:
         client: Client,
         counter: str = "requests",
         *,
-        per: str | None = None,
+        per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
     ) -> None:

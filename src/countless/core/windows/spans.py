@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from countless.core.calendar import PERIODS, Calendar, calendar_of
+from countless.core.calendar import PERIODS, Calendar, Per, calendar_of
 from countless.core.windows.window import Window, WindowState
 from countless.errors import InvalidParameter
 
@@ -149,7 +149,7 @@ def span_named(name: str, calendar: Calendar, now: float) -> tuple[int, int]:
     return calendar.bounds(calendar.period_at(moment))
 
 
-def _named(calendar: Calendar) -> dict[str, tuple[str, int]]:
+def _named(calendar: Calendar) -> dict[str, tuple[Per, int]]:
     """The kind of period that each name stands for, and how many periods ago it is. None is shorter than a window."""
     named = {"now": (calendar.per, 0), "last": (calendar.per, 1)}
     for per in PERIODS[PERIODS.index(calendar.per) :]:
