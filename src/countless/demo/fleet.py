@@ -32,7 +32,9 @@ class Fleet:
         self._workers: list[subprocess.Popen[str]] = []
         self._stack = ExitStack()
         # Signal handlers run in the main thread: none can end a start in this one, between the process and its record.
+        # A signal may end the start of the thread itself, so it is started before there is anything to clean up.
         self._starter = ThreadPoolExecutor(1)
+        self._starter.submit(int).result()
         self._state_dir = ""
 
     def __enter__(self) -> "Fleet":
@@ -53,7 +55,7 @@ class Fleet:
         self._stack.close()
 
     def _start(self) -> None:
-        self._state_dir = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="countless-demo-"))
+        self._state_dir = self._starter.submit(self._make_directory).result()
         self.start_coordinator()
         self._reader = ApiClient(self.url)
         for first in range(0, self.sites, self._share):
@@ -61,6 +63,9 @@ class Fleet:
             self._workers.append(self._spawn("countless.demo.worker", self.url, COUNTER, str(first), str(number)))
         for worker in self._workers:
             self._line(worker, "a worker")
+
+    def _make_directory(self) -> str:
+        return self._stack.enter_context(tempfile.TemporaryDirectory(prefix="countless-demo-"))
 
     def start_coordinator(self) -> None:
         options = ["--port", str(self._port), "--state-dir", self._state_dir, "--alpha", str(self.alpha)]
