@@ -104,6 +104,16 @@ class FamilyRejected(NamedTuple):
     reason: str
 
 
+class LabelCap(NamedTuple):
+    """Down, to sites of version 3 and later: count at most so many labels of each family by name, on this connection.
+
+    Labels that the site counts by name already are counted on; the events of others are in the overflow label. It does
+    not hold for distributions.
+    """
+
+    cap: int
+
+
 class KnownLabels(NamedTuple):
     """Down, before `IncarnationRetired`: counts of the incarnation that are known; there may be several of a family.
 

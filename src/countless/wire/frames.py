@@ -25,11 +25,12 @@ from countless.core.messages import DownMessage, Report, Snapshot, UpMessage
 from countless.errors import ProtocolError
 from countless.wire import families
 from countless.wire.codec import MESSAGES, decode_trigger, encode_field
-from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels
+from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels, LabelCap
 from countless.wire.names import MAX_NAME_CHARS, require_name
 
-VERSION = 2
+VERSION = 3
 OLDEST_VERSION = 1  # that coordinators accept. Its `GeometricGrowth` has an alpha only
+LABEL_CAP_VERSION = 3  # from which on sites know `LabelCap`
 MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
 MAX_NUMBER = (1 << 255) - 1
 _MAX_HEADER_BYTES = 5  # of the longest array
@@ -166,14 +167,14 @@ UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave | FamilyUpI
 RetiredItem = KnownCounts | IncarnationRetired
 HelloAnswer = HelloAck | KnownLabels | RetiredItem | IncarnationExpired
 _ControlDownItem = HelloAnswer | LeaveAck | SyncAck | Rejoin | CounterRejected
-DownItem = DownMessage | _ControlDownItem | BudgetDownItem | FamilyDownItem
+DownItem = DownMessage | _ControlDownItem | BudgetDownItem | FamilyDownItem | LabelCap
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
 BUDGET_ITEMS = (
     *(Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected, SetBudgetRule),
 )
-FAMILY_ITEMS = (*families.UP_ITEMS, *families.DOWN_ITEMS, KnownLabels)
+FAMILY_ITEMS = (*families.UP_ITEMS, *families.DOWN_ITEMS, KnownLabels, LabelCap)
 UP_ITEMS: frozenset[type[Any]] = frozenset(
     {Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave, *families.UP_ITEMS}
 )

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import Protocol
 
 from countless.core.family.messages import OVERFLOW, DownMessage, Sync, UpMessage
-from countless.core.family.rule import FamilyRule
+from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import require_label
 from countless.core.site import require_increment
 from countless.errors import InvalidParameter
@@ -54,6 +54,7 @@ class LocalFamily:
         self.inherited = inherited  # another process has counted this, and may have sent it
         self.rule = rule
         self.cap = cap
+        self._most = cap  # labels: the cap, or fewer if the coordinator says so
         self.open = True
         self._lock = lock
         self._deliver = deliver
@@ -170,12 +171,18 @@ class LocalFamily:
         with self._exclusive():
             self._restart({}, 0)
 
+    def limit_labels(self, cap: int) -> None:
+        """Count at most so many labels by name from now on, beside those that it has. A distribution has few."""
+        if self.rule.kind == LABELS:
+            self._most = self._site.cap = min(cap, self.cap)
+
     def after_fork(self, records: Records | None) -> None:
         """In a child, which has counted nothing. The thread that was in here belongs to the parent."""
         self._busy, self._records = False, records
         self._waiting.clear()
         self._earlier.clear()
         self._earlier_total = 0
+        self._most = self.cap
         self._site = self.rule.site(self.name, self.cap)
 
     def close(self) -> None:
@@ -190,7 +197,7 @@ class LocalFamily:
     def _restart(self, counts: Mapping[str, int], total: int) -> None:
         self._earlier.update({label: n - counts.get(label, 0) for label, n in self._site.counts.items()})
         self._earlier_total += self._site.total - total
-        self._site = self.rule.site(self.name, self.cap, counts, total)
+        self._site = self.rule.site(self.name, self._most, counts, total)
         if self._records is not None:
             self._records.rebase(counts, total)
 

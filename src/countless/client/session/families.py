@@ -12,6 +12,7 @@ from typing import Protocol
 from countless.client.session.windows import SessionWindows, WindowsState
 from countless.core.family.messages import DownMessage, Report, Sync, UpMessage
 from countless.core.family.rule import FamilyRule
+from countless.core.family.site import LABEL_CAP
 from countless.wire.families import (
     FamilyDownItem,
     FamilyLeave,
@@ -58,6 +59,9 @@ class FamilyState(Protocol):
     def reset(self) -> None:
         """Begin again from zero."""
 
+    def limit_labels(self, cap: int) -> None:
+        """Count at most so many labels by name from now on, beside those that it has."""
+
 
 class _Unsent:
     """Reports are cumulative: what is sent of a label is its last count."""
@@ -89,9 +93,11 @@ class SessionFamilies:
         self._sent: dict[str, KnownFamily] = {}  # the largest counts that this incarnation has sent, on any stream
         self._left: set[str] = set()
         self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
+        self._label_cap = LABEL_CAP  # of each family, as the coordinator has said
 
     def add(self, name: str, family: FamilyState) -> None:
         self._families[name] = family
+        family.limit_labels(self._label_cap)
         self.windows.add_counter(name)
 
     def add_windows(self, name: str, windows: WindowsState) -> None:
@@ -130,6 +136,7 @@ class SessionFamilies:
         self._unsent.clear()
         self._numbers.clear()
         self._rejected.clear()
+        self.limit_labels(LABEL_CAP)  # until the coordinator says otherwise
         self.windows.new_stream()
         return [item for name in self._families for item in self._join_items(name)]
 
@@ -247,6 +254,11 @@ class SessionFamilies:
                 self.queue(name, replies)
             if isinstance(item, FamilyResend):
                 self.windows.leave_again(name)
+
+    def limit_labels(self, cap: int) -> None:
+        self._label_cap = cap
+        for family in self._families.values():
+            family.limit_labels(cap)
 
     def _forget(self, name: str) -> None:
         self._unsent.pop(name, None)

@@ -31,6 +31,7 @@ from countless.wire.families import (
     FamilySteps,
     KnownFamily,
     KnownLabels,
+    LabelCap,
 )
 from countless.wire.frames import (
     VERSION,
@@ -323,6 +324,8 @@ class SiteSession:
         elif isinstance(item, FamilySteps | FamilyResend | FamilyLeaveAck | FamilyReset | FamilyRejected):
             self._families.receive(item)
             self._check_all_left()
+        elif isinstance(item, LabelCap):
+            self._families.limit_labels(item.cap)
 
     def _on_budget(self, item: BudgetDownItem) -> None:
         if not self._budgets.receive(item) and isinstance(item, Grant | Recall):

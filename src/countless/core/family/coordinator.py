@@ -7,7 +7,7 @@ what a site may hold back is known at every moment, whichever messages have arri
 Steps are lowered when sites join beyond the slots of a round. Higher steps are sent only when no lowering is awaited.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -151,8 +151,8 @@ class FamilyCoordinator:
         return len(self._counts) - (OVERFLOW in self._counts)
 
     @property
-    def known(self) -> Mapping[str, int]:
-        """What was reported of each label."""
+    def known(self) -> MappingProxyType[str, int]:
+        """What was reported of each label, in the order in which they became known. None is ever removed."""
         return MappingProxyType(self._counts)
 
     @property
@@ -180,6 +180,9 @@ class FamilyCoordinator:
         """None: the site is not, or not any more, a member. The counts are those of the member, not a copy."""
         member = self._members.get(site_id)
         return None if member is None else SavedMember(member.steps, member.total, member.counts)
+
+    def members(self) -> Iterator[tuple[SiteId, SavedMember]]:
+        return ((site_id, SavedMember(each.steps, each.total, each.counts)) for site_id, each in self._members.items())
 
     @property
     def slots(self) -> int:
