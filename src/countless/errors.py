@@ -63,6 +63,10 @@ class ProtocolError(CountlessError):
     """The peer violated the protocol. Its message changed nothing."""
 
 
+class LimitReached(ProtocolError):
+    """The peer has used up what it may have of a limit. The text has nothing that the peer chose."""
+
+
 class CounterRefused(CountlessError):
     """The coordinator does not count these counters. `reasons`: why, by counter."""
 

@@ -75,7 +75,7 @@ def test_every_kind_of_fault_happens() -> None:
         for seed in range(4):
             seen += Trial.drawn(seed, profile, "memory")._replace(actions=100).run().seen
     expected = {"IncarnationRetired", "IncarnationExpired", "KnownCounts", "LeaveAck", "StartRound", "Grant", "Recall"}
-    assert expected | {"KnownLabels", "FamilyLeaveAck", "FamilyResend", "FamilySteps"} <= seen.keys()
+    assert expected | {"KnownLabels", "FamilyLeaveAck", "FamilyResend", "FamilySteps", "LabelCap"} <= seen.keys()
 
 
 # Mistakes

@@ -25,6 +25,7 @@ from countless.wire.families import (
     FamilySync,
     KnownFamily,
     KnownLabels,
+    LabelCap,
     known_items,
     report_items,
 )
@@ -250,6 +251,7 @@ LARGEST: list[Item] = [
     FamilyReset(NAME),
     FamilyRejected(NAME, NAME),
     *known_items(NAME, KnownFamily(NUMBER, False, {NAME[:490] + str(label): NUMBER for label in range(2_000)})),
+    LabelCap(NUMBER),
 ]
 
 

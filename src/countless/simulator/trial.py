@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -19,6 +20,8 @@ from countless.planning.cache import PlanCache
 from countless.randomness import SeededRandom
 from countless.server.cluster import lease_keeper, log_store, member, shard
 from countless.server.sessions import site_server
+from countless.server.sessions.families import label_shares
+from countless.server.settings import Settings
 from countless.simulator.cluster import SimulatedLogStore
 from countless.simulator.coordinator import TICK_S
 from countless.simulator.fuse import map_fused_words
@@ -27,6 +30,7 @@ from countless.simulator.world import BUDGETS, DAY_S, DISTRIBUTION, Profile, Wor
 from countless.wire import frames
 
 ACTIONS = 40
+LABEL_ROOM = (inf, 600, 3_000, 10_000)  # bytes that labels may take before sites are told to name no new ones
 SCHEMES = ("auto", "deterministic", "exact", "lattice", "sampled", "blocks", "hyz")
 NEAR = (0.0, 0.0, -61.0, 61.0, 122.0, -200.0, 350.0)
 FAR = (0.0, 800 * DAY_S, 800 * DAY_S, -800 * DAY_S)
@@ -90,6 +94,10 @@ class Trial(NamedTuple):
         return cls(seed, profile, store, scheme, 1 + draw("sites", 3), bool(draw("files", 2)))
 
     @property
+    def label_room(self) -> float:
+        return LABEL_ROOM[SeededRandom(self.seed).spawn("labels").randbelow(len(LABEL_ROOM))]
+
+    @property
     def options(self) -> str:
         """Of the command that repeats it."""
         actions = "" if self.actions == ACTIONS else f" --actions {self.actions}"
@@ -101,7 +109,7 @@ class Trial(NamedTuple):
         loop = VirtualLoop(lambda: rng.random() * PROFILES[self.profile].latency)
         try:
             with (
-                _replaced(PROFILES[self.profile], rng.spawn("names")),
+                _replaced(PROFILES[self.profile], self.label_room, rng.spawn("names")),
                 _seeded(rng.spawn("system")),
                 _no_plans(),
                 _silent(),
@@ -190,7 +198,7 @@ def _seeded(rng: SeededRandom) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(profile: Profile, rng: SeededRandom) -> Iterator[None]:
+def _replaced(profile: Profile, label_room: float, rng: SeededRandom) -> Iterator[None]:
     """Small limits, so that few events reach them; names from the seed; and the log store that takes turns."""
 
     def token_hex(size: int) -> str:
@@ -201,6 +209,7 @@ def _replaced(profile: Profile, rng: SeededRandom) -> Iterator[None]:
         (word_file, "map_words", map_fused_words),
         (log_store, "_PART_BYTES", 300),
         (log_store, "_COMPACT_AFTER_MESSAGES", 40),
+        (label_shares, "NEARLY_FULL", label_room / (1e6 * Settings().max_label_mb)),
         (site_server, "CLOCK_READINGS", 2),
         (family_rule, "DEFAULT_KEEP", {"minute": 3}),
         (site_server, "PRUNE_INTERVAL_S", 4 * TICK_S),

@@ -281,3 +281,15 @@ def test_session_that_sent_nothing_ends_at_once() -> None:
     with stream.lock:
         stream.session.leave()
     assert (stream.session.done, stream.session.delivered) == (True, True)
+
+
+def test_window_that_is_rejected_last_stays_in_the_reasons_of_a_session_that_is_done(stream: WindowsSession) -> None:
+    """Otherwise `close`, and the recovery of what a process has left, had no reason to show."""
+    stream.wait(56.5 - stream.now % 60)
+    stream.session.leave()
+    assert stream.sent() == [Join(NEXT, 0, 0), Leave(THIS, 1, 5)]
+    stream.receive(CounterRejected(NEXT, "too early"))
+    with pytest.raises(StopIteration):
+        stream.receive(LeaveAck(THIS))
+    assert (stream.session.done, stream.session.delivered) == (True, False)
+    assert stream.session.rejected == {NEXT: "too early"}

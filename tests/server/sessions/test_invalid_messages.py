@@ -11,7 +11,7 @@ from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import Hello, HelloAck, Join, Leave, Sync
+from countless.wire.frames import VERSION, Hello, HelloAck, Join, Leave, Sync
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 
@@ -32,7 +32,7 @@ async def test_invalid_items_are_protocol_errors(items: list[Any]) -> None:
             await harness.send(session, connection, *items)
 
 
-@pytest.mark.parametrize("hello", [Hello(3, "a", 1), Hello(0, "a", 1), Hello(1, "a", 1 << 63)])
+@pytest.mark.parametrize("hello", [Hello(VERSION + 1, "a", 1), Hello(0, "a", 1), Hello(1, "a", 1 << 63)])
 async def test_invalid_hellos_are_protocol_errors(hello: Hello) -> None:
     async with site_server() as harness:
         with pytest.raises(ProtocolError):

@@ -93,7 +93,7 @@ class SessionFamilies:
         self._sent: dict[str, KnownFamily] = {}  # the largest counts that this incarnation has sent, on any stream
         self._left: set[str] = set()
         self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
-        self._label_cap = LABEL_CAP  # of each family, as the coordinator has said
+        self._label_cap = LABEL_CAP  # of each family, as the coordinator wants it
 
     def add(self, name: str, family: FamilyState) -> None:
         self._families[name] = family

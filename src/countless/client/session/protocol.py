@@ -207,9 +207,7 @@ class SiteSession:
             if frames:
                 last_received = now
                 self._on_items([item for frame in frames for item in decode_down(frame)], on_ack)
-            self._budgets.tick(now)
-            for each in windows:
-                each.tick(now)
+            self._tick(now)
             if now - last_received > _TIMEOUT_HEARTBEATS * heartbeat:
                 raise ConnectionLost(f"connection timed out: nothing received for {now - last_received:.1f} s")
             items = self._drain() if self._wakeup_pending and now - last_sent >= LINGER_S else []
@@ -218,6 +216,13 @@ class SiteSession:
             if items:
                 last_sent = now
                 _send_items(send, items)
+
+    def _tick(self, now: float) -> None:
+        if self.done:  # windows that were rejected are not tried again, and stay in `rejected`
+            return
+        self._budgets.tick(now)
+        for windows in (self._counters.windows, self._families.windows):
+            windows.tick(now)
 
     def _sync_due(self, last_sent: float, last_received: float, heartbeat: float) -> float:
         due = min(last_sent, max(last_received, self.contact.last_sync)) + heartbeat

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
-from countless.errors import ProtocolError
+from countless.errors import LimitReached, ProtocolError
 from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
@@ -160,7 +160,7 @@ class NatsConnections:
 
     def _fail(self, connection: NatsConnection | None, error: Exception) -> None:
         if isinstance(error, ProtocolError):
-            self._server.dropped["protocol"] += 1
+            self._server.dropped["limit reached" if isinstance(error, LimitReached) else "protocol"] += 1
         elif isinstance(error, StoreError):
             self._server.dropped["not saved"] += 1
         else:  # a bug: this stream is closed and the site reconnects; the other sites are not affected

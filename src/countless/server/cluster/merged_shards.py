@@ -110,6 +110,11 @@ class MergedShards:
         return max((server.tombstone_bytes for server in self._servers), default=0)
 
     @property
+    def label_bytes(self) -> int:
+        """Likewise."""
+        return max((server.label_bytes for server in self._servers), default=0)
+
+    @property
     def behind_s(self) -> float:
         """Of the shard that is behind most."""
         return max((server.behind_s for server in self._servers), default=0.0)

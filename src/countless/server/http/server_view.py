@@ -90,6 +90,10 @@ class ServerView(Protocol):
         """Of the token that has caused most, since the process started."""
 
     @property
+    def label_bytes(self) -> int:
+        """Of the token whose labels of families take most."""
+
+    @property
     def behind_s(self) -> float:
         """How old the answers are while changes are not saved; else 0."""
 

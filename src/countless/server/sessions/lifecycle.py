@@ -62,6 +62,7 @@ class SessionLifecycle:
         if not session.unreachable:
             session.last_seen = self._clock()
         session.connection = session.awaiting_since = None
+        self._families.end_connection(session)
         if not session.is_member:
             self._sessions.remove(session)
 
@@ -71,6 +72,7 @@ class SessionLifecycle:
         for number, session in enumerate(self._sessions, start=1):
             if number % SESSIONS_PER_SLICE == 0:
                 yield
+            self._families.lift_limit(session)
             if not session.unreachable and session.timed_out(now, silent_after):
                 self._mark_unreachable(session)
             if session.unreachable and session.is_member:

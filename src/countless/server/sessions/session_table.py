@@ -36,8 +36,8 @@ class Session:
 
     __slots__ = (
         "_open_windows", "asked", "awaiting_since", "budgets", "connection",
-        "connections", "families", "free_at", "ignored", "labels", "last_seen", "left", "memberships", "peer",
-        "rules_sent", "site_id", "unconfirmed", "unreachable", "version", "windows_left"
+        "connections", "families", "free_at", "ignored", "labels", "labels_limited", "last_seen", "left",
+        "memberships", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable", "version", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float) -> None:
@@ -57,6 +57,7 @@ class Session:
         self.rules_sent: set[str] = set()  # of these budgets, on this connection
         self.families: set[str] = set()  # that it is a member of
         self.labels: dict[str, list[str]] = {}  # of families that it has joined on this connection, by number
+        self.labels_limited = False  # it was told on this connection to count no new labels by name
         self.last_seen = now
         self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
         self.unreachable = False
@@ -88,7 +89,7 @@ class Session:
         self.ignored.clear()
         self.asked.clear()
         self.rules_sent.clear()
-        self.labels.clear()
+        self.labels_limited = False
 
     def has_left(self, name: str) -> bool:
         if name in self.left:

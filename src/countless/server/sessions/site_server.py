@@ -206,6 +206,11 @@ class SiteServer:
         return self.tombstones.largest
 
     @property
+    def label_bytes(self) -> int:
+        """Of the token whose labels of families take most."""
+        return self._family_registry.label_shares.largest
+
+    @property
     def behind_s(self) -> float:
         """How old the answers are while changes are not saved; else 0."""
         return self.health.behind_s
@@ -295,6 +300,7 @@ class SiteServer:
         session.version, session.peer = hello.version, peer
         self.sessions.shares.add(site_id, peer)
         session.unreachable = False  # the core marks it reachable when it joins each counter again
+        self.families.end_connection(session)
         session.new_connection()
         for other in self.sessions.of_site(hello.site):
             if other.unreachable:

@@ -118,7 +118,9 @@ class ServerCollector:
         )
         limits = self._server.settings
         tombstones.add_metric([], self._server.tombstone_bytes / (1e6 * limits.max_tombstone_mb * limits.max_share))
-        yield from (failures, behind, tombstones)
+        labels = _gauge("countless_label_share", "Largest part of max_share of max_label_mb that a token uses.")
+        labels.add_metric([], self._server.label_bytes / (1e6 * limits.max_label_mb * limits.max_share))
+        yield from (failures, behind, tombstones, labels)
 
     def _sites(self) -> Slices:
         sites = _gauge("countless_sites", "Incarnations of sites by state.", "state")

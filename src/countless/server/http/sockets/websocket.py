@@ -8,7 +8,7 @@ from time import monotonic
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from countless.errors import ProtocolError
+from countless.errors import LimitReached, ProtocolError
 from countless.server.http.access.auth import Access, Grant
 from countless.server.http.access.peers import peer_of
 from countless.server.http.sockets.receiver import ERROR, RECEIVER
@@ -139,6 +139,8 @@ async def _serve(websocket: WebSocket, server: SiteServer, access: Access, grant
     except WebSocketDisconnect:
         pass
     except Exception as error:
+        if isinstance(error, LimitReached):
+            server.refused.add(_address(websocket), str(error))
         _close_with_reason(server, connection, TokenEnded() if scope.expired() else error)
         await asyncio.wait([writer], timeout=HELLO_TIMEOUT_S)
     finally:
@@ -148,7 +150,7 @@ async def _serve(websocket: WebSocket, server: SiteServer, access: Access, grant
 
 def _close_with_reason(server: SiteServer, connection: SocketConnection, error: Exception) -> None:
     if isinstance(error, ProtocolError):
-        server.dropped["protocol"] += 1
+        server.dropped["limit reached" if isinstance(error, LimitReached) else "protocol"] += 1
         connection.close(1008, str(error))
     elif isinstance(error, TokenEnded):
         server.dropped["not allowed"] += 1

@@ -11,15 +11,15 @@ remembered as for windows of counters: by one tombstone for each site and family
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
-from sys import intern
 
-from countless.core.family.messages import OVERFLOW, Outbox, SetSteps
+from countless.core.family.messages import Outbox, Report, SetSteps
 from countless.core.family.rule import FamilyRule
-from countless.core.family.site import LABEL_CAP
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.connection import Connection
 from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.label_shares import MEMBER_BYTES, Part, label_bytes, newest
 from countless.server.sessions.families.registry import FamilyRegistry
+from countless.server.sessions.families.session_labels import SessionLabels
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.session_table import Session, SessionTable, group_of
 from countless.server.sessions.tombstone_shares import TombstoneShares
@@ -39,7 +39,6 @@ from countless.wire.families import (
     report_of,
     sync_of,
 )
-from countless.wire.names import is_valid_name
 from countless.wire.windows import parse_window, shard_name
 
 MAX_FAMILIES_PER_SITE = 1_000
@@ -64,6 +63,8 @@ class Families:
         self._clock = clock
         self._tombstones = tombstones
         self._on_rejected = on_rejected
+        self._shares = registry.label_shares
+        self._named = SessionLabels(self._shares, pipeline, clock)
 
     @property
     def by_name(self) -> dict[str, AnyFamily]:
@@ -93,18 +94,30 @@ class Families:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined family {name!r}")
         family = self._registry.trackers[name]
         if isinstance(item, FamilyLabels):
-            return _add_labels(session.labels[name], item, family.rule)
+            return self._named.add(session, connection, item, family.rule)
         family.traffic.add_up(size)
         if isinstance(item, FamilyReport):
-            report = report_of(item, session.labels[name])
-            outbox = family.coordinator.receive(session.site_id, report)
-            self._pipeline.pending.mark_family_site(name, session.site_id, [label for label, _ in report.counts])
-            return self._dispatch(family, outbox)
+            return self._on_report(session, family, report_of(item, session.labels[name]))
         if isinstance(item, FamilySync):
             outbox = family.coordinator.receive(session.site_id, sync_of(item))
             self._pipeline.pending.mark_family_site(name, session.site_id)
             return self._dispatch(family, outbox)
         return self._on_leave(session, connection, family, item)
+
+    def _on_report(self, session: Session, family: ServedFamily, report: Report) -> None:
+        name, site_id, known = family.name, session.site_id, family.coordinator.known
+        member, labels = family.coordinator.saved_member(site_id), len(known)
+        counts = {} if member is None else member.counts
+        new = {label for label, count in report.counts if count > 0 and label not in counts}
+        size = label_bytes(new)
+        if new:
+            self._shares.require_room(session.peer, size + label_bytes(new.difference(known)))
+        outbox = family.coordinator.receive(site_id, report)
+        if new:
+            self._shares.add(Part(name, site_id), session.peer, size)
+            self._shares.add_labels(name, session.peer, newest(known, labels))
+        self._pipeline.pending.mark_family_site(name, site_id, [label for label, _ in report.counts])
+        self._dispatch(family, outbox)
 
     def _on_join(self, session: Session, connection: Connection, join: FamilyJoin, size: float) -> None:
         name, sync = join.family, sync_of(join)
@@ -113,8 +126,11 @@ class Families:
             _ignore(session, name)
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         try:
-            _require_room(session, name)
-            if name not in session.families and group_of(name) not in session.windows_left:
+            is_new = name not in session.families
+            if is_new:
+                _require_few(session, name)
+                self._shares.require_room_to_join(session.peer, name)
+            if is_new and group_of(name) not in session.windows_left:
                 self._tombstones.require_room(session.peer, "family", name)
             family = self._registry.tracker_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
@@ -124,7 +140,9 @@ class Families:
         outbox = family.coordinator.join(session.site_id, sync)
         session.ignored.discard(tombstone_of(name))
         session.families.add(name)
-        session.labels[name] = [OVERFLOW]
+        if is_new:
+            self._shares.add(Part(name, session.site_id), session.peer, MEMBER_BYTES)
+        self._named.begin(session, name)
         family.traffic.add_up(size)
         self._pipeline.pending.mark_family_site(name, session.site_id)
         self._dispatch(family, outbox)
@@ -157,6 +175,13 @@ class Families:
             self._pipeline.send(connection, FamilyLeaveAck(name))
 
     # How sessions end
+
+    def end_connection(self, session: Session) -> None:
+        self._named.end_connection(session)
+
+    def lift_limit(self, session: Session) -> None:
+        """On new labels, if there is room again."""
+        self._named.lift_limit(session)
 
     def mark_unreachable(self, session: Session) -> None:
         for name in sorted(session.families):
@@ -194,8 +219,7 @@ class Families:
     def _departed(
         self, session: Session, family: ServedFamily, tombstones: Mapping[str, int], are_new: bool = True
     ) -> None:
-        session.families.discard(family.name)
-        session.labels.pop(family.name, None)
+        self._forget(session, family.name)
         family.coordinator.forget(session.site_id)
         if are_new:
             self._tombstones.add(session.peer, session.site_id, tombstones)
@@ -203,6 +227,11 @@ class Families:
         if windows is not None:
             windows.sweep_at = -inf
         self._pipeline.pending.mark_family_departed(family.name, session.site_id, tombstones)
+
+    def _forget(self, session: Session, name: str) -> None:
+        session.families.discard(name)
+        self._named.forget(session, name)
+        self._shares.remove(Part(name, session.site_id))
 
     # Operators
 
@@ -221,8 +250,7 @@ class Families:
     def _reset(self, session: Session, name: str) -> None:
         session.left.discard(tombstone_of(name))
         if name in session.families:
-            session.families.discard(name)
-            session.labels.pop(name, None)
+            self._forget(session, name)
             if session.connection is not None:
                 session.ignored.add(tombstone_of(name))
                 self._pipeline.send(session.connection, FamilyReset(name))
@@ -246,8 +274,8 @@ def _has_left(session: Session, name: str) -> bool:
     return name not in session.families and (tombstone_of(name) in session.left or session.has_left(name))
 
 
-def _require_room(session: Session, name: str) -> None:
-    if name not in session.families and len(session.families) >= MAX_FAMILIES_PER_SITE:
+def _require_few(session: Session, name: str) -> None:
+    if len(session.families) >= MAX_FAMILIES_PER_SITE:
         raise InvalidParameter("family", name, f"one of at most {MAX_FAMILIES_PER_SITE} of a site")
 
 
@@ -256,12 +284,3 @@ def _ignore(session: Session, name: str) -> None:
     if len(session.ignored) >= MAX_IGNORED:
         raise ProtocolError("too many rejected families")
     session.ignored.add(tombstone_of(name))
-
-
-def _add_labels(labels: list[str], item: FamilyLabels, rule: FamilyRule) -> None:
-    if len(labels) + len(item.labels) > LABEL_CAP + 1:
-        raise ProtocolError(f"family {item.family!r}: a site has at most {LABEL_CAP} labels")
-    for label in item.labels:
-        if not is_valid_name(label) or not rule.allows(label):
-            raise ProtocolError(f"family {item.family!r}: {label[:50]!r} is not a bucket of values")
-    labels.extend(map(intern, item.labels))

@@ -9,6 +9,7 @@ from countless.core.family.rule import FamilyRule
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.label_shares import MEMBER_BYTES, LabelShares, Part, label_bytes, newest
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
@@ -41,6 +42,7 @@ class FamilyRegistry:
         self._max_families = settings.max_counters
         self._shares = Shares[str](self._max_families, settings.max_share)
         self._window_shares = Shares[str](MAX_OPEN_PER_COUNTER * self._max_families, settings.max_share)
+        self.label_shares = LabelShares(settings.max_label_mb, settings.max_share)
 
     def load(self, saved: Mapping[str, SavedFamily]) -> None:
         windows: dict[str, list[tuple[int, SavedFamily]]] = {}
@@ -53,6 +55,11 @@ class FamilyRegistry:
         for name, periods in windows.items():
             self.windowed[name].load(sorted(periods, key=lambda each: each[0]))
             self.trackers.update(self.windowed[name].trackers)
+        for name, tracker in self.trackers.items():
+            self.label_shares.add_labels(name, UNLIMITED, tracker.coordinator.known)
+            for site_id, member in tracker.coordinator.members():
+                size = MEMBER_BYTES + label_bytes(member.counts)
+                self.label_shares.add(Part(name, site_id), UNLIMITED, size)
 
     def _new(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> AnyFamily:
         if rule.windows is None:
@@ -142,22 +149,26 @@ class FamilyRegistry:
     # Windows, for `WindowSweeps`
 
     def close_window(self, family: WindowedFamily, period: int) -> None:
+        labels = len(family.dropped_windows.coordinator.known)
         window = family.close_window(period)
         self._window_shares.remove(window.name)
         if period < family.first:
-            self._dropped(family, [window])
+            self._dropped(family, [window], labels)
         self._changed(family, family.move_losses([period]))
 
     def drop_windows(self, family: WindowedFamily) -> None:
-        kept = dict(family.kept)
+        kept, labels = dict(family.kept), len(family.dropped_windows.coordinator.known)
         dropped = family.drop_windows()
-        self._dropped(family, [kept[period] for period in dropped])
+        self._dropped(family, [kept[period] for period in dropped], labels)
         if dropped:
             self._changed(family, family.move_losses(dropped))
 
-    def _dropped(self, family: WindowedFamily, windows: list[ServedFamily]) -> None:
+    def _dropped(self, family: WindowedFamily, windows: list[ServedFamily], labels_before: int) -> None:
+        """`labels_before`: how many labels of dropped windows there were before."""
+        new = set(newest(family.dropped_windows.coordinator.known, labels_before))
         for window in windows:
             del self.trackers[window.name]
+            self.label_shares.drop_window(window.name, window.coordinator.known, family.name, new)
             self._pipeline.pending.mark_family_dropped(window.name)
             self._pipeline.pending.mark_family_labels(family.name, window.coordinator.known)
 
@@ -169,10 +180,12 @@ class FamilyRegistry:
     def remove(self, name: str) -> None:
         family = self.by_name.pop(name)
         del self.trackers[name]
+        self.label_shares.remove_labels(name)
         if isinstance(family, WindowedFamily):
             del self.windowed[name]
             for window in family.kept.values():
                 del self.trackers[window.name]
+                self.label_shares.remove_labels(window.name)
                 self._window_shares.remove(window.name)
                 self._pipeline.pending.mark_family_dropped(window.name)
             self._pipeline.pending.mark_deleted(family.group)  # its watermarks

@@ -1,0 +1,145 @@
+"""How much memory labels of families may take: in all, and those of one peer.
+
+Labels come from outside. Sites of a peer that has used most of its share are told to count no new labels by name
+(`LabelCap`): the events of those are in the overflow label, so nothing of an honest site is lost. A site that names new
+labels all the same is disconnected when the share is used up.
+
+A label is known in three places, and each of them is a part of what its peer uses:
+
+| part                                 | belongs to                      | until                                   |
+|--------------------------------------|---------------------------------|-----------------------------------------|
+| it has a number on a connection      | the peer of the connection      | the connection ends                     |
+| it is counted for a member           | the peer that has reported it   | the site leaves or is retired           |
+| it is counted in a family, or window | the peer that reported it first | the window is dropped or family deleted |
+
+A label of a dropped window that stays in the counts of its family still belongs to the same peer.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple
+
+from countless.core.messages import SiteId
+from countless.errors import InvalidParameter, LimitReached
+from countless.server.sessions.shares import UNLIMITED
+from countless.wire.windows import parse_window
+
+LABEL_BYTES = 120  # beside its text: an entry of a dictionary, a count, and the object that has the text
+MEMBER_BYTES = 500  # of a site in a family, without labels
+NEARLY_FULL = 0.75  # of a limit: from then on sites are told to count no new labels by name
+
+
+def label_bytes(labels: Iterable[str]) -> int:
+    """About what labels take in one of the three places. Python stores texts with 1 to 4 bytes for a character.
+
+    >>> label_bytes(['{tenant="acme"}']), label_bytes(["é", "e"])
+    (135, 245)
+    """
+    return sum(LABEL_BYTES + len(label) * (1 if label.isascii() else 4) for label in labels)
+
+
+def newest(counts: MappingProxyType[str, int], before: int) -> list[str]:
+    """The labels that were added since there were so many, in their order.
+
+    >>> newest(MappingProxyType({"a": 1, "b": 1, "c": 1}), 1)
+    ['b', 'c']
+    """
+    return list(islice(reversed(counts), len(counts) - before))[::-1]
+
+
+class Part(NamedTuple):
+    """Of a family, or window; of a member if there is a site; of its connection if `numbers`."""
+
+    family: str
+    site_id: SiteId | None = None
+    numbers: bool = False
+
+
+class LabelShares:
+    """Bytes by peer. What was loaded after a restart belongs to no peer, and counts in all.
+
+    >>> shares = LabelShares(limit_mb=1, share=0.5)
+    >>> shares.add(Part("f", SiteId("web", 1)), "token 1", 500_000)
+    >>> shares.require_room("token 2", 500_000)
+    >>> shares.require_room("token 1", 1)
+    Traceback (most recent call last):
+    ...
+    countless.errors.LimitReached: too many labels of families of this token (max_share of max_label_mb)
+    >>> shares.is_nearly_full("token 1"), shares.is_nearly_full("token 2")
+    (True, False)
+    """
+
+    def __init__(self, limit_mb: int, share: float) -> None:
+        self.limit = limit_mb * 1_000_000
+        self.most = max(1, int(self.limit * share))  # for one peer
+        self.total = 0
+        self._used: Tally[str] = Tally()
+        self._parts: dict[Part, dict[str, int]] = {}  # bytes, by peer
+        self._peers: dict[str, list[str]] = {}  # by window: of each of its labels, in their order
+
+    def used(self, peer: str) -> int:
+        return self._used[peer]
+
+    def parts(self) -> dict[Part, int]:
+        """The bytes of each, for tests."""
+        return {part: sum(by_peer.values()) for part, by_peer in self._parts.items()}
+
+    @property
+    def largest(self) -> int:
+        """Bytes, of the token that uses most."""
+        return max((used for peer, used in self._used.items() if peer != UNLIMITED), default=0)
+
+    def is_nearly_full(self, peer: str) -> bool:
+        used = 0 if peer == UNLIMITED else self._used[peer]
+        return used >= NEARLY_FULL * self.most or self.total >= NEARLY_FULL * self.limit
+
+    def require_room(self, peer: str, size: int) -> None:
+        if peer != UNLIMITED and self._used[peer] + size > self.most:
+            raise LimitReached("too many labels of families of this token (max_share of max_label_mb)")
+        if self.total + size > self.limit:
+            raise LimitReached("too many labels of families of all sites (max_label_mb)")
+
+    def require_room_to_join(self, peer: str, family: str) -> None:
+        try:
+            self.require_room(peer, MEMBER_BYTES)
+        except LimitReached as error:
+            raise InvalidParameter("family", family, f"one that this process has used before: {error}") from error
+
+    def add(self, part: Part, peer: str, size: int) -> None:
+        if size:
+            by_peer = self._parts.setdefault(part, {})
+            by_peer[peer] = by_peer.get(peer, 0) + size
+            self._used[peer] += size
+            self.total += size
+
+    def remove(self, part: Part) -> None:
+        for peer, size in self._parts.pop(part, {}).items():
+            self.total -= size
+            self._used[peer] -= size
+            if not self._used[peer]:
+                del self._used[peer]
+
+    # Families and windows
+
+    def add_labels(self, family: str, peer: str, labels: Iterable[str]) -> None:
+        """Labels that a family, or window, did not know. They are given in the order of its counts."""
+        labels = list(labels)
+        self.add(Part(family), peer, label_bytes(labels))
+        if parse_window(family) is not None:
+            self._peers.setdefault(family, []).extend([peer] * len(labels))
+
+    def remove_labels(self, family: str) -> None:
+        self.remove(Part(family))
+        self._peers.pop(family, None)
+
+    def drop_window(self, window: str, counts: Mapping[str, int], family: str, new: set[str]) -> None:
+        """A window is not kept any more. Those of its labels that are in `new` are in the family from now on; they are
+        removed from `new`.
+        """
+        for label, peer in zip(counts, self._peers.get(window, ()), strict=True):
+            if label in new:
+                new.discard(label)
+                self.add(Part(family), peer, label_bytes([label]))
+        self.remove_labels(window)

@@ -1,0 +1,76 @@
+"""The labels that sessions have named on their connections, and whether they may name more."""
+
+import logging
+from collections.abc import Callable
+from math import inf
+from sys import intern
+
+from countless.core.family.messages import OVERFLOW
+from countless.core.family.rule import FamilyRule
+from countless.core.family.site import LABEL_CAP
+from countless.errors import ProtocolError
+from countless.server.connection import Connection
+from countless.server.sessions.families.label_shares import LabelShares, Part, label_bytes
+from countless.server.sessions.session_table import Session
+from countless.server.storage.commit import CommitPipeline
+from countless.wire.families import FamilyLabels, LabelCap
+from countless.wire.frames import LABEL_CAP_VERSION
+from countless.wire.names import is_valid_name
+
+log = logging.getLogger("countless")
+
+WARN_INTERVAL_S = 60.0  # between two warnings
+
+
+class SessionLabels:
+    def __init__(self, shares: LabelShares, pipeline: CommitPipeline, clock: Callable[[], float]) -> None:
+        self._shares = shares
+        self._pipeline = pipeline
+        self._clock = clock
+        self._warn_at = -inf
+
+    def begin(self, session: Session, family: str) -> None:
+        """The session has joined a family: its labels have no numbers yet."""
+        self.forget(session, family)
+        session.labels[family] = [OVERFLOW]
+
+    def add(self, session: Session, connection: Connection, item: FamilyLabels, rule: FamilyRule) -> None:
+        labels = session.labels[item.family]
+        if len(labels) + len(item.labels) > LABEL_CAP + 1:
+            raise ProtocolError(f"family {item.family!r}: a site has at most {LABEL_CAP} labels")
+        for label in item.labels:
+            if not is_valid_name(label) or not rule.allows(label):
+                raise ProtocolError(f"family {item.family!r}: {label[:50]!r} is not a bucket of values")
+        size = label_bytes(item.labels)
+        self._shares.require_room(session.peer, size)
+        labels.extend(map(intern, item.labels))
+        self._shares.add(Part(item.family, session.site_id, numbers=True), session.peer, size)
+        if not session.labels_limited and self._shares.is_nearly_full(session.peer):
+            self._limit(session, connection)
+
+    def _limit(self, session: Session, connection: Connection) -> None:
+        """Events of further labels are in the overflow label, where they need no room."""
+        if session.version >= LABEL_CAP_VERSION:
+            session.labels_limited = True
+            self._pipeline.send(connection, LabelCap(0))
+        if self._clock() >= self._warn_at:
+            self._warn_at = self._clock() + WARN_INTERVAL_S
+            log.warning(
+                "labels of families: 75 %% of max_label_mb, or of the max_share of a token, is used; site %r and "
+                "others are told to count new labels in the overflow label",
+                session.site_id.site,
+            )
+
+    def lift_limit(self, session: Session) -> None:
+        """If there is room again."""
+        if session.labels_limited and session.connection is not None and not self._shares.is_nearly_full(session.peer):
+            session.labels_limited = False
+            self._pipeline.send(session.connection, LabelCap(LABEL_CAP))
+
+    def forget(self, session: Session, family: str) -> None:
+        session.labels.pop(family, None)
+        self._shares.remove(Part(family, session.site_id, numbers=True))
+
+    def end_connection(self, session: Session) -> None:
+        for family in list(session.labels):
+            self.forget(session, family)
