@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from countless.core.answer import State
 from countless.core.family.coordinator import FamilyCoordinator
+from countless.core.family.distribution import BucketSite
 from countless.core.family.messages import OVERFLOW, Report, Resend, SetSteps, Steps, Sync
 from countless.core.family.site import MAX_COUNTS, FamilySite
 from countless.core.family.steps import CertainSteps
@@ -68,6 +69,21 @@ def test_resend_reports_every_label_that_was_reported_in_parts() -> None:
     assert isinstance(second, Report)
     assert dict(first.counts + second.counts) == dict.fromkeys(labels, 1)
     assert len(first.counts) == MAX_COUNTS
+
+
+@given(st.lists(st.tuples(st.sampled_from(["1", "2", "3", None]), st.integers(1, 9)), max_size=30))
+def test_site_of_a_distribution_holds_back_less_than_its_step_also_after_a_resend(
+    inputs: list[tuple[str | None, int]],
+) -> None:
+    """None is a request to report again."""
+    site = BucketSite("f")
+    site.receive(SetSteps("f", 1, Steps(10, 10)))
+    known: dict[str, int] = {}
+    for label, n in inputs:
+        for message in site.receive(Resend("f")) if label is None else site.add(label, n):
+            if isinstance(message, Report):
+                known.update(message.counts)
+        assert site.total - sum(known.values()) < 10
 
 
 def test_labels_beyond_the_cap_are_counted_in_the_overflow() -> None:

@@ -28,6 +28,10 @@ class BucketSite(FamilySite):
     def _start_round(self) -> tuple[UpMessage, ...]:
         return NO_MESSAGES if self._pending_total < self.steps.total else self._report(self._grown(1))
 
+    def _resend(self) -> tuple[UpMessage, ...]:
+        """Also labels that were never reported: a report says that no more than `_pending_total` is held back."""
+        return self._report(list(self._pending))
+
     def sync(self) -> Sync:
         return Sync(self.family, self.round, self.steps, self.total, self.reported)
 

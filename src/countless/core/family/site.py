@@ -98,7 +98,7 @@ class FamilySite:
         if message.family != self.family:
             raise ProtocolError(f"a message for family {message.family!r} reached a site of {self.family!r}")
         if isinstance(message, Resend):
-            return self._report(list(self._reported))
+            return self._resend()
         if message.round < self.round:
             return NO_MESSAGES
         due = NO_MESSAGES
@@ -129,6 +129,9 @@ class FamilySite:
     def _start_round(self) -> tuple[UpMessage, ...]:
         """New steps are in force: report what has grown by them."""
         return self._report(self._grown(self.steps.label))
+
+    def _resend(self) -> tuple[UpMessage, ...]:
+        return self._report(list(self._reported))
 
     def _grown(self, by: int) -> list[str]:
         return [label for label, pending in self._pending.items() if pending >= by]
