@@ -31,8 +31,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import countless
-from countless.client.budgets.budget import ClientBudget
-from countless.core.budget.hold import Hold
+from countless import ClientBudget, Hold
 from countless.errors import BudgetRefused, Exhausted, InvalidParameter
 
 log = logging.getLogger("gateway")

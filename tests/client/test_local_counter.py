@@ -168,10 +168,7 @@ def test_close_among_threads_counts_every_accepted_event(frequent_switches: None
     assert sum(accepted) <= tracker.total <= sum(accepted) + 4
 
 
-def test_repr_shows_count_and_trigger() -> None:
+def test_repr_shows_count() -> None:
     tracker = Tracker(sites=["a"], alpha=0.1, seed=1)
     tracker.site("a").add(1234)
-    assert (
-        repr(tracker.site("a"))
-        == "<LocalCounter of site 'a': 1,234 counted, GeometricGrowth(alpha=0.1, extra=0, phase=0)>"
-    )
+    assert repr(tracker.site("a")) == "<CountingSite 'a': 1,234 counted>"

@@ -4,16 +4,9 @@ import os
 import time
 from pathlib import Path
 
-_FILE = Path(os.environ["COUNTLESS_CLOCK_FILE"])
-_real = time.time
-
-
-def jumping() -> float:
-    return _real() + float(_FILE.read_text() or 0)
-
-
 if __name__ == "__main__":
-    time.time = jumping  # before any module of countless imports it
+    file, real_time = Path(os.environ["COUNTLESS_CLOCK_FILE"]), time.time
+    time.time = lambda: real_time() + float(file.read_text() or 0)  # before any module of countless imports it
     from countless.cli.main import main
 
     main()
