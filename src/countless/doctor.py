@@ -22,7 +22,7 @@ from countless.client.environment import token_for
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError, ServiceError
-from countless.probe import local_url, probe
+from countless.probe import probe_local
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import check
 from countless.server.storage.sqlite_store import SqliteStore
@@ -151,7 +151,7 @@ def _port(settings: Settings) -> Finding:
         try:
             trial.bind((settings.host, settings.port))
         except OSError as error:
-            if _succeeds(lambda: probe(local_url(settings), "/livez")):
+            if _succeeds(lambda: probe_local(settings, "/livez")):
                 return Finding("port", f"{settings.port}: a coordinator is running there")
             return Finding("port", f"{settings.host}:{settings.port}: {error.strerror}", "choose another with --port")
     return Finding("port", f"{settings.host}:{settings.port} is free")

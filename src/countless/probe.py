@@ -3,6 +3,7 @@
 import http.client
 import os
 import ssl
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from countless.server.settings import Settings
@@ -16,6 +17,20 @@ def local_url(settings: Settings) -> str:
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # addresses to listen on
     host = everywhere.get(settings.host, settings.host)
     return f"{'https' if settings.tls_cert else 'http'}://{netloc(host, settings.port)}"
+
+
+def probe_local(settings: Settings, path: str) -> tuple[int, str]:
+    """As `probe`, of the coordinator that has these settings. A unit may give it TLS by variables that a shell does not
+    have, so the other scheme is tried too.
+    """
+    url = local_url(settings)
+    try:
+        return probe(url, path)
+    except (OSError, http.client.HTTPException):
+        scheme, _, rest = url.partition("://")
+        with suppress(OSError, http.client.HTTPException):
+            return probe(f"{'http' if scheme == 'https' else 'https'}://{rest}", path)
+        raise
 
 
 def probe(url: str, path: str) -> tuple[int, str]:

@@ -13,6 +13,9 @@ MAX_TOKEN_LENGTH = 1_000
 LISTENING = "0A"  # in Linux's tables of sockets
 DEFAULT_STATE_DIR = "countless-state"
 SERVICE_STATE_DIR = "/var/lib/countless"  # of the unit and of the container
+SERVICE_RUNTIME_DIR = Path("/run/countless")  # of the unit; only root can make it
+DYNAMIC_USERS_DIR = Path("/var/lib/private")  # where systemd keeps state directories of units with DynamicUser
+OVERFLOW_USER = 65_534  # whom Linux shows for an owner that has no user here
 
 
 def write_token(path: Path, token: str) -> None:
@@ -79,8 +82,21 @@ def local_token(port: int) -> tuple[str, Path] | None:
         found = _token_and_owner(path)
         if found is not None:
             token, owner = found
-            return (token, path) if listening_users(port) <= {0, owner} else None
+            return (token, path) if listening_users(port) <= {0, _coordinators_user(path.parent, owner)} else None
     return None
+
+
+def _coordinators_user(directory: Path, owner: int) -> int:
+    """Who runs the coordinator whose state belongs to `owner`.
+
+    Newer versions of systemd map the owner of a state directory: to the unit its files belong to its own user, and to
+    all others they belong to user 65534. The runtime directory of the unit, which exists while it runs, shows the user.
+    """
+    if owner == OVERFLOW_USER and directory.resolve().parent == DYNAMIC_USERS_DIR:
+        with suppress(OSError):
+            return SERVICE_RUNTIME_DIR.stat().st_uid
+        return 0  # the unit does not run, so nothing that listens is the coordinator
+    return owner
 
 
 def _token_and_owner(path: Path) -> tuple[str, int] | None:

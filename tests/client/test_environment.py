@@ -49,6 +49,29 @@ def test_token_is_not_sent_where_another_user_listens(tmp_path: Path, monkeypatc
         assert token_for(HERE) == sent
 
 
+def test_user_of_a_unit_whose_files_are_shown_as_those_of_another_is_found_in_its_runtime_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As systemd 257 does with DynamicUser and StateDirectory. A program of the user that is shown gets no token."""
+    runtime, private = tmp_path / "run", tmp_path / "private"
+    write_token(private / "countless" / OPERATOR_TOKEN_FILE, USUAL)
+    (tmp_path / "countless").symlink_to(private / "countless")
+    monkeypatch.setenv("COUNTLESS_STATE_DIR", str(tmp_path / "countless"))
+    monkeypatch.setattr("countless.token_file.OVERFLOW_USER", os.getuid())  # the owner of the files here
+    monkeypatch.setattr("countless.token_file.DYNAMIC_USERS_DIR", private.resolve())
+    monkeypatch.setattr("countless.token_file.SERVICE_RUNTIME_DIR", runtime)
+    listening = 61_184
+    monkeypatch.setattr("countless.token_file.listening_users", lambda port: {listening})
+    assert token_for(HERE) is None  # the unit does not run
+    runtime.mkdir()
+    assert token_for(HERE) is None  # another user listens
+    listening = os.getuid()
+    assert token_for(HERE) == USUAL
+    runtime.rmdir()
+    listening = 4711
+    assert token_for(HERE) is None
+
+
 def test_owners_of_listening_programs_are_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "pip install": "packaging/test_package.py",
     "countless serve": "support/service.py",
     "countless agent": "agent/test_agent.py",
+    "curl 127.0.0.1:2687": "agent/test_agent.py",
     "countless token site --label fleet": "server/test_reverse_proxy.py",
     "countless token read --label dashboards": "server/test_reverse_proxy.py",
     "countless doctor --url": "server/test_reverse_proxy.py",

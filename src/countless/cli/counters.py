@@ -15,5 +15,7 @@ def counters(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False)
     if as_json:
         print(json.dumps(answers))
         return
+    if not answers:
+        print("no counters: nothing was counted yet")
     for answer in answers:
         print(parse_total(answer))

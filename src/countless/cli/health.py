@@ -21,14 +21,15 @@ def health(
     ] = False,
 ) -> None:
     """Exit 0 if the coordinator responds, and 1 if it does not. Works with TLS, and needs no token."""
-    from countless.probe import local_url, probe
+    from countless.probe import local_url, probe, probe_local
     from countless.server.settings import load_settings
 
-    url = url or local_url(load_settings({}, file=config))
+    path = "/readyz" if ready else "/livez"
+    settings = load_settings({}, file=config)
     try:
-        status, text = probe(url, "/readyz" if ready else "/livez")
+        status, text = probe(url, path) if url else probe_local(settings, path)
     except (OSError, HTTPException) as error:
-        typer.echo(f"countless: no answer from {url}: {error}", err=True)
+        typer.echo(f"countless: no answer from {url or local_url(settings)}: {error}", err=True)
         raise typer.Exit(1) from None
     if status != 200:
         problems = ", ".join(json.loads(text).get("problems", ())) if status == 503 else f"status {status}"
