@@ -20,7 +20,7 @@ from tools.plain_math import latex
 PAGES = re.compile(r"theory/.*\.md|reference/notation\.md|claims\.md|arena\.md|explanation/guarantee\.md")
 CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)*)`(?!`)")
 LONG = 45  # characters of LaTeX: a longer formula may be wider than the page of a phone
-TYPESET = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+TYPESET = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>([.,;:)]*)', re.DOTALL)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
@@ -75,7 +75,10 @@ def _inline(found: re.Match[str]) -> str:
 
 
 def _mathml(found: re.Match[str]) -> str:
-    math = convert(unescape(found[3].strip()), display="block" if found[2] == "[" else "inline")
-    if found[1] == "div":
-        return f'<div class="formula">{math}</div>'
-    return f'<span class="long-formula">{math}</span>' if len(found[3]) > LONG else math
+    kind, marks, formula, after = found.groups()
+    math = convert(unescape(formula.strip()), display="block" if marks == "[" else "inline")
+    if kind == "div":
+        return f'<div class="formula">{math}</div>{after}'
+    if len(formula) > LONG:
+        return f'<span class="long-formula">{math}</span>{after}'
+    return f'<span class="one-line">{math}{after}</span>' if after else math

@@ -1,4 +1,4 @@
-"""Writes the reference pages that are generated from the code, and the picture of the states of an answer.
+"""Writes the reference pages that are generated from the code, and pictures: an attack, the states of an answer.
 
 python -m tools.reference            # write them
 python -m tools.reference --check    # exit 1 if one is out of date (a test runs this)
@@ -7,7 +7,7 @@ python -m tools.reference --check    # exit 1 if one is out of date (a test runs
 import sys
 from pathlib import Path
 
-from tools import commands, errors, http_api, metrics, privacy_api, python_api, settings, states
+from tools import attack, commands, errors, http_api, metrics, privacy_api, python_api, settings, states
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
@@ -19,6 +19,7 @@ PAGES = {
     "reference/metrics.md": metrics.page,
     "reference/errors.md": errors.page,
     "images/states.svg": states.picture,
+    "images/attack.svg": attack.picture,
 }
 
 
