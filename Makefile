@@ -45,7 +45,7 @@ tests: setup
 # of 25. The aim is 40 minutes on two idle cores.
 PROPERTIES := client core server/sessions server/storage wire
 soak: setup
-	requirements/system.sh
+	requirements/system.sh soak
 	$(PYTEST) -m soak
 	$(PYTEST) -m "hypothesis and not soak" --hypothesis-profile=soak $(PROPERTIES:%=tests/%)
 

@@ -1,10 +1,14 @@
 #!/bin/sh
 # Programs that tests and the race use for real and that no Python package brings. Installed when root; otherwise named.
+# `system.sh soak` adds what only the soak tests use.
 set -e
 missing=""
 for program in chromium redis-server nginx; do
     command -v "$program" >/dev/null || missing="$missing $program"
 done
+if [ "${1:-}" = soak ]; then
+    command -v promtool >/dev/null || missing="$missing prometheus"
+fi
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     echo "Please install what the tests need, as root: apt-get install$missing" >&2
