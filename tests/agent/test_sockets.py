@@ -14,6 +14,7 @@ from countless.agent.intake import Intake
 from countless.agent.sockets import CannotListen, Receiver
 from countless.agent.statsd import Reason
 from countless.errors import InvalidParameter
+from countless.unread import UNREAD_TIMEOUT_S
 
 
 @pytest.fixture
@@ -118,6 +119,12 @@ def test_file_that_is_not_a_socket_is_left_alone(tmp_path: Path) -> None:
         sockets.unix(tmp_path / "nowhere" / "statsd")
     with pytest.raises(CannotListen, match="path too long"):
         sockets.unix(tmp_path / ("x" * 120))
+
+
+def test_http_connections_whose_peer_does_not_read_are_given_up(stack: ExitStack) -> None:
+    listener = stack.enter_context(sockets.http("127.0.0.1", 0))
+    timeout_ms = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert timeout_ms == 1000 * UNREAD_TIMEOUT_S
 
 
 def test_address_in_use_is_refused(stack: ExitStack) -> None:

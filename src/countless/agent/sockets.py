@@ -18,6 +18,7 @@ from time import monotonic
 from countless.agent.intake import Intake
 from countless.agent.statsd import Reason
 from countless.errors import CountlessError, InvalidParameter
+from countless.unread import limit_unread
 from countless.wire.nats_url import netloc
 
 MAX_DATAGRAM_BYTES = 1 << 16  # UDP has no larger datagrams
@@ -101,9 +102,11 @@ def unix(path: Path) -> Receiver:
 def http(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
     family, address = _resolve("http-host", host, port, allow_remote)
     try:
-        return socket.create_server(address, family=family)
+        listener = socket.create_server(address, family=family)
     except OSError as error:
         raise CannotListen(f"cannot listen on http://{netloc(*address)}: {error.strerror}") from None
+    limit_unread(listener)
+    return listener
 
 
 def http_unix(path: Path) -> socket.socket:

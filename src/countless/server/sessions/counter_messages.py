@@ -4,7 +4,7 @@ from collections.abc import Callable
 from sys import intern
 
 from countless.core.messages import Report, Snapshot
-from countless.errors import InvalidParameter, PlanError, ProtocolError
+from countless.errors import InvalidParameter, PlanError
 from countless.server.connection import Connection
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.families.registry import FamilyRegistry
@@ -57,7 +57,7 @@ class CounterMessages:
         name = join.counter
         session.unconfirmed.discard(name)
         if name not in session.memberships and session.has_left(name):  # the acknowledgement of its Leave was lost
-            self._ignore(session, name)
+            session.reject(name, self._max_ignored)
             return self._pipeline.send(connection, LeaveAck(name))
         try:
             self._families.require_no_family(name)
@@ -65,14 +65,14 @@ class CounterMessages:
             present = counter.coordinator.round
             if join.round > present or (join.round == present and not session.was_told(name, present)):
                 # The state was lost, or is an older copy, or the counter was deleted.
-                self._ignore(session, name)
+                session.reject(name, self._max_ignored)
                 return self._pipeline.send(connection, Rejoin(name, keep_count=True))
             outbox = counter.coordinator.join(site_id, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self._count_rejected()
-            self._ignore(session, name)
+            session.reject(name, self._max_ignored)
             return self._pipeline.send(connection, CounterRejected(name, str(error)))
-        session.ignored.discard(name)
+        session.stop_ignoring(name)
         if session.join(intern(name), site_id):  # one string for all sessions
             self._tombstones.add(session.peer, session.site_id, [group_of(name) or name])
         counter.traffic.add_up(size)
@@ -89,9 +89,3 @@ class CounterMessages:
             if counter.window is None:
                 session.left.add(name)
         self._pipeline.send(connection, LeaveAck(name))
-
-    def _ignore(self, session: Session, name: str) -> None:
-        """Drop messages for this counter that are under way, until the session joins it again."""
-        if len(session.ignored) >= self._max_ignored:
-            raise ProtocolError("too many rejected counters (max_counters_per_site)")
-        session.ignored.add(name)

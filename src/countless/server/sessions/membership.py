@@ -12,20 +12,27 @@ from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import family_of, is_overflow, overflow_home, overflow_site_id
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, group_of
+from countless.server.sessions.shares import Amounts
 from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.wire.windows import shard_name
 
 
 class Membership:
-    def __init__(self, registry: CounterRegistry, max_per_session: int, tombstones: TombstoneShares) -> None:
+    def __init__(
+        self, registry: CounterRegistry, max_per_session: int, tombstones: TombstoneShares, joined: Amounts
+    ) -> None:
         self._registry = registry
         self._max_per_session = max_per_session
         self._tombstones = tombstones
+        self._joined = joined
 
     def join(self, session: Session, name: str) -> tuple[Counter, SiteId]:
         """Where to count, for a counter that the session joins; the caller records it once the core has accepted."""
         if name in session.memberships:
             return self.lookup(session, name)
+        if not self._joined.has_room(session.peer):
+            allowed = "one that this process has joined: processes have joined too many"
+            raise InvalidParameter("counter", name, f"{allowed} (max_memberships, and max_share of it for one token)")
         is_new = group_of(name) not in session.windows_left  # not another window of a series that it has joined
         if is_new and session.counters >= self._max_per_session:
             raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")

@@ -8,11 +8,13 @@ incarnation with the rest.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
+from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import Connection
-from countless.server.sessions.shares import UNLIMITED, Shares
+from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
 from countless.wire.frames import VERSION
 from countless.wire.windows import parse_window
 
@@ -31,17 +33,30 @@ def group_of(name: str) -> str:
     return "" if parse_window(name) is None else name.rpartition(":")[0]
 
 
+class Used(NamedTuple):
+    """By all sessions: memberships of counters, and names of counters and families that were rejected, by length."""
+
+    joined: Amounts
+    ignored: Amounts
+
+
+def _ignored_size(name: str) -> int:
+    """About 400 bytes each, as a membership."""
+    return 1 + len(name) // 100
+
+
 class Session:
     """One incarnation of one site. It exists while it is connected, or `is_member`."""
 
     __slots__ = (
-        "_open_windows", "asked", "awaiting_since", "budgets", "connection",
+        "_open_windows", "_used", "asked", "awaiting_since", "budgets", "connection",
         "connections", "families", "free_at", "ignored", "labels", "labels_limited", "last_seen", "left",
         "memberships", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable", "version", "windows_left"
     )  # fmt: skip
 
-    def __init__(self, site_id: SiteId, now: float) -> None:
+    def __init__(self, site_id: SiteId, now: float, used: Used) -> None:
         self.site_id = site_id
+        self._used = used
         self.connection: Connection | None = None
         self.peer = UNLIMITED  # who opened the connection: see `shares.py`
         self.version = VERSION  # of the protocol, on this connection
@@ -69,6 +84,7 @@ class Session:
         True: when the session leaves it, it leaves a tombstone that it did not leave otherwise.
         """
         is_new = name not in self.memberships
+        self._used.joined.add(self.peer, is_new)
         if is_new and (group := group_of(name)):
             is_new = group not in self.windows_left
             self.windows_left.setdefault(group, 0)
@@ -78,6 +94,7 @@ class Session:
 
     def leave(self, name: str) -> None:
         del self.memberships[name]
+        self._used.joined.add(self.peer, -1)
         self.unconfirmed.discard(name)
         self._open_windows -= bool(group_of(name))
 
@@ -86,10 +103,40 @@ class Session:
         self.connections += 1
         names = (*self.memberships, *self.families) if self._open_windows or self.families else ()
         self.unconfirmed = {name for name in names if group_of(name)}
-        self.ignored.clear()
+        self.clear_ignored()
         self.asked.clear()
         self.rules_sent.clear()
         self.labels_limited = False
+
+    def set_peer(self, peer: str) -> None:
+        """What it uses belongs to the peer of its present connection."""
+        for used, n in zip(self._used, (len(self.memberships), sum(map(_ignored_size, self.ignored))), strict=True):
+            used.add(self.peer, -n)
+            used.add(peer, n)
+        self.peer = peer
+
+    def reject(self, name: str, most: int) -> None:
+        """Ignore a counter, or family, that was rejected; at most so many."""
+        if name not in self.ignored and len(self.ignored) >= most:
+            raise ProtocolError(f"more than {most} rejected counters or families")
+        if name not in self.ignored and not self._used.ignored.has_room(self.peer):
+            raise LimitReached("too many rejected counters and families (max_memberships)")
+        self.ignore(name)
+
+    def ignore(self, name: str) -> None:
+        """Drop messages for this counter that are under way, until the session joins it again."""
+        if name not in self.ignored:
+            self._used.ignored.add(self.peer, _ignored_size(name))
+            self.ignored.add(name)
+
+    def stop_ignoring(self, name: str) -> None:
+        if name in self.ignored:
+            self._used.ignored.add(self.peer, -_ignored_size(name))
+            self.ignored.discard(name)
+
+    def clear_ignored(self) -> None:
+        for name in list(self.ignored):
+            self.stop_ignoring(name)
 
     def has_left(self, name: str) -> bool:
         if name in self.left:
@@ -130,8 +177,9 @@ class Session:
 class SessionTable:
     """All sessions by site id, and by the name of the site."""
 
-    def __init__(self, shares: Shares[SiteId] | None = None) -> None:
+    def __init__(self, shares: Shares[SiteId] | None = None, used: Used | None = None) -> None:
         self.shares = Shares(MAX_SESSIONS, 1.0) if shares is None else shares
+        self.used = Used(Amounts(MAX_SESSIONS, 1.0), Amounts(MAX_SESSIONS, 1.0)) if used is None else used
         self._sessions: dict[SiteId, Session] = {}
         self._by_site: dict[str | int, set[SiteId]] = {}
 
@@ -151,7 +199,7 @@ class SessionTable:
         """The session of this id; a new one if there is none."""
         session = self._sessions.get(site_id)
         if session is None:
-            session = self._sessions[site_id] = Session(site_id, now)
+            session = self._sessions[site_id] = Session(site_id, now, self.used)
             self._by_site.setdefault(site_id.site, set()).add(site_id)
         return session
 

@@ -13,6 +13,37 @@ UNLIMITED = ""  # the peer of an operator
 Key = TypeVar("Key", bound=Hashable)
 
 
+class Amounts:
+    """How much of a limit each peer uses, where single things are too many to remember whose they are.
+
+    >>> joined = Amounts(limit=4, share=0.5)
+    >>> joined.add("token 1", 2)
+    >>> joined.has_room("token 1"), joined.has_room("token 2"), joined.has_room(UNLIMITED)
+    (False, True, True)
+    >>> joined.add("token 1", -1)
+    >>> joined.has_room("token 1")
+    True
+    """
+
+    def __init__(self, limit: int, share: float) -> None:
+        self.limit = limit
+        self.most = max(1, int(limit * share))  # for one peer
+        self.total = 0
+        self._used: Tally[str] = Tally()
+
+    def used(self, peer: str) -> int:
+        return self._used[peer]
+
+    def has_room(self, peer: str) -> bool:
+        return self.total < self.limit and (peer == UNLIMITED or self._used[peer] < self.most)
+
+    def add(self, peer: str, n: int) -> None:
+        self.total += n
+        self._used[peer] += n
+        if not self._used[peer]:
+            del self._used[peer]
+
+
 class Shares(Generic[Key]):
     """Which peer uses what, and whether it may use more. What was loaded after a restart belongs to no peer.
 

@@ -37,8 +37,8 @@ from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable
-from countless.server.sessions.shares import UNLIMITED, Shares
+from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, Used
+from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
 from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.sessions.windows.sweeps import WindowSweeps
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
@@ -82,7 +82,10 @@ class SiteServer:
     ) -> None:
         self.settings = settings
         self.counters: dict[str, AnyCounter] = {}
-        self.sessions = SessionTable(Shares(settings.max_sites, settings.max_share))
+        memberships = settings.max_memberships, settings.max_share
+        self.sessions = SessionTable(
+            Shares(settings.max_sites, settings.max_share), Used(Amounts(*memberships), Amounts(*memberships))
+        )
         self.planner = Planner()
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
         self.refused = RefusedSites(wall_clock)
@@ -114,7 +117,9 @@ class SiteServer:
         self.families = Families(
             *(self._family_registry, self.sessions, self._pipeline, clock, self._count_rejected, self.tombstones)
         )
-        self._membership = Membership(self._registry, settings.max_counters_per_site, self.tombstones)
+        self._membership = Membership(
+            self._registry, settings.max_counters_per_site, self.tombstones, self.sessions.used.joined
+        )
         self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
         self._lifecycle = SessionLifecycle(
             *(self.sessions, self._registry, self._membership, self.budgets, self.families),
@@ -297,7 +302,8 @@ class SiteServer:
         if session.connection is not None:
             session.connection.close(1008, "replaced by another connection of the same incarnation")
         session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
-        session.version, session.peer = hello.version, peer
+        session.version = hello.version
+        session.set_peer(peer)
         self.sessions.shares.add(site_id, peer)
         session.unreachable = False  # the core marks it reachable when it joins each counter again
         self.families.end_connection(session)
@@ -399,7 +405,7 @@ class SiteServer:
             for client_name in [each for tracker in trackers for each in self._membership.names_in(session, tracker)]:
                 session.leave(client_name)
                 if session.connection is not None:
-                    session.ignored.add(client_name)
+                    session.ignore(client_name)
                     self._pipeline.send(session.connection, Rejoin(client_name, keep_count=False))
             if isinstance(counter, WindowedCounter):
                 session.windows_left.pop(counter.group, None)

@@ -42,7 +42,7 @@ from countless.wire.families import (
 from countless.wire.windows import parse_window, shard_name
 
 MAX_FAMILIES_PER_SITE = 1_000
-MAX_IGNORED = 100_000
+MAX_IGNORED = 10_000  # rejected ones, on one connection
 
 
 class Families:
@@ -123,7 +123,7 @@ class Families:
         name, sync = join.family, sync_of(join)
         session.unconfirmed.discard(name)
         if _has_left(session, name):  # the acknowledgement was lost
-            _ignore(session, name)
+            session.reject(tombstone_of(name), MAX_IGNORED)
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         try:
             is_new = name not in session.families
@@ -135,10 +135,10 @@ class Families:
             family = self._registry.tracker_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
             self._on_rejected()
-            _ignore(session, name)
+            session.reject(tombstone_of(name), MAX_IGNORED)
             return self._pipeline.send(connection, FamilyRejected(name, str(error)))
         outbox = family.coordinator.join(session.site_id, sync)
-        session.ignored.discard(tombstone_of(name))
+        session.stop_ignoring(tombstone_of(name))
         session.families.add(name)
         if is_new:
             self._shares.add(Part(name, session.site_id), session.peer, MEMBER_BYTES)
@@ -252,7 +252,7 @@ class Families:
         if name in session.families:
             self._forget(session, name)
             if session.connection is not None:
-                session.ignored.add(tombstone_of(name))
+                session.ignore(tombstone_of(name))
                 self._pipeline.send(session.connection, FamilyReset(name))
 
     def _dispatch(self, family: ServedFamily, outbox: Outbox) -> None:
@@ -277,10 +277,3 @@ def _has_left(session: Session, name: str) -> bool:
 def _require_few(session: Session, name: str) -> None:
     if len(session.families) >= MAX_FAMILIES_PER_SITE:
         raise InvalidParameter("family", name, f"one of at most {MAX_FAMILIES_PER_SITE} of a site")
-
-
-def _ignore(session: Session, name: str) -> None:
-    """Drop messages for this family that are under way, until the session joins it again."""
-    if len(session.ignored) >= MAX_IGNORED:
-        raise ProtocolError("too many rejected families")
-    session.ignored.add(tombstone_of(name))

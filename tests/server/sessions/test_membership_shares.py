@@ -1,0 +1,115 @@
+"""A token that joins counters with many processes, or is rejected with many names, cannot fill the memory."""
+
+import random
+from typing import Any
+
+import pytest
+
+from countless.core.family.rule import LABELS, FamilyRule
+from countless.core.messages import Report
+from countless.errors import LimitReached
+from countless.server.sessions.session_table import Session
+from countless.server.storage.memory_store import MemoryStore
+from countless.wire.families import FamilyJoin
+from countless.wire.frames import VERSION, CounterRejected, Hello, Join, Leave, LeaveAck, UpItem
+from support.site_server import FakeConnection, SiteServerHarness, site_server
+
+Link = tuple[Session, FakeConnection]
+LIMITS: dict[str, Any] = {"max_memberships": 10, "max_share": 0.5, "silent_after": 1.0}
+
+
+async def connect(harness: SiteServerHarness, site: str, peer: str = "token 1", incarnation: int = 1) -> Link | None:
+    connection = FakeConnection()
+    session = await harness.server.on_hello(connection, Hello(VERSION, site, incarnation), peer)
+    return None if session is None else (session, connection)
+
+
+async def connected(harness: SiteServerHarness, site: str, peer: str = "token 1") -> Link:
+    link = await connect(harness, site, peer)
+    assert link is not None
+    return link
+
+
+async def rejected(harness: SiteServerHarness, link: Link, *items: UpItem) -> list[str]:
+    received = await harness.send(*link, *items)
+    assert all("max_memberships" in item.reason for item in received if isinstance(item, CounterRejected))
+    return [item.counter for item in received if isinstance(item, CounterRejected)]
+
+
+def require_same_sums(harness: SiteServerHarness) -> None:
+    """Those of a recount."""
+    sessions = list(harness.server.sessions)
+    joined, ignored = harness.server.sessions.used
+    assert joined.total == sum(len(each.memberships) for each in sessions)
+    for peer in {"", "token 1", "token 2"}:
+        of_peer = [each for each in sessions if each.peer == peer]
+        assert joined.used(peer) == sum(len(each.memberships) for each in of_peer)
+        assert ignored.used(peer) == sum(1 + len(name) // 100 for each in of_peer for name in each.ignored)
+
+
+async def test_token_at_its_share_joins_nothing_more_and_what_it_has_joined_counts_on() -> None:
+    store = MemoryStore()
+    async with site_server(store, **LIMITS) as harness:
+        evil = [await connected(harness, f"evil {number}") for number in range(3)]
+        names = [f"c{number}" for number in range(4)]
+        assert await rejected(harness, evil[0], *(Join(name, 0, 1) for name in names)) == []
+        assert await rejected(harness, evil[1], *(Join(name, 0, 1) for name in names)) == names[1:]
+        assert await rejected(harness, evil[2], Join("c0", 0, 1), Join("c1", 0, 1)) == names[:2]
+        honest = await connected(harness, "web", "token 2")
+        assert await rejected(harness, honest, *(Join(name, 0, 1) for name in names)) == []
+        await harness.send(*evil[0], Report("c0", 0, 7, 7))
+        assert harness.server.counter("c0").published_answer.estimate == 7 + 1 + 1
+        received = await harness.send(*evil[0], Leave("c3", 0, 2))
+        assert LeaveAck("c3") in received
+        assert await rejected(harness, evil[1], Join("c2", 0, 1)) == []  # there is room again
+        require_same_sums(harness)
+    async with site_server(store, **LIMITS) as harness:  # what was loaded belongs to the token that connects
+        assert [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1")] == [9, 0]
+        evil_again = await connected(harness, "evil 0")
+        assert harness.server.sessions.used.joined.used("token 1") == 3
+        assert await rejected(harness, evil_again, *(Join(name, 0, 9) for name in names[:3])) == []
+
+
+async def test_rejected_names_are_limited_and_forgotten_with_the_connection() -> None:
+    limits = LIMITS | {"max_memberships": 40, "max_counters": 1}
+    async with site_server(**limits) as harness:
+        harness.server.create_family("the only one", FamilyRule(LABELS, 0.1))
+        long = "n" * 390  # as much as four short ones
+        links = [await connected(harness, f"evil {number}") for number in range(6)]
+        joins = [FamilyJoin(f"{long} {each}", LABELS, 0.1, 0.0, 0, 1, 1, 1, 1) for each in range(3)]
+        for link in links[:5]:
+            harness.server.on_frame(*link, [Join("only", 0, 1), *joins[:1]], 10)
+            harness.server.on_frame(*link, [*joins[:1]], 10)  # the same name again
+        require_same_sums(harness)
+        with pytest.raises(LimitReached, match="max_memberships"):
+            harness.server.on_frame(*links[5], [*joins], 10)
+        require_same_sums(harness)
+        for link in links:
+            harness.server.on_disconnect(*link)
+        assert harness.server.sessions.used.ignored.total == 0
+
+
+async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
+    rng = random.Random(3)  # noqa: S311
+    limits = LIMITS | {"max_memberships": 1000, "forget_after": 20.0, "max_counters": 6}
+    async with site_server(**limits) as harness:
+        links: dict[str, Link] = {}
+        for step in range(400):
+            site, name = f"s{rng.randrange(4)}", f"c{rng.randrange(9)}"
+            link = links.get(site)
+            if link is None or link[0].connection is not link[1] or rng.random() < 0.05:
+                new = await connect(harness, site, f"token {1 + rng.randrange(2)}", step // 40)
+                links.pop(site, None)
+                if new is not None:
+                    links[site] = new
+            elif rng.random() < 0.5:
+                await harness.send(*link, Join(name, 0, step))
+            elif name in link[0].memberships:
+                await harness.send(*link, Leave(name, 0, step))
+            elif rng.random() < 0.2:
+                harness.server.on_disconnect(*links.pop(site))
+            elif rng.random() < 0.2 and harness.server.counters:
+                harness.server.delete(rng.choice(sorted(harness.server.counters)))
+            elif rng.random() < 0.2:
+                await harness.advance(rng.choice([0.5, 2.0, 30.0]))
+            require_same_sums(harness)
