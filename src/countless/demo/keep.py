@@ -13,7 +13,7 @@ Events = list[tuple[int, int]]  # (site, number of events)
 
 
 class Step(NamedTuple):
-    """What happens. The answer, (estimate, lower, upper), is None while the coordinator is away."""
+    """What happens, with the answer after it, (estimate, lower, upper), if the coordinator is asked."""
 
     what: str
     total: int
@@ -38,7 +38,8 @@ def play(fleet: Fleet, seed: int, pause_s: float) -> Iterator[Step]:
 
     for number in range(_BURSTS):
         fleet.add(spread(fleet.sites, int(100 * 1.3**number), rng))
-    yield step(f"The sites have counted. In {pause_s:g} s the coordinator is killed:")
+    yield step("The sites have counted:")
+    yield Step(f"In {pause_s:g} s the coordinator is killed.", fleet.total, None)
     sleep(pause_s)
     fleet.kill_coordinator()
     yield Step("kill -9. The sites count on; the page says that it is not connected.", fleet.total, None)
