@@ -27,6 +27,7 @@ from countless.core.budget.holders import CURRENT, GIVEN_UP, MISSED, RECALLED, H
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Outbox, Recall
 from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
+from countless.core.restored_rounds import require_restored_round
 from countless.errors import ProtocolError
 
 SHARE_PERCENT = 28  # the least messages in the worst case: (2 + 2/f)/ln(1/f) is smallest near f = 0.28
@@ -456,6 +457,7 @@ class BudgetCoordinator:
                 f"{site_id} sent an Ask of round {ask.round}; the present round is {self.round}. If the coordinator's "
                 "state was restored from an older copy, start it with --after-restore"
             )
+        require_restored_round(ask.round, self.round)
         if not 0 <= ask.spent <= ask.spent + ask.held <= ask.limit or ask.want < 0:
             raise ProtocolError(f"{ask} of {site_id} spends more than its limit, or has a negative amount")
 

@@ -25,6 +25,7 @@ from countless.core.family.messages import (
     UpMessage,
 )
 from countless.core.messages import SiteId, SiteName
+from countless.core.restored_rounds import require_restored_round
 from countless.errors import InvariantBroken, ProtocolError
 
 MAX_LABELS = 1_000_000
@@ -239,19 +240,25 @@ class FamilyCoordinator:
     def join(self, site_id: SiteId, sync: Sync) -> Outbox:
         """A site that is new, or whose connection is."""
         self._require_possible(sync)
+        require_restored_round(sync.round, self.round)
         if site_id in self._departed:
             return []
         is_new = site_id not in self._members
         member = self._members.setdefault(site_id, Member())
         self._set_steps(member, member.steps.at_least(sync.steps))
-        if sync.round > self.round or (sync.round == self.round and sync.steps != self.steps):
-            # The state was restored from an older copy; a round of the same number may have had other steps.
+        if self.is_foreign(sync):
             self._renumber(sync.round + 1)
         if is_new and len(self._members) > self._slots:
             self._make_room()
         self._untold[site_id] = None  # what was sent on the old connection may be lost
         self._awaiting.pop(site_id, None)
         return self._receive(site_id, member, sync)
+
+    def is_foreign(self, sync: Sync) -> bool:
+        """Whether the round is not one of this coordinator: its state was restored from an older copy. A round of the
+        same number may have had other steps.
+        """
+        return sync.round > self.round or (sync.round == self.round and sync.steps != self.steps)
 
     def receive(self, site_id: SiteId, message: UpMessage) -> Outbox:
         """A message of a site that has joined. Those of sites that left, or were given up, are ignored."""

@@ -14,6 +14,7 @@ from countless.errors import InvalidParameter
 LABEL_SHARE = Fraction(3, 4)
 TOTAL_SHARE = Fraction(2)
 GROWTH = Fraction(5, 4)  # of a step, for which sites are told
+MAX_KNOWN = 1 << 250  # whatever sites claim to have counted, the steps fit in a message to the others
 
 
 def require_epsilon(epsilon: object) -> None:
@@ -36,7 +37,7 @@ class CertainSteps:
         self.shares = label_share * exact, total_share * exact
 
     def steps(self, known: int, sites: int) -> Steps:
-        label, total = (1 + int(share * known / sites) for share in self.shares)
+        label, total = (1 + int(share * min(known, MAX_KNOWN) / sites) for share in self.shares)
         return Steps(label, total)
 
     def raise_at(self, steps: Steps, sites: int) -> int:

@@ -137,6 +137,9 @@ class Families:
             self._on_rejected()
             session.reject(tombstone_of(name), MAX_IGNORED)
             return self._pipeline.send(connection, FamilyRejected(name, str(error)))
+        if name in session.labels and (join.epsilon < family.rule.epsilon or family.coordinator.is_foreign(sync)):
+            # All members would be told, for each join of a single site.
+            raise ProtocolError(f"family {name!r}: joined again on one connection, with another rule or round")
         outbox = family.coordinator.join(session.site_id, sync)
         session.stop_ignoring(tombstone_of(name))
         session.families.add(name)

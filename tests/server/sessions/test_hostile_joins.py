@@ -1,0 +1,82 @@
+"""What a site says when it joins does not keep other sites from counting."""
+
+from pathlib import Path
+
+import pytest
+
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import Ask, BudgetId
+from countless.core.family.rule import LABELS
+from countless.core.messages import SiteId
+from countless.core.restored_rounds import MOST
+from countless.errors import ProtocolError
+from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.families import FamilyJoin, FamilyLeave, FamilyReport, FamilySteps
+from countless.wire.frames import MAX_NUMBER, decode_down, encode_frames
+from support.site_server import site_server
+
+
+def join(round: int = 0, step: int = 1, epsilon: float = 0.01) -> FamilyJoin:
+    return FamilyJoin("calls", LABELS, epsilon, 0.0, round, step, step, 0, 0)
+
+
+@pytest.mark.parametrize("round", [MOST + 1, 1 << 63, MAX_NUMBER])
+async def test_join_of_an_absurd_round_is_refused_and_changes_nothing(round: int) -> None:
+    async with site_server() as harness:
+        victim, hostile = await harness.connect("victim"), await harness.connect("hostile")
+        await harness.send(*victim, join())
+        victim[1].received.clear()
+        with pytest.raises(ProtocolError, match="too far ahead"):
+            await harness.send(*hostile, join(round))
+        await harness.server.flush()
+        assert victim[1].received == []
+        assert harness.server.families.get("calls").coordinator.site_ids == [victim[0].site_id]
+
+
+async def test_round_after_the_highest_that_is_believed_is_sent_saved_and_loaded(tmp_path: Path) -> None:
+    for _ in range(3):
+        store = SqliteStore(tmp_path / "state.db")
+        async with site_server(store) as harness:
+            victim, hostile = await harness.connect("victim"), await harness.connect("hostile")
+            await harness.send(*victim, join())
+            present = harness.server.families.get("calls").coordinator.round
+            await harness.send(*hostile, join(max(MOST, present + 1)))
+            (frame,) = encode_frames(victim[1].received)
+            told = [item for item in decode_down(frame) if isinstance(item, FamilySteps)]
+            assert told[-1].round == max(MOST, present + 1) + 1
+        store.close()
+
+
+async def test_second_join_on_a_connection_cannot_make_the_coordinator_tell_all_members() -> None:
+    for second in (join(round=1), join(step=2), join(epsilon=0.001)):
+        async with site_server() as harness:
+            hostile = await harness.connect("hostile")
+            await harness.send(*hostile, join())
+            await harness.send(*hostile, join())  # as after a lost answer
+            with pytest.raises(ProtocolError, match="joined again"):
+                await harness.send(*hostile, second)
+
+
+async def test_steps_fit_in_a_message_whatever_sites_claim_to_have_counted() -> None:
+    async with site_server() as harness:
+        for incarnation in range(1, 5):
+            hostile = await harness.connect("hostile", incarnation)
+            await harness.send(*hostile, join(epsilon=0.4))
+            round = harness.server.families.get("calls").coordinator.round
+            report = FamilyReport("calls", round, MAX_NUMBER, (0, MAX_NUMBER))
+            await harness.send(*hostile, report, FamilyLeave("calls", round, 1, 1, MAX_NUMBER, MAX_NUMBER))
+            harness.server.on_disconnect(*hostile)
+        victim = await harness.connect("victim")
+        received = await harness.send(*victim, join(epsilon=0.4))
+        assert [item for frame in encode_frames(received) for item in decode_down(frame)] == received
+        assert isinstance(received[-1], FamilySteps)
+        assert received[-1].total_step > 1 << 240
+        harness.server.families.get("calls").coordinator.check()
+
+
+def test_absurd_round_of_an_ask_is_not_believed_while_a_budget_is_restored() -> None:
+    budget = BudgetCoordinator(BudgetId("tokens"), 1000)
+    budget.restore()
+    with pytest.raises(ProtocolError, match="too far ahead"):
+        budget.receive(SiteId("hostile", 1), Ask(budget.budget, MAX_NUMBER, 1, 0, 0, 0, 1))
+    assert budget.round == 0
