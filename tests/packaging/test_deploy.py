@@ -14,6 +14,7 @@ from countless.cli.main import build
 from countless.probe import local_url
 from countless.server.http.monitoring.probes import PROBES
 from countless.server.settings import PORT, Settings, load_settings
+from countless.token_file import SERVICE_RUNTIME_DIR, SERVICE_STATE_DIR
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
@@ -154,10 +155,20 @@ def test_units_are_hardened_and_start_what_exists(path: Path) -> None:
     program, *words = service["ExecStart"].split()
     assert program.endswith("/countless")
     assert command_exists(words)
-    for name in ("DynamicUser", "NoNewPrivileges", "PrivateTmp", "ProtectHome"):
+    for name in (
+        "DynamicUser",
+        "NoNewPrivileges",
+        "PrivateTmp",
+        "ProtectHome",
+        "RestrictNamespaces",
+        "LockPersonality",
+    ):
         assert service[name] == "yes"
+    assert service["SystemCallFilter"] == "@system-service"
     assert service["ProtectSystem"] == "strict"
     if service.get("Type") == "notify":
+        assert Path("/run") / service["RuntimeDirectory"] == SERVICE_RUNTIME_DIR  # shows commands the user of the unit
+        assert Path("/var/lib") / service["StateDirectory"] == Path(SERVICE_STATE_DIR)
         assert service["ExecReload"].endswith("kill -HUP $MAINPID")
         assert int(service["WatchdogSec"]) > 10
         for name in ("StateDirectory", "RuntimeDirectory", "LimitNOFILE", "UMask"):
