@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from countless import __version__
 from countless.client.api import ApiClient
-from countless.client.environment import token_for
+from countless.client.environment import find_token
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError, ServiceError
@@ -194,7 +194,7 @@ def check_connection(url: str, token: str | None) -> Iterator[Finding]:
 
 
 def _connect(endpoint: Endpoint, token: str | None) -> None:
-    WebSocketConnection(endpoint, token_for(endpoint, token), timeout=5.0).close()
+    WebSocketConnection(endpoint, *find_token(endpoint, token), timeout=5.0).close()
 
 
 _SCOPES: dict[str, Callable[[str, str | None], object]] = {

@@ -27,11 +27,17 @@ class CountlessError(Exception):
     """Base class of all exceptions of Countless."""
 
 
+MAX_SHOWN = 600  # characters of a value in a message; a name has up to 500
+
+
 class InvalidParameter(CountlessError, ValueError):
     """A value outside its range. The message names the parameter, the value and the range."""
 
     def __init__(self, parameter: str, value: object, allowed: str) -> None:
-        super().__init__(f"{parameter} = {value!r} is not allowed: {parameter} must be {allowed}")
+        shown = repr(value)
+        if len(shown) > MAX_SHOWN:
+            shown = f"{shown[: MAX_SHOWN // 4]}... ({len(shown):,} characters)"
+        super().__init__(f"{parameter} = {shown} is not allowed: {parameter} must be {allowed}")
         self.parameter = parameter
         self.value = value
         self.allowed = allowed

@@ -66,6 +66,8 @@ def read_token(path: str | Path) -> str:
 
 def usable(token: str) -> str:
     """Raises InvalidParameter without the token, which must not reach a log."""
+    if not isinstance(token, str):
+        raise InvalidParameter("token", type(token), "a string")
     if not (token and token.isascii() and token.isprintable()):
         raise InvalidParameter("token", f"{len(token)} characters", "one line of printable ASCII")
     return token

@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 
 from countless.client.api import ApiClient
+from countless.client.environment import token_problem
 from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import ServiceError
 from countless.token_file import OPERATOR_TOKEN_FILE, write_token
@@ -47,27 +48,32 @@ def error_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 def test_refusal_names_the_scope_the_token_that_was_sent_and_where_the_operators_is(
     error_of: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = "the operator's is operator.token in the state directory of the coordinator"
-    none = error_of()
-    assert none.startswith("a token of scope operator is needed: set COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on ")
-    assert none.endswith(where)
-    assert _source(error_of("given")) == "the one that was given"
+    needed, where = "a token of scope operator is needed", "the operator's is operator.token in the state directory"
+    unusable = "of scope operator is revoked, expired, or of another coordinator"
+    assert error_of().startswith(f"{needed}, and none was sent: set COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on ")
+    assert error_of("given").startswith(f"{needed}, and the one that was given is no token of Countless; {where}")
     write_token(Path("countless-state", OPERATOR_TOKEN_FILE), TOKEN)
-    assert "and that in countless-state/operator.token is revoked, or of another coordinator: its" in error_of()
+    remedy = "the state directory of this coordinator goes into COUNTLESS_STATE_DIR"
+    assert error_of() == f"{needed}, and that in countless-state/operator.token {unusable}; {remedy}"
     (tmp_path / "file").write_text(TOKEN)
     monkeypatch.setenv("COUNTLESS_TOKEN_FILE", "file")
-    assert _source(error_of()) == "that in file, which COUNTLESS_TOKEN_FILE names,"
-    monkeypatch.setenv("COUNTLESS_TOKEN", TOKEN)
-    assert _source(error_of()) == _source(error_of(TOKEN)) == "that of COUNTLESS_TOKEN"
-    assert error_of().endswith(where)
-    assert TOKEN not in error_of()
+    assert error_of().startswith(f"{needed}, and that in file (COUNTLESS_TOKEN_FILE) {unusable}; {where}")
+    monkeypatch.setenv("COUNTLESS_TOKEN", "countless-site-x")
+    assert error_of().startswith(f"{needed}, and that of COUNTLESS_TOKEN has scope site; {where}")
+    assert error_of(TOKEN).startswith(f"{needed}, and the one that was given {unusable}; {where}")
+    assert TOKEN not in error_of(TOKEN)
 
 
-def _source(error: str) -> str:
-    start, _, rest = error.partition(", and ")
-    source, _, end = rest.partition(" has another scope, or is not valid; ")
-    assert (start, bool(end)) == ("a token of scope operator is needed", True), error
-    return source
+def test_refused_site_is_told_which_token_it_has_sent_and_the_command_that_makes_one() -> None:
+    start, end = "a token of scope site is needed, and", "`countless token site --label NAME` makes one"
+    for token, why in {
+        "countless-read-x": "has scope read",
+        "countless-site-x": "of scope site is revoked, expired, or of another coordinator",
+        "x": "is no token of Countless",
+    }.items():
+        problem = token_problem("site", token, "that of COUNTLESS_TOKEN")
+        assert problem == f"{start} that of COUNTLESS_TOKEN {why}; on the coordinator's machine, {end}"
+    assert token_problem("site", None, "").startswith(f"{start} none was sent: set COUNTLESS_TOKEN_FILE or COUNTLESS")
 
 
 def test_error_of_the_readiness_probe_has_its_problems(error_of: Callable[..., str]) -> None:

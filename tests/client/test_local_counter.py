@@ -172,3 +172,5 @@ def test_repr_shows_count() -> None:
     tracker = Tracker(sites=["a"], alpha=0.1, seed=1)
     tracker.site("a").add(1234)
     assert repr(tracker.site("a")) == "<CountingSite 'a': 1,234 counted>"
+    shown = "<LocalCounter of site 'a': 1,234 counted, GeometricGrowth(alpha=0.1, extra=0, phase=0)>"
+    assert repr(tracker.site("a")._local) == shown

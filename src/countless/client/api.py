@@ -1,6 +1,7 @@
 """The coordinator's JSON API over plain HTTP requests: for the command line, and for programs that read answers."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -8,16 +9,14 @@ from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from countless.client.environment import find_token
+from countless.client.environment import find_token, token_problem
 from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import InvalidParameter, ServiceError
 from countless.tls import client_tls_context
-from countless.token_file import OPERATOR_TOKEN_FILE
+from countless.wire.names import validate_name
 
-_OPERATORS = f"the operator's is {OPERATOR_TOKEN_FILE} in the state directory of the coordinator"
-_NO_TOKEN = (
-    f"set COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on the coordinator's machine, COUNTLESS_STATE_DIR: {_OPERATORS}"
-)
+MAX_TIMEOUT_S = 86_400
+_NEEDED = re.compile(r"a token of scope (\w+).* is needed")  # as the coordinator answers
 
 
 class AnswerStream:
@@ -59,6 +58,8 @@ class ApiClient:
     """Every failure is a `ServiceError`. The token is looked up for each request: see `find_token`."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= MAX_TIMEOUT_S:
+            raise InvalidParameter("timeout", timeout, f"a number of seconds above 0, at most {MAX_TIMEOUT_S}")
         self._endpoint = Endpoint.parse(url)
         self._token = token
         self._timeout = timeout
@@ -80,24 +81,24 @@ class ApiClient:
 
     def answer(self, counter: str, **query: str) -> dict[str, Any]:
         """The total; with `rolling` the count of the last so many minutes; with `window` that of a span with a name."""
-        path = f"/api/v1/counters/{quote(counter)}"
+        path = f"/api/v1/counters/{_quoted(counter)}"
         answer: dict[str, Any] = self.request("GET", f"{path}?{urlencode(query)}" if query else path)
         return answer
 
     def top(self, counter: str, **query: str) -> dict[str, Any]:
         """The labelled series of a counter with a `share` of its count; of a `window`, or `rolling`."""
-        answer: dict[str, Any] = self.request("GET", f"/api/v1/top/{quote(counter)}?{urlencode(query)}")
+        answer: dict[str, Any] = self.request("GET", f"/api/v1/top/{_quoted(counter)}?{urlencode(query)}")
         return answer
 
     def quantiles(self, distribution: str, *shares: str, window: str | None = None) -> dict[str, Any]:
         """Values of a distribution with these shares of all observations at or below them; of a `window`."""
         query = urlencode([*(("q", share) for share in shares), *([] if window is None else [("window", window)])])
-        answer: dict[str, Any] = self.request("GET", f"/api/v1/quantiles/{quote(distribution)}?{query}")
+        answer: dict[str, Any] = self.request("GET", f"/api/v1/quantiles/{_quoted(distribution)}?{query}")
         return answer
 
     def watch(self, counter: str, read_timeout: float | None = None) -> AnswerStream:
         """The answer now, and each time it changes; an error if nothing arrives for `read_timeout` seconds."""
-        connection, response = self._open("GET", f"/api/v1/watch/{quote(counter)}", None)
+        connection, response = self._open("GET", f"/api/v1/watch/{_quoted(counter)}", None)
         if connection.sock is not None:
             connection.sock.settimeout(read_timeout)
         return AnswerStream(connection, response)
@@ -140,18 +141,14 @@ class ApiClient:
             problem = response.read().decode(errors="replace")
             connection.close()
             text = _message(problem) or f"the coordinator answered with status {response.status}"
-            if response.status == 401:
-                text += _wrong_token(source) if token else f": {_NO_TOKEN}"
+            if response.status == 401 and (needed := _NEEDED.fullmatch(text)):
+                text = token_problem(needed[1], token, source)
             raise ServiceError(text, response.status)
         return connection, response
 
 
-def _wrong_token(source: str) -> str:
-    if source.endswith(OPERATOR_TOKEN_FILE):
-        return (
-            f", and {source} is revoked, or of another coordinator: its state directory goes into COUNTLESS_STATE_DIR"
-        )
-    return f", and {source} has another scope, or is not valid; {_OPERATORS}"
+def _quoted(name: str) -> str:
+    return quote(validate_name(name, "name"))
 
 
 def _message(problem: str) -> str | None:

@@ -16,6 +16,7 @@ import os
 import socket
 from functools import cached_property, partial
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from time import monotonic, time
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -32,9 +33,9 @@ from countless.client.transport.endpoint import Endpoint
 from countless.core.calendar import Calendar, Per, calendar_of, require_calendar
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
-from countless.core.parameters import require_integer
+from countless.core.parameters import require_integer, require_seconds
 from countless.errors import CounterRefused, InvalidParameter
-from countless.wire.names import validate_name
+from countless.wire.names import NAME_RULE, validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 from countless.wire.windows import parse_window
@@ -70,16 +71,20 @@ def connect(
     """
     environment = os.environ
     url = url_or_default(url)
+    if not isinstance(url, str):
+        raise InvalidParameter("url", url, "an address such as http://127.0.0.1:2686 or nats://127.0.0.1:4222")
     endpoint = Broker.parse(url) if url.startswith(NATS_SCHEMES) else Endpoint.parse(url)
     token = token or environment.get("COUNTLESS_TOKEN")
     if isinstance(endpoint, Endpoint):
         token_for(endpoint, token)  # raises here if it cannot be used
     directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
+    if directory and not isinstance(directory, str | os.PathLike):
+        raise InvalidParameter("state_dir", directory, "the path of a directory")
     disabled = environment.get("COUNTLESS_DISABLE") == "1"
     client = Client(
         endpoint,
         token,
-        validate_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname()),
+        validate_name(site or environment.get("COUNTLESS_SITE") or socket.gethostname(), "site"),
         Path(directory) if directory else None,
         disabled=disabled,
     )
@@ -163,6 +168,8 @@ class Client(LocalState):
         given, and the messages do not depend on how many there are. With `per`, of the total of each window.
         """
         fields = per, tz, anchor
+        if not isinstance(name, str):
+            raise InvalidParameter("counter", name, NAME_RULE)
         if family:
             rule = FamilyRule(LABELS, 0.01 if epsilon is None else epsilon)
             return self._family_counter(name, rule, fields, label_cap)
@@ -171,6 +178,7 @@ class Client(LocalState):
         if name in self._used_families:
             raise InvalidParameter("family", family, f"True, as when this program first used {name!r}")
         label_cap = LABEL_CAP if label_cap is None else label_cap
+        require_integer("label_cap", label_cap, 0)
         counter, first_fields = self._counters.get(name) or self._new_counter(name, fields, label_cap)
         if fields != first_fields:
             _require_same_windows(name, fields, first_fields)
@@ -242,6 +250,8 @@ class Client(LocalState):
         The client forgets budgets that the program does not use any more, once what they spent is handed in.
         With `COUNTLESS_DISABLE=1` every request is allowed.
         """
+        if not isinstance(name, str):
+            raise InvalidParameter("budget", name, NAME_RULE)
         with self._lock:
             budget = self._client_budgets.get(name)
             if budget is None:
@@ -332,6 +342,7 @@ class Client(LocalState):
 
         Not every event is reported: the site's trigger decides when, and the bounds of the answer cover the rest.
         """
+        require_seconds("timeout", timeout)
         with self._lock:
             if self._disabled or self._thread is None:
                 return True
@@ -339,7 +350,7 @@ class Client(LocalState):
             number = loop.request_ack()
             loop.waiters += 1
             try:
-                self._changed.wait_for(lambda: loop.acked >= number or self._thread is None, timeout)
+                self._changed.wait_for(lambda: loop.acked >= number or self._thread is None, min(timeout, TIMEOUT_MAX))
             finally:
                 loop.waiters -= 1
             self._require_accepted()
@@ -351,6 +362,7 @@ class Client(LocalState):
         What was not reported is lost then; with a `state_dir` it stays there for the next process. Raises
         CounterRefused, after all that, if the coordinator does not count a counter of this program.
         """
+        require_seconds("timeout", timeout)
         forks.unregister(self)
         for watch in list(self._watches):
             watch.close()
@@ -359,7 +371,7 @@ class Client(LocalState):
             thread = self._thread
             self._leave()
         if thread is not None:
-            thread.join(timeout)
+            thread.join(min(timeout, TIMEOUT_MAX))
         with self._lock:
             self._loop.stop()
             unsent = any(counter.count for counter in self._local_counters.values())

@@ -10,6 +10,7 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
+from countless.errors import InvalidParameter
 from countless.wire.names import overflow_name, series_name, validate_name
 
 LABEL_CAP = 2000
@@ -81,14 +82,17 @@ class Counter:
     def labels(self, /, **labels: str | int) -> "Counter":
         """The series with these labels, or the overflow series when there are too many."""
         key = tuple(labels.items())
-        series = self._series.get(key)
+        try:
+            series = self._series.get(key)
+        except TypeError:  # a list, for example
+            raise InvalidParameter("labels", labels, "strings or integers") from None
         return series if series is not None else self._new_series(key)
 
     def _new_series(self, key: tuple[tuple[str, str | int], ...]) -> "Counter":
         if not key:
             return self
         ordered = tuple(sorted((name, str(value)) for name, value in key))
-        name = validate_name(series_name(self.name, dict(ordered)))
+        name = validate_name(series_name(self.name, dict(ordered)), "counter with its labels")
         if ordered not in self._series and len(self._series) >= self._cap:
             self.overflow_count += 1
             ordered, name = ((("", ""),), overflow_name(self.name))

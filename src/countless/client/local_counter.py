@@ -58,7 +58,8 @@ class LocalCounter:
             if type(n) is not int or not 0 <= n <= MAX_INCREMENT:  # inline: calling it always makes add(5) 27 % slower
                 require_increment(n)
         if not self.add_with_lock(n, number):
-            raise InvalidParameter("site", self._site.site_id.site, "a site that has not been removed")
+            allowed = "a counter of a client that has not been closed, or of a site that has not been removed"
+            raise InvalidParameter("counter", self.name, allowed)
 
     def add_with_lock(self, n: int, number: int) -> bool:
         """Count `n` events, or the one that has taken this number of `sequence`; 0: none has.

@@ -14,7 +14,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.clock import Clock
-from countless.client.environment import token_for
+from countless.client.environment import find_token
 from countless.client.families.local_family import LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.local_counter import LocalCounter
@@ -73,6 +73,7 @@ class LocalState:
         self._windows: dict[str, LocalWindows | LocalFamilyWindows] = {}
         self._families: dict[str, LocalFamily] = {}  # and distributions; and windows of both, under their wire names
         self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
+        self._left = False  # the program has closed the client: a later `add` raises
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
 
@@ -99,7 +100,7 @@ class LocalState:
     def _open_transport(self, site: str | None = None) -> Transport:
         """`site`: whose counts it delivers, if not ours."""
         if isinstance(self._endpoint, Endpoint):
-            return WebSocketTransport(self._endpoint, partial(token_for, self._endpoint, self._token))
+            return WebSocketTransport(self._endpoint, partial(find_token, self._endpoint, self._token))
         from countless.client.transport.nats_transport import NatsTransport  # most programs never need it
 
         return NatsTransport(self._endpoint, site or self._site)
@@ -116,9 +117,11 @@ class LocalState:
         with self._lock:
             if name not in self._local_counters:
                 site = Site(name, self._site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
-                make = LocalCounter if self._durable is None else self._durable.counter
+                make = LocalCounter if self._durable is None or self._left else self._durable.counter
                 self._local_counters.setdefault(name, make(site, self._lock, self._deliver))  # a handler may have come
                 self._loop.add_counter(name)
+                if self._left:
+                    self._local_counters[name].close()
             return self._local_counters[name]
 
     def _local_windows(self, calendar: Calendar, series: str) -> LocalWindows:
@@ -136,6 +139,8 @@ class LocalState:
                     self._remove_counter,
                 )
                 self._loop.add_windows(series)
+                if self._left:
+                    windows.close()
             return windows
 
     def _local_family(self, name: str, rule: FamilyRule, cap: int) -> LocalFamily:
@@ -228,7 +233,7 @@ class LocalState:
 
     def _leave(self) -> None:
         """Nothing more is counted; the final counts are due."""
-        self._closing = True
+        self._closing = self._left = True
         for windows in self._windows.values():
             windows.close()
         for counter in self._local_counters.values():

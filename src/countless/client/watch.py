@@ -15,7 +15,8 @@ from typing import Any
 from countless.client.api import AnswerStream, ApiClient
 from countless.client.session.backoff import Backoff
 from countless.core.threshold import Threshold, Verdict
-from countless.errors import ServiceError
+from countless.errors import InvalidParameter, ServiceError
+from countless.wire.names import validate_name
 
 log = logging.getLogger("countless")
 
@@ -59,10 +60,13 @@ class Watch:
     def __init__(
         self, api: ApiClient, counter: str, over: int, possibly: Callback | None, certainly: Callback | None
     ) -> None:
+        for parameter, callback in (("possibly", possibly), ("certainly", certainly)):
+            if callback is not None and not callable(callback):
+                raise InvalidParameter(parameter, callback, "a function of the answer")
         self.verdict: Verdict | None = None
         self.last_error: str | None = None  # why no answers arrive; None while they do
         self._api = api
-        self._counter = counter
+        self._counter = validate_name(counter)
         self._threshold = Threshold(over)
         self._callbacks: dict[Verdict, Callback | None] = {"possibly": possibly, "certainly": certainly}
         self._ended = Event()

@@ -25,6 +25,12 @@ def require_integer(parameter: str, value: object, minimum: int, maximum: int | 
         raise InvalidParameter(parameter, value, allowed)
 
 
+def require_seconds(parameter: str, value: object) -> None:
+    """Raise InvalidParameter unless `value` can be waited: a number of at least 0, or infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidParameter(parameter, value, "a number of seconds from 0; inf waits for ever")
+
+
 def _require(parameter: str, value: object, minimum: float, top: float, top_text: str) -> None:
     allowed = f"a number (int or float) between 0 and {top_text}, both excluded"
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < top:

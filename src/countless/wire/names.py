@@ -3,21 +3,21 @@
 from countless.errors import InvalidParameter, ProtocolError
 
 MAX_NAME_CHARS = 500  # a counter with its labels
-_RULE = f"1 to {MAX_NAME_CHARS} printable characters"
+NAME_RULE = f"1 to {MAX_NAME_CHARS} printable characters"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def require_name(name: object, what: str) -> str:
     """Return `name`; raise `ProtocolError` unless it is 1 to MAX_NAME_CHARS printable characters."""
     if not is_valid_name(name):
-        raise ProtocolError(f"{what} is {str(name)[:50]!r}: it must be {_RULE}")
+        raise ProtocolError(f"{what} is {str(name)[:50]!r}: it must be {NAME_RULE}")
     return str(name)
 
 
 def validate_name(name: object, parameter: str = "counter") -> str:
     """Return a name that a program gave; raise `InvalidParameter` where `require_name` raises `ProtocolError`."""
     if not is_valid_name(name):
-        raise InvalidParameter(parameter, name, _RULE)
+        raise InvalidParameter(parameter, name, NAME_RULE)
     return str(name)
 
 

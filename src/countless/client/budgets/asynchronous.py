@@ -9,16 +9,17 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from countless.client.budgets.requests import Request, Waiter, refusal, require_wait
+from countless.client.budgets.requests import Request, Waiter, refusal
 from countless.core.budget.decision import Decision
 from countless.core.budget.hold import Hold
+from countless.core.parameters import require_seconds
 
 HoldType = TypeVar("HoldType", bound=Hold)
 
 
 async def decide_async(request: Request, wait: float) -> Decision:
     """As `decide`, without blocking the event loop."""
-    require_wait(wait)
+    require_seconds("wait", wait)
     decision = request.attempt()
     if decision is not None:
         return decision

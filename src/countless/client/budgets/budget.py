@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
-from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter, require_wait
+from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter
 from countless.client.budgets.spendable import Spendable
 from countless.client.clock import steady_clock
 from countless.core.budget.decision import Decision, Reason
@@ -25,6 +25,7 @@ from countless.core.budget.rule import OVERDRAFT, WAIT, BudgetRule
 from countless.core.budget.site import ALLOWED as ADMITTED
 from countless.core.budget.site import Taken, Verdict
 from countless.core.messages import SiteId
+from countless.core.parameters import require_seconds
 from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
 from countless.wire.budget_rule import rule_of
 from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
@@ -123,7 +124,7 @@ class BudgetPart(Spendable):
                     return ALLOWED
             decision = self.attempt(_take, n) if wait >= 0 else None
         except TypeError:
-            require_wait(wait)
+            require_seconds("wait", wait)
             raise
         return super().take(n, wait) if decision is None else decision
 

@@ -11,7 +11,8 @@ from threading import TIMEOUT_MAX, Event
 from typing import Protocol
 
 from countless.core.budget.decision import Decision, Reason
-from countless.errors import BudgetRefused, CountlessError, Exhausted, InvalidParameter, Starved, Unreachable
+from countless.core.parameters import require_seconds
+from countless.errors import BudgetRefused, CountlessError, Exhausted, Starved, Unreachable
 
 WAIT_S = 1.0  # how long a request waits, unless the program says otherwise
 
@@ -120,18 +121,9 @@ class UntilUnitsReturn:
         return self._request.timed_out() if self._last is None else self._last
 
 
-def require_wait(wait: float) -> None:
-    try:
-        valid = wait >= 0
-    except TypeError:  # None, for example: requests that wait for ever have wait=float("inf")
-        valid = False
-    if not valid:
-        raise InvalidParameter("wait", wait, "a number of seconds from 0; inf waits for ever")
-
-
 def decide(request: Request, wait: float) -> Decision:
     """Wait until the request is decided, at most `wait` seconds."""
-    require_wait(wait)
+    require_seconds("wait", wait)
     decision = request.attempt()
     if decision is not None:
         return decision

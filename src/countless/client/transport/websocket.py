@@ -15,6 +15,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
+from countless.client.environment import token_problem
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send, read_available
 from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import InvalidParameter
@@ -22,16 +23,20 @@ from countless.tls import client_tls_context
 from countless.wire.frames import MAX_FRAME_BYTES, VERSION
 
 PATH = "/api/v1/site"
+FindToken = Callable[[], tuple[str | None, str]]
 _PROTOCOL_LOG = logging.getLogger("countless.websocket.protocol")
 _PROTOCOL_LOG.setLevel(logging.INFO)  # at DEBUG the library logs all headers, the token included
 
 
 class WebSocketTransport:
-    """One coordinator, one connection, one shard. `token` is called for each connection: it may have changed."""
+    """One coordinator, one connection, one shard.
 
-    def __init__(self, endpoint: Endpoint, token: Callable[[], str | None] = lambda: None) -> None:
+    `find_token` is called for each connection, because the token may have changed: the token, and where it was.
+    """
+
+    def __init__(self, endpoint: Endpoint, find_token: FindToken = lambda: (None, "")) -> None:
         self._endpoint = endpoint
-        self._token = token
+        self._find_token = find_token
         self._connection: WebSocketConnection | None = None
 
     def shard_count(self) -> int:
@@ -45,7 +50,7 @@ class WebSocketTransport:
 
     def open_stream(self, shard: int) -> Send:
         try:
-            self._connection = WebSocketConnection(self._endpoint, self._token())
+            self._connection = WebSocketConnection(self._endpoint, *self._find_token())
         except InvalidParameter as error:
             raise ConnectionLost(str(error)) from None
         return self._connection.send
@@ -76,13 +81,13 @@ class WebSocketTransport:
 class WebSocketConnection:
     """An open connection. Every failure is a `ConnectionLost`."""
 
-    def __init__(self, endpoint: Endpoint, token: str | None, timeout: float = 10.0) -> None:
+    def __init__(self, endpoint: Endpoint, token: str | None, source: str = "", timeout: float = 10.0) -> None:
         self._timeout = timeout
         uri = parse_uri(f"{'wss' if endpoint.secure else 'ws'}://{endpoint.netloc}{PATH}")
         self._protocol = ClientProtocol(uri, max_size=MAX_FRAME_BYTES, logger=_PROTOCOL_LOG)
         self.socket = self._connect(endpoint)
         try:
-            self._handshake(token)
+            self._handshake(token, source)
         except BaseException:
             self.abandon()
             raise
@@ -96,7 +101,7 @@ class WebSocketConnection:
         except (OSError, UnicodeError) as error:  # UnicodeError: the host name cannot be encoded
             raise ConnectionLost(f"no coordinator at {endpoint.netloc}: {error}{port_hint(endpoint)}") from error
 
-    def _handshake(self, token: str | None) -> None:
+    def _handshake(self, token: str | None, source: str) -> None:
         request = self._protocol.connect()
         request.headers["User-Agent"] = f"countless-site/{VERSION}"
         if token:
@@ -110,7 +115,7 @@ class WebSocketConnection:
             self._read()
         self._protocol.events_received()
         if self._protocol.handshake_exc is not None:
-            raise ConnectionLost(_reason(self._protocol.handshake_exc))
+            raise ConnectionLost(_reason(self._protocol.handshake_exc, token, source))
 
     def send(self, frame: bytes) -> None:
         if self._protocol.state is not State.OPEN:
@@ -167,10 +172,11 @@ class WebSocketConnection:
             raise ConnectionLost(f"connection lost: {error}") from error
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, token: str | None, source: str) -> str:
     if isinstance(error, InvalidStatus):
         status = error.response.status_code
-        why = "a token of scope site is needed" if status in (401, 403) else "is there a coordinator behind it?"
+        refused = status in (401, 403)
+        why = token_problem("site", token, source) if refused else "is there a coordinator behind it?"
         return f"the coordinator refuses ({status}): {why}"
     if isinstance(error.__cause__, EOFError):
         return "connection lost before the coordinator answered"
