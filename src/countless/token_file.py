@@ -1,4 +1,7 @@
-"""The operator's token in the coordinator's state directory: the coordinator writes it, local commands read it."""
+"""The operator's token in the coordinator's state directory: the coordinator writes it, local commands read it.
+
+And what is said of a token that is refused.
+"""
 
 import os
 import stat
@@ -9,6 +12,7 @@ from countless.errors import InvalidParameter
 
 OPERATOR_TOKEN_FILE = "operator.token"  # noqa: S105 - its name; in the state directory, mode 600
 OPERATOR_TOKEN_PREFIX = "countless-operator-"  # noqa: S105
+SCOPES = ("site", "read", "operator")  # a token begins with countless-SCOPE-
 MAX_TOKEN_LENGTH = 1_000
 LISTENING = "0A"  # in Linux's tables of sockets
 DEFAULT_STATE_DIR = "countless-state"
@@ -71,6 +75,28 @@ def usable(token: str) -> str:
     if not (token and token.isascii() and token.isprintable()):
         raise InvalidParameter("token", f"{len(token)} characters", "one line of printable ASCII")
     return token
+
+
+def token_problem(scope: str, token: str | None, source: str) -> str:
+    """For an error: which token was sent, why it does not do, and how to make one of the scope that is needed."""
+    remedy = (
+        f"the operator's is {OPERATOR_TOKEN_FILE} in the state directory of the coordinator"
+        if scope == "operator"
+        else f"on the coordinator's machine, `countless token {scope} --label NAME` makes one"
+    )
+    if token is None:
+        places = "COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on the coordinator's machine, COUNTLESS_STATE_DIR"
+        return f"a token of scope {scope} is needed, and none was sent: set {places}; {remedy}"
+    if source.endswith(OPERATOR_TOKEN_FILE):
+        remedy = "the state directory of this coordinator goes into COUNTLESS_STATE_DIR"
+    own = next((each for each in SCOPES if token.startswith(f"countless-{each}-")), None)
+    if own is None:
+        why = "is no token of Countless"
+    elif own in (scope, "operator"):
+        why = f"of scope {own} is revoked, expired, or of another coordinator"
+    else:
+        why = f"has scope {own}"
+    return f"a token of scope {scope} is needed, and {source} {why}; {remedy}"
 
 
 def local_token(port: int) -> tuple[str, Path] | None:

@@ -8,10 +8,9 @@ from threading import Thread
 import pytest
 
 from countless.client.api import ApiClient
-from countless.client.environment import token_problem
 from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import ServiceError
-from countless.token_file import OPERATOR_TOKEN_FILE, write_token
+from countless.token_file import OPERATOR_TOKEN_FILE, token_problem, write_token
 
 TOKEN = "countless-operator-x"  # noqa: S105
 

@@ -9,10 +9,11 @@ from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from countless.client.environment import find_token, token_problem
+from countless.client.environment import find_token
 from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import InvalidParameter, ServiceError
 from countless.tls import client_tls_context
+from countless.token_file import token_problem
 from countless.wire.names import validate_name
 
 MAX_TIMEOUT_S = 86_400

@@ -4,9 +4,8 @@ import os
 from ipaddress import ip_address
 
 from countless.client.transport.endpoint import PORT, Endpoint
-from countless.token_file import OPERATOR_TOKEN_FILE, local_token, read_token, usable
+from countless.token_file import local_token, read_token, usable
 
-SCOPES = ("site", "read", "operator")  # a token begins with countless-SCOPE-
 DEFAULT_URL = f"http://127.0.0.1:{PORT}"
 
 
@@ -35,28 +34,6 @@ def find_token(endpoint: Endpoint, token: str | None = None) -> tuple[str | None
         return read_token(file), f"that in {file} (COUNTLESS_TOKEN_FILE)"
     found = local_token(endpoint.port) if _is_loopback(endpoint.host) else None
     return (None, "") if found is None else (found[0], f"that in {found[1]}")
-
-
-def token_problem(scope: str, token: str | None, source: str) -> str:
-    """For an error: which token was sent, why it does not do, and how to make one of the scope that is needed."""
-    remedy = (
-        f"the operator's is {OPERATOR_TOKEN_FILE} in the state directory of the coordinator"
-        if scope == "operator"
-        else f"on the coordinator's machine, `countless token {scope} --label NAME` makes one"
-    )
-    if token is None:
-        places = "COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on the coordinator's machine, COUNTLESS_STATE_DIR"
-        return f"a token of scope {scope} is needed, and none was sent: set {places}; {remedy}"
-    if source.endswith(OPERATOR_TOKEN_FILE):
-        remedy = "the state directory of this coordinator goes into COUNTLESS_STATE_DIR"
-    own = next((each for each in SCOPES if token.startswith(f"countless-{each}-")), None)
-    if own is None:
-        why = "is no token of Countless"
-    elif own in (scope, "operator"):
-        why = f"of scope {own} is revoked, expired, or of another coordinator"
-    else:
-        why = f"has scope {own}"
-    return f"a token of scope {scope} is needed, and {source} {why}; {remedy}"
 
 
 def _is_loopback(host: str) -> bool:

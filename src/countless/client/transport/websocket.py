@@ -15,11 +15,11 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from countless.client.environment import token_problem
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send, read_available
 from countless.client.transport.endpoint import Endpoint, port_hint
 from countless.errors import InvalidParameter
 from countless.tls import client_tls_context
+from countless.token_file import token_problem
 from countless.wire.frames import MAX_FRAME_BYTES, VERSION
 
 PATH = "/api/v1/site"
