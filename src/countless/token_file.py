@@ -1,6 +1,6 @@
 """The operator's token in the coordinator's state directory: the coordinator writes it, local commands read it.
 
-And what is said of a token that is refused.
+And the message about a token that is refused.
 """
 
 import os

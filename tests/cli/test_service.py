@@ -36,6 +36,39 @@ def run(*arguments: str, url: str = "", **variables: str) -> subprocess.Complete
     return run_command(*arguments, COUNTLESS_URL=url, **variables)
 
 
+def test_new_coordinator_tells_that_there_is_nothing_yet(server: Server) -> None:
+    for words, line in {
+        ("counters",): "no counters: nothing was counted yet",
+        ("sites",): "no sites: no program is connected",
+        ("sites", "--forget", "web-1"): "0 removed: there is no site 'web-1'",
+        ("budget", "list"): "no budgets: `countless budget create NAME --limit N` makes one",
+    }.items():
+        told = run(*words, url=server.url)
+        assert (told.returncode, told.stdout, told.stderr) == (0, f"{line}\n", "")
+        if words[-1] != "web-1":
+            assert json.loads(run(*words, "--json", url=server.url).stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("counter creat x", "(did you mean 'create'?)"),
+        ("counter set x", "options must be at least one with set, such as --alpha 1% or --floor 1000"),
+        ("budget lst", "(did you mean 'list'?)"),
+        ("token sight", "scope must be one of: site, read, operator, rotate (did you mean 'site'?)"),
+        ("rate x --over soon", "over must be a duration such as 30s, 15m, 1h or 7d, from 1s to 3660d"),
+        ("quantile ms 2", "q must be a number from 0 to 1"),
+        ("get ''", "name must be 1 to 500 printable characters"),
+        ("quantile none", "there is no distribution 'none'"),
+    ],
+)
+def test_wrong_argument_is_one_line_with_the_remedy(server: Server, words: str, problem: str) -> None:
+    refused = run(*(word.strip("'") for word in words.split()), url=server.url)
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert refused.stderr.startswith("countless: ")
+    assert problem in refused.stderr
+
+
 def test_add_then_get_from_two_processes(server: Server) -> None:
     assert run("add", "shell", "5", url=server.url).returncode == 0
     assert run("add", "shell", url=server.url).returncode == 0
@@ -166,7 +199,7 @@ def test_health_and_forget(server: Server) -> None:
     assert (alive.returncode, alive.stdout) == (0, "alive\n")
     assert run("health", "--url", "http://127.0.0.1:9").returncode == 1
     assert run("forget", "--older-than", "30d", url=server.url).stdout == "0 removed\n"
-    assert run("sites", "--forget", "unknown", url=server.url).stdout == "0 removed\n"
+    assert run("sites", "--forget", "unknown", url=server.url).stdout == "0 removed: there is no site 'unknown'\n"
     wrong = run("forget", "--older-than", "long", url=server.url)
     assert (wrong.returncode, "silent_for = 'long'" in wrong.stderr) == (2, True)
 

@@ -64,7 +64,8 @@ def test_family_with_windows_is_created_counted_and_read(server: Server) -> None
         assert acme.endswith(' 75.0%  30 (from 30 to 30)  {tenant="acme"}')
         assert [each.lower for each in client.top("visits", window="this-month").series] == [30, 10]
         assert client.quantile("ms", 0.5, window="now").lower == 1
-    assert run("top visits --window last", server.url) == (0, "visits: 0 (from 0 to 0; exact), 2.00% or more:\n")
+    nothing = "visits: 0 (from 0 to 0; exact); nothing was counted, so no series has 2.00% or more\n"
+    assert run("top visits --window last", server.url) == (0, nothing)
     assert run("get visits --window this-month", server.url)[1].startswith("visits this-month: 40 (exact; open")
     assert run("quantile ms 0.5 --window last", server.url) == (0, "ms: 0 observations (from 0 to 0; exact)\n")
     for words, problem in {
@@ -87,7 +88,7 @@ def test_questions_without_an_answer_exit_2_and_say_what_to_do(server: Server) -
         "get plain --window today": "'plain' has no windows: count with per='hour', or create it with --per hour",
         "get plain --rolling soon": "a duration such as 30s, 15m, 1h or 7d",
         "get plain --rolling 5m --window now": "window must be left out with rolling",
-        "counter set plain": "given with set",
+        "counter set plain": "at least one with set",
         "counter set plain --per hour": "delete the counter to get other windows",
         "counter set plain --floor many": "a whole number of units",
         "counter delete plain --keep 3": "given with create and set only",

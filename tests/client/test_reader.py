@@ -10,7 +10,7 @@ import pytest
 
 import countless
 from countless.client import reader as module
-from countless.client.answers import Quantiles, QuantileValue, Rate, parse_rolling, parse_total, parse_window
+from countless.client.answers import Quantiles, QuantileValue, Rate, TopCounts, parse_rolling, parse_total, parse_window
 from countless.errors import InvalidParameter
 
 TOTAL = {"counter": "requests", "estimate": 6, "lower": 5.9, "upper": 6.1, "state": "exact"}
@@ -123,6 +123,14 @@ def text(parse: Callable[[dict[str, Any]], object], answer: dict[str, Any], **ch
 def test_text_of_a_total() -> None:
     assert text(parse_total, TOTAL | AS_OF) == "requests: 6 (from 6 to 6; exact)"
     assert text(parse_total, TOTAL | AS_OF, per="hour") == "requests: 6 (from 6 to 6; exact; per hour)"
+
+
+def test_text_of_nothing() -> None:
+    nothing = TopCounts("requests", 0.02, 0, 0, 0, "exact", (), datetime(2026, 11, 16))
+    assert str(nothing) == "requests: 0 (from 0 to 0; exact); nothing was counted, so no series has 2.00% or more"
+    assert str(nothing._replace(estimate=9, upper=9)) == "requests: 9 (from 0 to 9; exact); no series has 2.00% or more"
+    no_values = Quantiles("ms", 0, 0, 0, "exact", (), datetime(2026, 11, 16))
+    assert str(no_values) == "ms: 0 observations (from 0 to 0; exact); so there are no quantiles"
 
 
 def test_text_of_a_window() -> None:

@@ -15,7 +15,8 @@ import countless
 from countless.client.api import ApiClient
 from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.server.tokens import SCOPES, new_token
+from countless.server.tokens import new_token
+from countless.token_file import SCOPES
 from support.browser import window
 from support.service import Server
 

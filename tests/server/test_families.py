@@ -64,7 +64,7 @@ def check_commands(server: Server) -> None:
     for words, problem in {
         ("quantile", "ms", "1.5"): "q must be a number from 0 to 1",
         ("quantile", "pages"): "a family has labels, and no quantiles",
-        ("quantile", "none"): "there is no family 'none'",
+        ("quantile", "none"): "there is no distribution 'none'",
         ("top", "ms"): "this is a distribution of values",
         ("top", "pages", "--rolling", "5m"): "left out for the family 'pages'",
     }.items():

@@ -11,7 +11,7 @@ import typer
 from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, UnknownName
 
 EXAMPLE = "Example:  countless budget create acme/tokens --limit 50M --per month --tz Europe/Berlin --slack 1%"
 ACTIONS = ("create", "get", "list", "set", "reset", "watch", "delete")
@@ -72,7 +72,7 @@ def budget(
     reset starts the present period again; watch prints the budget whenever it has changed.
     """
     if action not in ACTIONS:
-        raise InvalidParameter("action", action, f"one of: {', '.join(ACTIONS)}")
+        raise UnknownName("action", action, ACTIONS)
     if (name is None) is not (action == "list"):
         raise InvalidParameter("name", name, "given with every action but list")
     fields = {"per": per, "rolling": rolling, "tz": tz, "anchor": anchor, "kind": kind}
@@ -119,6 +119,8 @@ def _print(result: Any, as_json: bool) -> None:
     if as_json:
         print(json.dumps(result), flush=True)
         return
+    if result == []:
+        print("no budgets: `countless budget create NAME --limit N` makes one")
     for each in result if isinstance(result, list) else [result] if result else []:
         print(_text(each), flush=True)
 

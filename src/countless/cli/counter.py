@@ -10,7 +10,7 @@ from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_total
 from countless.client.api import ApiClient
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, UnknownName
 
 EXAMPLE = "Example:  countless counter create requests --per hour --tz Europe/Berlin"
 ACTIONS = ("create", "set", "delete")
@@ -62,7 +62,7 @@ def counter(
     A counter need not be created: the first program that counts it does that, with the coordinator's defaults.
     """
     if action not in ACTIONS:
-        raise InvalidParameter("action", action, f"one of: {', '.join(ACTIONS)}")
+        raise UnknownName("action", action, ACTIONS)
     given = {
         "per": per,
         "tz": tz,
@@ -83,7 +83,7 @@ def counter(
         if name_of_rule in rules and action == "set":
             raise InvalidParameter(name_of_rule, rules[name_of_rule], "given with create only")
     if not rules and action == "set":
-        raise InvalidParameter("floor", None, "given with set, or another option")
+        raise InvalidParameter("options", "none", "at least one with set, such as --alpha 1% or --floor 1000")
     api = ApiClient(url, token)
     if action == "create":
         answer = api.request("POST", _PATH, {"name": name, **rules})

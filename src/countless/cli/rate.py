@@ -8,6 +8,7 @@ import typer
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_rolling
 from countless.client.api import ApiClient
+from countless.core.durations import ROLLING, require_duration
 
 EXAMPLE = "Example:  countless rate requests --over 5m"
 
@@ -20,5 +21,6 @@ def rate(
     as_json: Json = False,
 ) -> None:
     """Read how many events per second there are now. For every counter, with or without windows."""
+    require_duration("over", over, *ROLLING)
     answer = ApiClient(url, token).answer(name, rolling=over)
     print(json.dumps(answer) if as_json else parse_rolling(answer).rate)

@@ -24,7 +24,8 @@ def sites(
     """List the sites, or remove one that will not return."""
     if forget is not None:
         result = ApiClient(url, token).request("DELETE", f"/api/v1/sites/{quote(forget)}")
-        print(json.dumps(result) if as_json else f"{result['forgotten']} removed")
+        none = "" if result["forgotten"] else f": there is no site {forget!r}"
+        print(json.dumps(result) if as_json else f"{result['forgotten']} removed{none}")
         return
     found = ApiClient(url, token).request("GET", "/api/v1/sites")["sites"]
     if as_json:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countless.core.durations import require_duration
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, UnknownName
+from countless.token_file import SCOPES
 
 if TYPE_CHECKING:
     from countless.server.storage.base import Token, TokenStore
@@ -47,6 +48,8 @@ def token(
     from countless.server import tokens
     from countless.server.audit import AuditLog, shell_user
 
+    if scope not in (None, "rotate", *SCOPES):
+        raise UnknownName("scope", scope, (*SCOPES, "rotate"))
     directory = state_dir or Path("countless-state")
     expires_in = None if expires is None else require_duration("expires", expires, "1s", "36500d")
     overlap_s = require_duration("overlap", overlap, "0s", "365d")
@@ -65,7 +68,7 @@ def token(
             return [tokens.new_token(store, scope, label, site, expires_in)]
         return [_row(each) for each in store.tokens()]
 
-    creates = state_dir is not None and scope in tokens.SCOPES and revoke is None
+    creates = state_dir is not None and scope in SCOPES and revoke is None
     lines = _change(nats, directory, creates, work)
     if not nats and lines != ["0 revoked"] and (revoke is not None or scope is not None):
         event = "revoked" if revoke is not None else "rotated" if scope == "rotate" else "made"

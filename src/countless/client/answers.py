@@ -165,8 +165,11 @@ class TopCounts(NamedTuple):
     def __str__(self) -> str:
         """A bar for each series: full up to `lower`, and lighter up to `upper`."""
         total = f"{self.estimate:,.0f} (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state})"
+        if not self.series:
+            nothing = "no series has" if self.upper else "nothing was counted, so no series has"
+            return f"{self.counter}: {total}; {nothing} {self.share:.2%} or more"
         lines = [f"{self.counter}: {total}, {self.share:.2%} or more:"]
-        most = max((each.upper for each in self.series), default=1)
+        most = max(each.upper for each in self.series)
         for each in self.series:
             labels = each.counter.removeprefix(self.counter) or "without labels"
             certain, possible = round(each.lower / most * _BAR_CHARS), round(each.upper / most * _BAR_CHARS)
@@ -209,7 +212,7 @@ class Quantiles(NamedTuple):
 
     def __str__(self) -> str:
         count = f"{self.estimate:,.0f} observations (from {self.lower:,.0f} to {self.upper:,.0f}; {self.state})"
-        lines = [f"{self.counter}: {count}"]
+        lines = [f"{self.counter}: {count}" + ("" if self.quantiles else "; so there are no quantiles")]
         lines += [
             f"{each.q:>8g}  {each.estimate:.6g} (from {each.lower:.6g} to {each.upper:.6g})" for each in self.quantiles
         ]

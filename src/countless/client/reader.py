@@ -23,6 +23,7 @@ from countless.client.answers import (
 )
 from countless.client.api import ApiClient
 from countless.client.environment import url_or_default
+from countless.core.durations import ROLLING, require_duration
 
 
 class Reader:
@@ -49,6 +50,7 @@ class Reader:
 
     def rolling(self, counter: str, over: str) -> RollingCount:
         """The count of the last `15m`, `1h`, `7d`. For every counter."""
+        require_duration("over", over, *ROLLING)
         return parse_rolling(self._api.answer(counter, rolling=over))
 
     def top(

@@ -2,6 +2,7 @@
 
 from countless.errors import InvalidParameter
 
+ROLLING = "1s", "3660d"  # the least and the most that the count of the last so many minutes is known for
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

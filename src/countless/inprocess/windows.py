@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
-from countless.core.durations import require_duration
+from countless.core.durations import ROLLING, require_duration
 from countless.core.messages import SiteId, SiteName
 from countless.core.site import require_increment
 from countless.core.windows.rolling import Record, count_since, narrower
@@ -26,7 +26,6 @@ from countless.inprocess.network import Traffic
 from countless.inprocess.past_answers import PastAnswers
 from countless.inprocess.tracked_total import TrackedTotal
 
-MIN_ROLLING, MAX_ROLLING = "1s", "3660d"
 RECORDS_PER_MARGIN = 24  # answers of the past: every 15 seconds where windows are hours
 
 
@@ -168,7 +167,7 @@ class TrackedWindows:
         return self._count(*span_named(which, self._calendar, now), now)
 
     def rolling(self, over: str | float) -> SpanCount:
-        length_s = require_duration("over", over, MIN_ROLLING, MAX_ROLLING)
+        length_s = require_duration("over", over, *ROLLING)
         now = self._now()
         self._record(now)
         start, end = now - length_s, nextafter(now, inf)  # clocks may show whole seconds: with the events of now

@@ -12,9 +12,8 @@ from time import time
 
 from countless.errors import InvalidParameter
 from countless.server.storage.base import StoreError, Token, TokenStore
-from countless.token_file import OPERATOR_TOKEN_FILE, read_token, write_token
+from countless.token_file import OPERATOR_TOKEN_FILE, SCOPES, read_token, write_token
 
-SCOPES = ("site", "read", "operator")
 FIRST_LABEL = "first start"
 RESTORED_LABEL = "after a restore"
 

@@ -11,7 +11,8 @@ from starlette.requests import HTTPConnection
 from countless.server.http.access.auth import EVERYTHING, NOTHING, Access, Grant
 from countless.server.http.access.peers import peer_of
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.server.tokens import SCOPES, digest, new_token
+from countless.server.tokens import digest, new_token
+from countless.token_file import SCOPES
 
 NOW = 2_000_000_000.0
 FORWARDED = (

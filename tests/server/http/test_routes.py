@@ -13,7 +13,8 @@ from countless.server.app import build_app
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.server.tokens import SCOPES, new_token
+from countless.server.tokens import new_token
+from countless.token_file import SCOPES
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
 
 PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}

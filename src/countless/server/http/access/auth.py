@@ -20,7 +20,8 @@ from typing import NamedTuple, Protocol
 from starlette.requests import HTTPConnection
 
 from countless.server.storage.base import Token, TokenStore
-from countless.server.tokens import SCOPES, digest
+from countless.server.tokens import digest
+from countless.token_file import SCOPES
 
 _LOCAL_NAMES = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 # Headers that reverse proxies add. A request that has one comes from another machine, whatever its address is.

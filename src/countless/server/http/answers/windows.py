@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from countless.core.answer import State
-from countless.core.durations import require_duration
+from countless.core.durations import ROLLING, require_duration
 from countless.core.windows.rolling import count_since, narrower
 from countless.core.windows.spans import SpanCount, count_between, span_named
 from countless.core.windows.window import Window, WindowState
@@ -24,7 +24,6 @@ from countless.server.sessions.windows.windowed_counter import AnyCounter
 AnyWindows = ServedWindows[Any]
 Windowed = AnyCounter | AnyFamily | AnyWindows  # it has windows, or none
 
-MIN_ROLLING, MAX_ROLLING = "1s", "3660d"
 MAX_NAME_CHARS = 100  # of a window or a duration, in an error
 
 
@@ -102,7 +101,7 @@ def window_list(counter: Windowed, limit: int) -> WindowList:
 
 def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> RollingAnswer:
     """From the recorded answers, and from the windows if there are any."""
-    length_s = require_duration("rolling", rolling[:MAX_NAME_CHARS], MIN_ROLLING, MAX_ROLLING)
+    length_s = require_duration("rolling", rolling[:MAX_NAME_CHARS], *ROLLING)
     records = recorder.for_counter(counter).records()
     now = records[-1].time
     count = count_since(records, now - length_s)

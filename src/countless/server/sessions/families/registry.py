@@ -5,7 +5,7 @@ commit.
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
-from countless.core.family.rule import FamilyRule
+from countless.core.family.rule import VALUES, FamilyRule
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.sessions.families.family import ServedFamily
@@ -75,10 +75,12 @@ class FamilyRegistry:
             self.trackers[family.name] = family
 
     def get(self, name: str) -> AnyFamily:
+        """Of a reader who asks for quantiles."""
         try:
             return self.by_name[name]
         except KeyError:
-            raise UnknownName("family", name, self.by_name) from None
+            distributions = [each.name for each in self.by_name.values() if each.rule.kind == VALUES]
+            raise UnknownName("distribution", name, distributions) from None
 
     def require_no_family(self, counter: str) -> None:
         """Raise InvalidParameter for a counter, a series or a window whose counter is a family."""
