@@ -4,7 +4,7 @@ import errno
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import copyfile
 from struct import pack_into
@@ -151,6 +151,23 @@ def test_shard_renewed_alone_is_renewed_completely_or_not_at_all_when_killed_at_
         (((0, 99), (1, 88)), ("a", 20), ("b", 2)),
         (((0, 99), (1, 111)), ("a", 20), ("b", 0)),
     }
+
+
+@pytest.mark.usefixtures("killable")
+@pytest.mark.parametrize("words_of_name", [2, 16, 40])
+def test_name_of_a_record_that_a_killed_process_did_not_finish_is_not_read_as_another_record(
+    tmp_path: Path, words_of_name: int
+) -> None:
+    """The recovery of its counts makes two shorter records there, because two shards have retired the incarnation."""
+    file = CountFile.create(tmp_path, SITE_ID)
+    file.allocate("a").add(30)
+    with killed_after(0), suppress(KeyboardInterrupt):
+        file.allocate("0" * 8 * words_of_name)
+    for shard, delivered in ((0, 20), (1, 4)):
+        file = open_orphan(orphaned(file))
+        renew_shard(file, shard, 1000 + shard, "a", delivered)
+    file = open_orphan(orphaned(file))
+    assert (counts(file), file.incarnations) == ({"a": 6}, {0: 1000, 1: 1001})
 
 
 def test_file_is_locked_by_one_process_at_a_time(tmp_path: Path) -> None:

@@ -248,6 +248,7 @@ class CountFile:
             while at < CHUNK_WORDS and words[at]:
                 at = self._read_record(words, at)
             self._file.used, at = at, 0
+        self._file.clear_unused()
 
     def _read_record(self, words: memoryview, at: int) -> int:
         """The index of the next one."""

@@ -90,6 +90,10 @@ class WordFile:
         self.used += size
         return self.chunks[-1], at
 
+    def clear_unused(self) -> None:
+        """A process that was killed while it made a record has left a part of it, which no later record may have."""
+        self.chunks[-1].cast("B")[8 * self.used :] = bytes(CHUNK_BYTES - 8 * self.used)
+
     def release(self) -> None:
         """Leave the file to the next process; in a forked child, to the parent."""
         if self._lock is not None:
