@@ -33,7 +33,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
-from support.cluster_mutants import answers_without_a_lease, appends_without_fencing, joins_parts_of_two_records
+from support import cluster_mutants, session_mutants
 
 SEEDS = 200
 SOAK_SEEDS = int(os.environ.get("COUNTLESS_SEEDS", "3000"))
@@ -242,25 +242,33 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (sends_before_it_saves, "dying coordinator", 14),
     (retires_without_a_tombstone, "counters", 1),
     (forgets_what_is_known_of_a_retired_incarnation, "counters", 1),
-    (does_not_send_again_after_a_lost_connection, "counters", 1),
+    (does_not_send_again_after_a_lost_connection, "counters", 2),
     (retires_with_nothing, "counters", 0),
-    (counts_in_finished_windows, "windows", 4),
+    (session_mutants.does_not_see_that_the_last_forgotten_incarnation_has_expired, "wrong clocks", 0),
+    (session_mutants.sends_everything_again_when_it_has_expired, "wrong clocks", 0),
+    (session_mutants.ends_the_new_connection_with_the_old_one, "counters", 1),
+    (session_mutants.accepts_frames_of_a_replaced_connection, "families", 66),
+    (session_mutants.counts_units_again_that_are_handed_in_again, "everything", 1),
+    (session_mutants.holds_units_that_are_not_in_the_file, "everything", 22),
+    (counts_in_finished_windows, "windows", 2),
     (counts_twice_at_the_edge_of_a_window, "windows", 0),
     (forgets_finished_windows, "windows", 0),
-    (forgets_what_was_finished_on_the_last_stream, "windows", 0),
-    (sends_a_window_again_that_the_retired_incarnation_has_left, "windows", 4),
+    (forgets_what_was_finished_on_the_last_stream, "windows", 9),
+    (sends_a_window_again_that_the_retired_incarnation_has_left, "windows", 8),
     (leaves_before_earlier_windows, "windows", 24),
     (counts_labels_again_as_a_new_incarnation, "families", 0),
     (forgets_labels_of_a_retired_incarnation, "families", 0),
-    (shows_labels_before_they_are_saved, "families", 4),
-    (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 18),
+    (shows_labels_before_they_are_saved, "families", 2),
+    (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 2),
     (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
-    (drops_labels_of_a_window_and_saves_it_later, "windows of families", 1),
+    (drops_labels_of_a_window_and_saves_it_later, "windows of families", 0),
 ]
 CLUSTER_MUTANTS: list[Any] = [
-    (appends_without_fencing, "dying coordinator", 7),
-    (answers_without_a_lease, "counters", 5),
-    pytest.param(joins_parts_of_two_records, "small frames", 5, marks=pytest.mark.soak),
+    (cluster_mutants.appends_without_fencing, "dying coordinator", 12),
+    (cluster_mutants.answers_without_a_lease, "take-overs", 9),
+    (cluster_mutants.forgets_other_shards_when_one_has_retired_the_process, "take-overs", 1),
+    (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 10),
+    pytest.param(cluster_mutants.joins_parts_of_two_records, "small frames", 1, marks=pytest.mark.soak),
 ]
 
 

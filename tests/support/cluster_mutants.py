@@ -2,6 +2,8 @@
 
 import pytest
 
+from countless.client.durable.count_file import CountFile
+from countless.client.durable.record import CounterRecord
 from countless.server.cluster.lease_keeper import LeaseKeeper
 from countless.server.cluster.log_store import LogStore
 from countless.server.cluster.records import Record, decode_body
@@ -32,3 +34,13 @@ def joins_parts_of_two_records(patch: pytest.MonkeyPatch) -> None:
             self._apply(decode_body(b"".join(part.body for part in parts)))
 
     patch.setattr(LogStore, "_on_record", on_record)
+
+
+def forgets_other_shards_when_one_has_retired_the_process(patch: pytest.MonkeyPatch) -> None:
+    """Their records in the file are not copied to the slot that becomes active."""
+    patch.setattr(CounterRecord, "copy_slot", lambda self: None)
+
+
+def delivers_as_the_incarnation_that_a_shard_has_retired(patch: pytest.MonkeyPatch) -> None:
+    """That the shard has another one is in the file, and is ignored."""
+    patch.setattr(CountFile, "incarnations", property(lambda self: {}))

@@ -3,12 +3,14 @@
 A connection to it keeps the order of messages in each direction. It may be stalled, which delays everything, or cut:
 then what is under way is lost, and so is what the broker sends meanwhile, while the other side sends later what it has
 published, as the library of NATS does. An append may fail, or its confirmation may be lost. A killed coordinator's
-appends that are under way arrive; so a record of several parts may end in the middle.
+appends that are under way arrive, or not, or in the middle of a take-over, just before the first append of the next
+owner; so a record of several parts may end in the middle.
 """
 
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -79,6 +81,12 @@ class Message(NamedTuple):
     data: bytes
 
 
+class Append(NamedTuple):
+    subject: str
+    payload: bytes
+    expected: str | None
+
+
 class SimulatedBroker:
     """Methods are what happens at the broker, when a message has arrived there."""
 
@@ -87,6 +95,7 @@ class SimulatedBroker:
         self._fails = fails
         self._subscribers: dict[str, list[Subscriber]] = {}
         self._messages: dict[str, list[Message]] = {}
+        self._late: dict[str, Append] = {}  # by subject: of an owner that was killed, before any other
         self._last = self._connections = 0
 
     def new_connection(self) -> int:
@@ -123,6 +132,10 @@ class SimulatedBroker:
     # JetStream
 
     def append(self, subject: str, payload: bytes, expected: str | None) -> Message:
+        late = self._late.pop(subject, None)
+        if late is not None:
+            with suppress(APIError, NatsTimeout):
+                self.append(*late)
         fails = self._fails()
         if fails and self._rng.randbelow(2):
             raise APIError(code=503, description="insufficient storage", err_code=_NO_SPACE)
@@ -134,6 +147,15 @@ class SimulatedBroker:
         if fails:  # the confirmation is lost
             raise NatsTimeout
         return messages[-1]
+
+    def append_of_killed(self, append: Append) -> None:
+        """Of a coordinator that is killed now: it has no effect, or has it at once, or just before the next append."""
+        fate = self._rng.randbelow(3)
+        if fate == 1:
+            with suppress(APIError, NatsTimeout):
+                self.append(*append)
+        elif fate == 2:
+            self._late[append.subject] = append
 
     def next_message(self, subject: str, seq: int) -> Message:
         messages = self._messages.get(subject, [])
@@ -194,6 +216,7 @@ class MemberConnection:
         self.wire = wire
         self._broker = broker
         self._context = context
+        self._on_append: Callable[[], None] | None = None
         self._number, self._inboxes = broker.new_connection(), 0
         self._loop = asyncio.get_running_loop()
 
@@ -257,20 +280,39 @@ class MemberConnection:
     def end(self) -> None:
         self._broker.close(self.wire)
 
+    def kill_at_next_append(self, on_killed: Callable[[], None] | None) -> None:
+        self._on_append = on_killed
+
+    def append(self, append: Append) -> Message:
+        """At the broker."""
+        on_killed, self._on_append = self._on_append, None
+        if on_killed is None:
+            return self._broker.append(*append)
+        self.end()
+        self._broker.append_of_killed(append)
+        on_killed()
+        raise NatsTimeout
+
     def jetstream(self, timeout: float) -> "JetStream":
-        return JetStream(self._broker, partial(self._ask, timeout))
+        return JetStream(self._broker, partial(self._ask, timeout), self.append)
 
 
 class JetStream:
-    def __init__(self, broker: SimulatedBroker, ask: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]) -> None:
+    def __init__(
+        self,
+        broker: SimulatedBroker,
+        ask: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
+        append: Callable[[Append], Message],
+    ) -> None:
         self._broker = broker
         self._ask = ask
+        self._append = append
 
     async def publish(
         self, subject: str, payload: bytes, timeout: float, stream: str, headers: dict[str, str] | None = None
     ) -> Message:
         expected = next(iter(headers.values())) if headers else None
-        return await self._ask(lambda: self._broker.append(subject, payload, expected))  # type: ignore[no-any-return]
+        return await self._ask(lambda: self._append(Append(subject, payload, expected)))  # type: ignore[no-any-return]
 
     async def get_msg(self, stream: str, seq: int, subject: str, next: bool) -> Message:
         return await self._ask(lambda: self._broker.next_message(subject, seq))  # type: ignore[no-any-return]
@@ -336,11 +378,18 @@ class SiteSocket:
         return arrived
 
     def break_down(self, rng: RandomSource) -> None:
-        """What is under way is lost. The process may be told, or has to find out by itself."""
+        """What is under way is lost, or only what is under way to the process, which is told then.
+
+        Otherwise it may be told, or has to find out by itself.
+        """
+        if not rng.randbelow(3):
+            self._broker.close(self._wire)
+            return self.shutdown()
         self._wire.cut(float("inf"))
         self._wire.ended = True
         if rng.randbelow(4):
             self._loop.call_later(rng.random() * MAX_NOTICE_S, self.shutdown)
+        return None
 
     def shutdown(self) -> None:
         self._lost = "connection to the broker lost"

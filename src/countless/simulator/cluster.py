@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -131,6 +132,7 @@ class Cluster:
         self._size = members
         self._conditions = conditions
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self._broker = SimulatedBroker(rng, conditions.disk_is_full)
         self._members: list[MemberProcess] = []
         self._endings: list[asyncio.Task[None]] = []
@@ -172,14 +174,18 @@ class Cluster:
     # Faults
 
     async def fail(self, pause: float) -> None:
-        """One of them is killed, or stopped in good order, and another is started; or it is cut off, or stalled."""
+        """One of them is killed, now or at its next append, or stopped in good order, and another is started; or it is
+        cut off, or stalled.
+        """
+        if not self._members:  # all were killed at their appends
+            return
         process = self._members[self._rng.randbelow(len(self._members))]
-        fault = self._rng.randbelow(8)
+        fault = self._rng.randbelow(10) - 2
         seconds = (3.0, 0.8 * LEASE_S, 2.5 * LEASE_S)[self._rng.randbelow(3)]
-        if fault < 2 and len(self._members) >= self._size:
-            self._members.remove(process)
-            await process.kill()
-            self._loop.call_later(self._rng.random() * _START_S, self._start_member, process.offset)
+        if fault < 0:
+            process.connection.kill_at_next_append(lambda: self._killed_at_append(process))
+        elif fault < 2 and len(self._members) >= self._size:
+            await self._kill(process)
         elif fault == 2 and not process.leaving and len(self._members) >= self._size:
             ending = process.leave()
             ending.add_done_callback(lambda _: self._replace(process))
@@ -189,18 +195,30 @@ class Cluster:
         else:
             process.connection.wire.stall(seconds)
 
+    def _killed_at_append(self, process: MemberProcess) -> None:
+        kill = self._kill(process)  # not in the context of the process: its own tasks are cancelled
+        self._endings.append(self._loop.create_task(kill, context=self._context))
+
+    async def _kill(self, process: MemberProcess) -> None:
+        if process in self._members:
+            self._members.remove(process)
+            await process.kill()
+            self._loop.call_later(self._rng.random() * _START_S, self._start_member, process.offset)
+
     def _replace(self, process: MemberProcess) -> None:
         if process in self._members:
             self._members.remove(process)
             self._start_member(process.offset)
 
     def turn_clock(self, jump: float) -> None:
-        self._members[self._rng.randbelow(len(self._members))].offset = jump
+        if self._members:
+            self._members[self._rng.randbelow(len(self._members))].offset = jump
 
     def heal(self) -> None:
         for process in self._members:
             process.offset = 0.0
             process.connection.wire.heal()
+            process.connection.kill_at_next_append(None)
 
     async def close(self) -> None:
         self._closed = True

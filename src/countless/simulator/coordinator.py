@@ -11,6 +11,7 @@ from countless.core.random_source import RandomSource
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.answers.sums import answer_changes
 from countless.server.sessions.planner import Planner
+from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
@@ -97,6 +98,7 @@ class CoordinatorProcess:
         self._offset = 0.0  # of its wall clock
         self._up = False
         self._links: list[Link] = []
+        self._sessions: dict[Link, Session] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._restarts: set[asyncio.Task[None]] = set()
         self._store = new_store(store, self._wall_clock)
@@ -124,6 +126,10 @@ class CoordinatorProcess:
         return None if self._up else "no coordinator"
 
     def failure(self) -> str | None:
+        """A connection that the coordinator has not closed, and does not use: the process waits for answers on it."""
+        for link, session in self._sessions.items():
+            if link.open_at_server and session.connection is not link:
+                return f"the connection of {session.site_id} is open, and not used"
         return None
 
     async def fail(self, pause: float) -> None:
@@ -196,11 +202,13 @@ class CoordinatorProcess:
             return link.close(1013, str(error))
         if session is None:
             return None
+        self._sessions[link] = session
         try:
             server.on_frame(session, link, rest, len(frame))
             while (frame := await link.arrived.get()) is not None:
                 server.on_frame(session, link, decode_up(frame), len(frame))
         finally:
+            del self._sessions[link]
             if self._server is server and self._up:
                 server.on_disconnect(session, link)
 

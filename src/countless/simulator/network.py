@@ -5,6 +5,7 @@ frames of an old one may arrive after the first of a new one.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from socket import socket
 from typing import Protocol
@@ -16,6 +17,9 @@ from countless.wire.frames import DownItem, encode_frames
 UP, DOWN = 0, 1
 _TICK_S = 1e-6  # between two frames in one direction
 MAX_NOTICE_S = 5.0  # until a side notices that a connection has broken, if it does
+
+
+Arrival = tuple[Callable[..., None], tuple[object, ...]]  # what is called, with what
 
 
 class Listener(Protocol):
@@ -35,11 +39,15 @@ class Link:
         self._delay = delay
         self._watch = watch  # is told what the coordinator sends
         self._arrival = [0.0, 0.0]  # of the last frame in each direction
-        self.arrived: asyncio.Queue[bytes | None] = (
-            asyncio.Queue()
-        )  # at the coordinator; None: the connection has ended
+        self._under_way: tuple[deque[Arrival], deque[Arrival]] = deque(), deque()
+        self._held_until = 0.0  # frames to the coordinator
+        self.arrived: asyncio.Queue[bytes | None] = asyncio.Queue()  # at the coordinator; None: it has ended
         self.broken = False
         self._client_open = self._server_open = True
+
+    @property
+    def open_at_server(self) -> bool:
+        return self._server_open
 
     def send_up(self, frame: bytes) -> None:
         if not self._client_open:
@@ -61,11 +69,18 @@ class Link:
         if self._server_open:
             self._server_open = False
             self._travel(DOWN, self._lost, f"connection closed by the coordinator: {reason}")
-            self.arrived.put_nowait(None)
+            self._loop.call_later(MAX_NOTICE_S, self.arrived.put_nowait, None)  # until then it reads on, as a socket
 
     def break_down(self, rng: RandomSource) -> None:
-        """What is under way is lost. Each side may be told, or has to find out by itself."""
-        if not self.broken:
+        """What is under way is lost. Each side may be told, or has to find out by itself.
+
+        Or only the client loses the connection: what it has sent arrives later, perhaps after frames of the next one.
+        """
+        if not self.broken and not rng.randbelow(3):
+            self._held_until = self._loop.time() + rng.random() * MAX_NOTICE_S
+            self._travel(UP, self.arrived.put_nowait, None)
+            self._lost("connection lost")
+        elif not self.broken:
             self.broken = True
             if rng.randbelow(4):
                 self._loop.call_later(rng.random() * MAX_NOTICE_S, self._lost, "connection lost")
@@ -88,10 +103,14 @@ class Link:
         if not self.broken:
             at = max(self._arrival[direction] + _TICK_S, self._loop.time() + self._delay())
             self._arrival[direction] = at
-            self._loop.call_at(at, self._arrive, arrive, args)
+            self._under_way[direction].append((arrive, args))
+            self._loop.call_at(at, self._arrive, direction)
 
-    def _arrive(self, arrive: Callable[..., None], args: tuple[object, ...]) -> None:
-        if not self.broken:
+    def _arrive(self, direction: int) -> None:
+        if direction == UP and self._loop.time() < self._held_until:
+            self._loop.call_at(self._held_until, self._arrive, direction)
+        elif not self.broken:
+            arrive, args = self._under_way[direction].popleft()
             arrive(*args)
 
 

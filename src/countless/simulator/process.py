@@ -230,7 +230,7 @@ class Process:
         self.recoveries: dict[Path, LoopDriver] = {}
         self.refused: set[Path] = set()  # files that cannot be delivered
         self.open_files: list[CountFile] = []
-        self.killed = False
+        self.killed = self._retrying = False
         self._try_all()
 
     def wall_clock(self) -> float:
@@ -255,6 +255,7 @@ class Process:
 
     def _try_all(self) -> None:
         """As `OrphanRecovery` does it, with all files at once."""
+        self._retrying = False
         if self.killed or self.state_dir is None:
             return
         for path in sorted(self.state_dir.glob(f"*{SUFFIX}")):
@@ -280,7 +281,9 @@ class Process:
         try:
             delivery.finish()
         except ConnectionLost:
-            self._events.call_later(RETRY_S, self._try_all)
+            if not self._retrying:  # for all files: with one for each, they would double
+                self._retrying = True
+                self._events.call_later(RETRY_S, self._try_all)
         except StateError:
             self.refused.add(path)
         file.release()

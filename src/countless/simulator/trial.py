@@ -25,8 +25,9 @@ from countless.server.settings import Settings
 from countless.simulator.cluster import SimulatedLogStore
 from countless.simulator.coordinator import TICK_S
 from countless.simulator.fuse import map_fused_words
+from countless.simulator.spending import BUDGETS
 from countless.simulator.virtual_loop import VirtualLoop
-from countless.simulator.world import BUDGETS, DAY_S, DISTRIBUTION, Profile, World
+from countless.simulator.world import DAY_S, DISTRIBUTION, Profile, World
 from countless.wire import frames
 
 ACTIONS = 40
@@ -50,7 +51,13 @@ PROFILES = {
         budgets=("for good",), latency=1.0, kill_coordinator=12.0, fill_disk=4.0, close=4.0, start=8.0
     ),
     "take-overs": Profile(
-        kill_coordinator=8.0, close=6.0, kill=4.0, start=10.0, pauses=(0.05, 0.5, 3.0, 10.0), store="cluster"
+        ("hits", "errors"),  # one in each shard
+        kill_coordinator=8.0,
+        close=6.0,
+        kill=4.0,
+        start=10.0,
+        pauses=(0.05, 0.5, 3.0, 10.0),
+        store="cluster",
     ),
     "small frames": Profile(MANY, frame_bytes=4096, pauses=(0.05, 2.0, 30.0), cut=8.0),
     "families": Profile(families=("pages", DISTRIBUTION), jumps=FAR, clock=1.0, kill_coordinator=4.0),

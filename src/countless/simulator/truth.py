@@ -1,23 +1,22 @@
-"""What really happened, and what must hold of what the coordinator and the budgets say.
+"""What really happened, and what must hold of what the coordinator says.
 
 | checked                                              | when                                                         |
 |------------------------------------------------------|--------------------------------------------------------------|
 | no counter and no window knows more than has happened| after every action                                           |
 | no label of a family is known more often than counted| after every action                                           |
 | no published total falls, and no label of a family   | after every action, across restarts                          |
-| no budget admits more than its limit                 | after every action: for good, in a period, in a window       |
 | answers are `exact` or `holding` and inside their    | when the world has healed and is quiet                       |
 | bounds; every process is connected; each label of a  |                                                              |
 | family is within epsilon of the total of all         |                                                              |
 | every event is known                                 | when all processes have closed their clients                 |
 
-`reader.py` has the checks of what a reader is shown.
+`reader.py` has the checks of what a reader is shown, `spending.py` those of budgets.
 
 Events of a process that kept them in memory and was killed may be lost, and so may what an expired incarnation has
 sent: `may_be_lost` has their number, and only these may be missing.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from math import ceil
 from typing import NamedTuple
 
@@ -40,18 +39,12 @@ class Undelivered(NamedTuple):
     labels: Counter[Label]
 
 
-LIMIT = 16
-ROLLING_S = 60.0
-
-
 class Truth:
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()  # by counter, or by wire name of a window
         self.may_be_lost: Counter[str] = Counter()  # likewise
         self.labels: Counter[Label] = Counter()  # of families and distributions
         self.labels_maybe_lost: Counter[Label] = Counter()
-        self.admitted: Counter[tuple[str, int]] = Counter()  # by budget and period: spent and held
-        self._rolling: deque[tuple[float, int]] = deque()  # when, how many
         self._published: dict[str, float] = {}
         self._published_labels: dict[Label, int] = {}
 
@@ -62,13 +55,9 @@ class Truth:
         for name, n in counts.items():
             (self.may_be_lost if isinstance(name, str) else self.labels_maybe_lost).update({name: n})  # type: ignore[dict-item]
 
-    def take_rolling(self, now: float, units: int) -> None:
-        self._rolling.append((now, units))
-
     # Always
 
-    def check(self, servers: list[SiteServer], now: float) -> None:
-        self._check_budgets(now)
+    def check(self, servers: list[SiteServer]) -> None:
         for server in servers:
             for name, counter in server.counters.items():
                 estimate = counter.published_answer.estimate
@@ -100,14 +89,6 @@ class Truth:
     def _total(self, family: str) -> int:
         """Of a family, or of a window of one."""
         return sum(count for (name, _), count in self.labels.items() if family in (name, shard_name(name)))
-
-    def _check_budgets(self, now: float) -> None:
-        for (name, period), units in self.admitted.items():
-            _require(units <= LIMIT, f"{units} units of {name} admitted in period {period}")
-        while self._rolling and self._rolling[0][0] < now - ROLLING_S:
-            self._rolling.popleft()
-        units = sum(units for _, units in self._rolling)
-        _require(units <= LIMIT, f"{units} units admitted in a rolling window")
 
     # When the world is quiet
 

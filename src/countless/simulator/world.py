@@ -7,32 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from countless.client.budgets.budget import BudgetRequest
-from countless.core.budget.rule import BudgetRule
-from countless.core.calendar import Calendar, Per
+from countless.core.calendar import Per
 from countless.core.random_source import RandomSource
-from countless.errors import CountlessError, InvariantBroken, UnknownBudget
+from countless.errors import CountlessError, InvariantBroken
 from countless.server.settings import Settings
 from countless.simulator.cluster import LEASE_S, SHARDS, Cluster
 from countless.simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
 from countless.simulator.process import OpenTransport, Process, in_file
 from countless.simulator.reader import Reader
-from countless.simulator.truth import LIMIT, ROLLING_S, Truth, Undelivered
+from countless.simulator.spending import Spending
+from countless.simulator.truth import Truth, Undelivered
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
 from countless.wire.windows import parse_window, shard_name
 
 START_S = 30_000_000 * 60.0
 DAY_S = 86_400.0
-MINUTES = Calendar("minute")
-BUDGETS = {
-    "for good": BudgetRule(LIMIT, slack=0),
-    "per minute": BudgetRule(LIMIT, "minute", slack=0),
-    "rolling": BudgetRule(LIMIT, slack=0, rolling=ROLLING_S),
-}
 DISTRIBUTION = "ms"  # of the families of a profile, the one of values
 LABELS, EPSILONS = 8, (0.2, 0.2, 0.1)  # of a family: so many labels; the smallest epsilon of all processes holds
 SILENT_AFTER_S = 20.0
 STORES = ("memory", "sqlite", "cluster")
+_SOON_S = 0.03  # a session sends 5 ms after an event
 _CLUSTER_FAULTS = 2.0  # as many for each one that a single coordinator has: most do no harm
 
 
@@ -61,13 +55,6 @@ class Profile:
     clock: float = 4.0
     count: float = 40.0
     spend: float = 30.0
-
-
-class Hold(NamedTuple):
-    budget: str
-    period: int
-    units: int
-    request: BudgetRequest
 
 
 class Watched(NamedTuple):
@@ -103,7 +90,7 @@ class World:
         self.processes: list[Process] = []
         self._sites = [f"site-{number}" for number in range(sites)]
         self._directory = directory
-        self._holds: dict[Process, list[Hold]] = {}
+        self._spending = Spending(rng, profile.budgets, self._loop.time)
         settings = Settings(
             silent_after=SILENT_AFTER_S,
             remember_for=DAY_S,
@@ -195,7 +182,8 @@ class World:
         self.check()
 
     def check(self) -> None:
-        self.truth.check(self.service.servers(), self._loop.time())
+        self.truth.check(self.service.servers())
+        self._spending.check(self.service.servers())
         failure = self.service.failure()
         if failure is not None:
             raise InvariantBroken(failure)
@@ -220,7 +208,6 @@ class World:
         if self.profile.families:
             process.epsilon = self._choose(EPSILONS)
         self.processes.append(process)
-        self._holds[process] = []
         if self._rng.randbelow(4):
             self.count(process)
 
@@ -282,43 +269,8 @@ class World:
 
     def _spend(self) -> None:
         process = self._any()
-        if not process.client.open:
-            return
-        holds = self._holds[process]
-        if holds and not self._rng.randbelow(3):
-            hold = holds.pop(0)
-            used = self._rng.randbelow(hold.units + 1)
-            self.truth.admitted[hold.budget, hold.period] -= hold.units - used
-            with process.fuse:
-                hold.request.settle(hold.units, used)
-            return
-        for _ in range((1, 4, 12)[self._rng.randbelow(3)]):
-            name = self.profile.budgets[self._rng.randbelow(len(self.profile.budgets))]
-            with process.fuse:
-                self._request(process, name)
-            if process.killed:
-                return
-
-    def _request(self, process: Process, name: str) -> bool:
-        budget, units = process.budget(name), (1, 1, 2, 7)[self._rng.randbelow(4)]
-        if name == "rolling":
-            if not budget.take(units, wait=0):
-                return False
-            self.truth.take_rolling(self._loop.time(), units)
-            return True
-        hold = not self._rng.randbelow(3)
-        request = BudgetRequest(budget, units, hold=hold)
-        try:
-            allowed = bool(request.attempt())
-        except UnknownBudget:  # a clock is wrong
-            return False
-        if allowed:
-            resets_at = budget.resets_at
-            period = 0 if resets_at is None else MINUTES.period_at(resets_at - 1)
-            self.truth.admitted[name, period] += units
-            if hold:
-                self._holds[process].append(Hold(name, period, units, request))
-        return allowed
+        if process.client.open:
+            self._spending.act(process)
 
     def _kill(self) -> None:
         if len(self.processes) > 1:
@@ -339,7 +291,6 @@ class World:
     def _end(self, process: Process) -> None:
         """Kill it. Units that it holds stay admitted."""
         self.processes.remove(process)
-        del self._holds[process]
         if process.state_dir is None:
             self.truth.add_lost(process.client.counted)
         process.kill()
@@ -364,7 +315,11 @@ class World:
         self._break_all(process)
 
     def _break_link(self) -> None:
-        self._break_all(self._any())
+        """Half of the time while something that it has just counted is under way."""
+        process = self._any()
+        if process.client.open and self._rng.randbelow(2):
+            self.count(process)
+        self._loop.call_later(self._rng.random() * _SOON_S, self._break_all, process)
 
     def _break_all(self, process: Process) -> None:
         for driver in process.drivers:
@@ -404,8 +359,7 @@ class World:
             self._count_in_window(process, name, 1)
         for name in self.profile.families:
             self._count_label(process, name, 1)
-        for name in self.profile.budgets:
-            self._request(process, name)
+        self._spending.use_all(process)
 
     async def settle(self) -> None:
         """Wait until the world is quiet; an error if it is not after a long time."""
