@@ -68,6 +68,7 @@ class Settings:
     max_watches: LimitOrZero = 2_000  # streams of answers that are open at once
     max_tombstone_mb: Limit = 10_000  # on the disk, of processes that were retired or have left; about 200 bytes each
     max_label_mb: Limit = 8_000  # of memory, for labels of families; about 300 bytes for each site and label
+    max_partial_mb: Limit = 1_000  # of memory, for messages of sites that are incomplete or wait to be read
     max_share: Share = 0.5  # of these limits, but the one per site and the next, that one token of scope site may use
     max_messages_per_second: Limit = 5_000  # of one site: more than a trigger causes, less than a coordinator takes in
 

@@ -13,8 +13,14 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
-from countless.server.http.sockets.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol, frame_extent
-from countless.server.http.sockets.receiver import RECEIVER
+from countless.errors import LimitReached
+from countless.server.http.sockets.fast_websocket import (
+    CONNECTION_BYTES,
+    MAX_FRAGMENTS,
+    FastWebSocketProtocol,
+    frame_extent,
+)
+from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
 from countless.unread import MAX_UNREAD_BYTES, UnreadTimer
 from countless.wire.frames import MAX_FRAME_BYTES
 
@@ -122,6 +128,83 @@ OTHERS = st.one_of(
         ]
     ),
 )
+
+
+class Limited(Peer):
+    """A connection that may hold so many bytes."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(FastWebSocketProtocol)
+        self.held, self.room = 0, room
+        extensions: Any = self.protocol.scope["extensions"]
+        extensions[HOLD](self._hold)
+
+    def _hold(self, n: int) -> bool:
+        self.held += n
+        return self.held <= self.room
+
+    async def receive(self) -> Any:
+        return await self.protocol.receive()
+
+
+@given(
+    st.lists(st.sampled_from([0, 30, 300, 15_000, 16_389, 70_000]), min_size=1, max_size=5),
+    st.lists(st.integers(1, 30_000), max_size=9),
+    st.booleans(),
+)
+def test_what_is_held_is_what_has_arrived_of_messages_that_were_not_read(
+    sizes: list[int], cuts: list[int], fragments: bool
+) -> None:
+    async def check() -> None:
+        peer, held = Limited(10**9), 0
+        for size in sizes:
+            half = size // 2 if fragments else 0
+            stream = masked(Opcode.BINARY, b"x" * half, fin=False) if fragments else b""
+            stream += masked(Opcode.CONT if fragments else Opcode.BINARY, b"x" * (size - half))
+            for cut in (*cuts, len(stream)):
+                piece, stream = stream[:cut], stream[cut:]
+                if piece:
+                    peer.protocol.data_received(piece)
+                    held += len(piece)
+                    for _ in range(2 + len(piece) // CONNECTION_BYTES):
+                        await asyncio.sleep(0)
+                    assert peer.held == (held if stream else 0) or not peer.protocol.queue.empty()
+            while not peer.protocol.queue.empty():
+                assert peer.held == held
+                await peer.receive()
+            assert peer.held == 0
+            held = 0
+        peer.protocol.data_received(20 * masked(Opcode.BINARY, b"x" * 6_000))  # more than one turn reads
+        assert peer.held > 90_000
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert peer.held == 0
+        peer.protocol.data_received(masked(Opcode.BINARY, b"x" * 9_000)[:5_000])
+        assert peer.held == 5_000
+        peer.protocol.connection_lost(None)
+        assert peer.held == 0
+
+    asyncio.run(check())
+
+
+async def test_connection_that_holds_too_much_is_reported_and_read_no_further() -> None:
+    peer = Limited(100_000)
+    message = masked(Opcode.BINARY, b"x" * 200_000)
+    for start in range(0, len(message), 10_000):
+        peer.protocol.data_received(message[start : start + 10_000])
+        await asyncio.sleep(0)
+    event = await peer.receive()
+    assert isinstance(event[ERROR], LimitReached)
+    assert (peer.held, peer.protocol.queue.empty()) == (0, True)
+
+
+async def test_message_in_very_many_parts_is_refused() -> None:
+    peer = Limited(10**9)
+    peer.protocol.data_received(masked(Opcode.BINARY, b"", fin=False))
+    for _ in range(2 * MAX_FRAGMENTS):
+        peer.protocol.data_received(masked(Opcode.CONT, b"", fin=False))
+    assert "more than 100 parts" in str((await peer.receive())[ERROR])
+    assert len(peer.protocol.frames) == MAX_FRAGMENTS + 1
 
 
 @given(st.lists(st.one_of(BINARY, BINARY, OTHERS), max_size=8), st.lists(st.integers(1, 20_000), max_size=20))

@@ -118,7 +118,7 @@ class Session:
     def reject(self, name: str, most: int) -> None:
         """Ignore a counter, or family, that was rejected; at most so many."""
         if name not in self.ignored and len(self.ignored) >= most:
-            raise ProtocolError(f"more than {most} rejected counters or families")
+            raise ProtocolError("too many rejected counters (max_counters_per_site) or families (10,000)")
         if name not in self.ignored and not self._used.ignored.has_room(self.peer):
             raise LimitReached("too many rejected counters and families (max_memberships)")
         self.ignore(name)

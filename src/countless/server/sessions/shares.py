@@ -37,6 +37,11 @@ class Amounts:
     def has_room(self, peer: str) -> bool:
         return self.total < self.limit and (peer == UNLIMITED or self._used[peer] < self.most)
 
+    def take(self, peer: str, n: int) -> bool:
+        """Whether there is still room; n may be negative."""
+        self.add(peer, n)
+        return self.has_room(peer)
+
     def add(self, peer: str, n: int) -> None:
         self.total += n
         self._used[peer] += n

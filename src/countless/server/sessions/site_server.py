@@ -92,6 +92,7 @@ class SiteServer:
         self.frame_bytes = {"up": 0, "down": 0}
         self.connection_count = 0
         self.connections: Shares[object] = Shares(settings.max_connections, settings.max_share)
+        self.partial_bytes = Amounts(1_000_000 * settings.max_partial_mb, settings.max_share)
         self.sum_watches = 0  # watches of sums that wait for their next turn
         self.draining = False
         self._store = store

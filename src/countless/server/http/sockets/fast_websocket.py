@@ -8,6 +8,9 @@ connection without a receiver. The order of messages is kept: while the queue is
 Limit: the event loop serves every readable socket before it does anything else, so a flood from many sites would delay
 readers, commits and timers for as long as it lasts. ReadScheduler grants LOOP_BYTES in one turn of the loop. What is
 too much waits in the connection's buffer for a later turn, and a connection with a long buffer is not read meanwhile.
+
+Memory: what a connection holds, of messages that are incomplete or wait to be read, is added up for its peer (`Hold`).
+A message has at most MAX_FRAGMENTS parts, because each has a cost beside its bytes.
 """
 
 import asyncio
@@ -15,16 +18,19 @@ from collections import deque
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C, if it was built
+from websockets.frames import Frame, apply_mask  # type: ignore[attr-defined]  # in C, if it was built
 from websockets.http11 import Request
 from websockets.protocol import OPEN
 
-from countless.server.http.sockets.receiver import ERROR, RECEIVER, Receiver
+from countless.errors import LimitReached, ProtocolError
+from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER, Hold, Receiver
 from countless.unread import UnreadTimer
 
 LOOP_BYTES = 49_152  # in one turn of the loop: a thousand reports, some tens of milliseconds
 CONNECTION_BYTES = 16_384  # of one connection in one turn
 MAX_BUFFERED_BYTES = 4_096  # of one connection: with more, it is not read until its turn
+MAX_FRAGMENTS = 100  # of one message
+CLOSE_S = 0.2  # for the application to send the reason to a connection that is refused
 _ALL_BYTES = 1 << 62
 _WHOLE_BINARY = 0x82  # first byte of a frame: final, no extension bits, binary
 
@@ -73,6 +79,10 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     _throttled = False  # the receiver asked for a pause
     _queued = False  # waits in the scheduler
     _paused = False  # the socket is not read
+    _hold: Hold | None = None
+    _held = 0  # bytes, as `_hold` knows it
+    _unread_bytes = 0  # that the library has, of messages that are incomplete or not read yet
+    _refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -95,15 +105,21 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         if hasattr(self, "scope"):
             extensions: Any = self.scope["extensions"]
             extensions[RECEIVER] = self._set_receiver
+            extensions[HOLD] = self._set_hold
 
     def _set_receiver(self, receiver: Receiver | None) -> None:
         self._receiver = receiver
+
+    def _set_hold(self, hold: Hold) -> None:
+        self._hold = hold
+        self._count_held()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._unread.cancel()
         # No reference cycle may remain: with 10,000 connections the garbage collector takes more than a second.
-        self._receiver, self._buffer = None, b""
+        self._receiver = None
+        self._release()
         if hasattr(self, "scope"):
             extensions: Any = self.scope["extensions"]
             extensions.clear()
@@ -114,14 +130,59 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
             if data.endswith(b"\r\n\r\n"):  # a client that sends frames before the handshake ends has no fast path
                 self._passthrough_bytes = 0
             return
+        if self._refused:
+            return
         self._buffer += data
-        if not (self._queued or self._throttled):
+        if self._queued or self._throttled:
+            self._count_held()
+        else:
             self.resume()
+
+    async def receive(self) -> Any:
+        event = await super().receive()
+        self._count_held()
+        return event
+
+    def handle_cont(self, event: Frame) -> None:
+        super().handle_cont(event)
+        if len(self.frames) > MAX_FRAGMENTS:
+            self._refuse(ProtocolError(f"a message in more than {MAX_FRAGMENTS} parts"))
+
+    def _count_held(self) -> None:
+        if self._unread_bytes and not self._passthrough_bytes and not self.frames and self.queue.empty():
+            self._unread_bytes = 0
+        held = len(self._buffer) + self._unread_bytes
+        if self._hold is not None and held != self._held:
+            has_room, grows, self._held = self._hold(held - self._held), held > self._held, held
+            if grows and not has_room:
+                self._refuse(LimitReached("too many incomplete messages of this token (max_partial_mb)"))
+
+    def _refuse(self, error: Exception) -> None:
+        """The application closes the connection. It is not waited for that the peer does so, too: what it has sent
+        takes memory, and is in no sum any more.
+        """
+        if not self._refused:
+            self._refused = True
+            self._report(error)
+            self._release()
+            self.loop.call_later(CLOSE_S, self.transport.close)
+
+    def _release(self) -> None:
+        self._buffer = b""
+        if self._hold is not None:
+            self._hold(-self._held)
+        self._hold = None
+
+    def _report(self, error: Exception) -> None:
+        """The application gets it from its queue, and the receiver no further frame."""
+        self._receiver = None
+        event: Any = {"type": "websocket.receive", ERROR: error}
+        self.queue.put_nowait(event)
 
     def resume(self) -> None:
         """Handle what is in the buffer, as far as the scheduler allows."""
         self._queued = False
-        if self._throttled or self.disconnected:
+        if self._throttled or self.disconnected or self._refused:
             return
         part = self._buffer[:CONNECTION_BYTES]
         if part and self._scheduler.allow(len(part)):
@@ -133,14 +194,16 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
             self._scheduler.wait(self)
         if self._queued or self._throttled or self._paused:
             self._pause_or_resume_reading()
+        self._count_held()
 
     def _handle(self, data: bytes) -> int:
         """Handle whole frames, and parts of frames that are too long to be buffered; returns the bytes handled."""
         start, end = 0, len(data)
-        while start < end and not self._throttled:
+        while start < end and not self._throttled and not self._refused:
             if self._passthrough_bytes:
                 part = data[start : start + self._passthrough_bytes]
                 self._passthrough_bytes -= len(part)
+                self._unread_bytes += len(part)
                 super().data_received(part)
                 start += len(part)
                 continue
@@ -155,6 +218,7 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
                 payload = start + offset
                 self._deliver(receiver, apply_mask(data[payload : start + size], data[payload - 4 : payload]))
             else:
+                self._unread_bytes += size
                 super().data_received(data[start : start + size])
             start += size
         return start
@@ -168,10 +232,8 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     def _deliver(self, receiver: Receiver, payload: bytes) -> None:
         try:
             pause_s = receiver(payload)
-        except Exception as error:  # the application gets it from its queue, and the receiver no further frame
-            self._receiver = None
-            event: Any = {"type": "websocket.receive", ERROR: error}
-            self.queue.put_nowait(event)
+        except Exception as error:
+            self._report(error)
             return
         if pause_s > 0:
             self._throttled = True

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from itertools import islice
 from time import monotonic
 
@@ -11,7 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from countless.errors import LimitReached, ProtocolError
 from countless.server.http.access.auth import Access, Grant
 from countless.server.http.access.peers import peer_of
-from countless.server.http.sockets.receiver import ERROR, RECEIVER
+from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
 from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
@@ -112,6 +113,9 @@ async def site_socket(websocket: WebSocket) -> None:
         return await websocket.close(1013, "no more connections of this token (max_share of max_connections)")
     server.connection_count += 1
     server.connections.add(websocket, peer)
+    set_hold = websocket.scope.get("extensions", {}).get(HOLD)
+    if set_hold is not None:
+        set_hold(partial(server.partial_bytes.take, peer))
     try:
         await websocket.accept()
         await _serve(websocket, server, access, grant, peer)
