@@ -70,8 +70,8 @@ export function miniBars() {
     draw(rows) {
       const shown = rows.slice(-slots), top = topValue(shown), slot = width / slots;
       const y = (value) => (height - 1) * (1 - value / top) + 0.5;
-      // Where all counts are about 0, only whiskers would be seen, as high as the drawing: they would look like traffic.
-      bars.draw(shown.some((row) => row.estimate) ? shown : [], { left: width - slot * shown.length, slot, top, y, cap });
+      // Where no bar is certainly above 0, whiskers as high as the drawing would look like traffic.
+      bars.draw(shown.some((row) => row.lower > 0) ? shown : [], { left: width - slot * shown.length, slot, top, y, cap });
     },
   };
 }

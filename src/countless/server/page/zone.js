@@ -18,6 +18,8 @@ function formats(tz) {
   // 14:05, and 14:05:42 where the seconds matter: what is counted since then is not all of that minute.
   zone.clock = (seconds) => show(Math.floor(seconds) % 60 ? precise : clock)(seconds);
   // The time today, and with the date of any other day.
-  zone.moment = (seconds, now) => (zone.date(seconds) === zone.date(now) ? zone.clock(seconds) : `${zone.date(seconds)}, ${zone.minutes(seconds)}`);
+  const withDate = (time) => (seconds, now) => (zone.date(seconds) === zone.date(now) ? time(seconds) : `${zone.date(seconds)}, ${zone.minutes(seconds)}`);
+  zone.moment = withDate(zone.clock);
+  zone.minute = withDate(zone.minutes); // where there is little room
   return zone;
 }
