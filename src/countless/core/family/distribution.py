@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import ceil, inf, isfinite, log
+from sys import float_info
 from typing import NamedTuple
 
 from countless.core.family.messages import OVERFLOW, Sync, UpMessage
@@ -10,6 +11,7 @@ from countless.errors import InvalidParameter
 
 ZERO = "zero"  # the bucket of values below the least one
 MIN_VALUE = 1e-9
+_MAX_CHARS = 8  # more than the number of a bucket has, at the least accuracy
 
 
 class BucketSite(FamilySite):
@@ -61,11 +63,31 @@ class Buckets:
         index = self.index(value)
         return ZERO if index is None else str(index)
 
+    def has(self, label: str) -> bool:
+        """Whether some value has this label.
+
+        >>> [Buckets(0.01).has(label) for label in ("zero", "142", "0142", "-2000", "99999", "x")]
+        [True, True, False, False, False, False]
+        """
+        number = label.removeprefix("-")
+        if not (number.isascii() and number.isdecimal() and len(number) <= _MAX_CHARS):
+            return label == ZERO
+        least, most = (ceil(log(value) / self._log_base) for value in (MIN_VALUE, float_info.max))
+        return least <= int(label) <= most and str(int(label)) == label
+
     def edges(self, index: int | None) -> tuple[float, float]:
-        return (0.0, MIN_VALUE) if index is None else (self._base ** (index - 1), self._base**index)
+        return (0.0, MIN_VALUE) if index is None else (self._upper_edge(index - 1), self._upper_edge(index))
 
     def middle(self, index: int | None) -> float:
-        return 0.0 if index is None else 2 * self._base**index / (self._base + 1)
+        if index is None:
+            return 0.0
+        return min(float_info.max, self._upper_edge(index - 1) * (2 * self._base / (self._base + 1)))
+
+    def _upper_edge(self, index: int) -> float:
+        try:
+            return self._base**index
+        except OverflowError:  # the bucket of the largest values
+            return float_info.max
 
 
 class Quantile(NamedTuple):

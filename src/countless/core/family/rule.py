@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countless.core.family.distribution import ZERO, Buckets, BucketSite
+from countless.core.family.distribution import Buckets, BucketSite
 from countless.core.family.site import LABEL_CAP, FamilySite
 from countless.core.family.steps import CertainSteps, require_epsilon
 from countless.core.windows.rule import WindowRule
@@ -14,7 +14,6 @@ LABELS, VALUES = "labels", "values"  # a family; a distribution, whose labels ar
 # Closed windows that are kept unless an operator says otherwise: enough for the last period, and for yesterday. A
 # window of a family has all its labels, so these are fewer than of a counter.
 DEFAULT_KEEP = {"minute": 120, "hour": 72, "day": 62, "month": 24}
-_MAX_BUCKET_CHARS = 8  # more than any finite value has, at the least accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,4 @@ class FamilyRule:
 
     def allows(self, label: str) -> bool:
         """Whether a site can have this label, which is not empty."""
-        number = label.removeprefix("-")
-        is_bucket = number.isascii() and number.isdecimal() and len(number) <= _MAX_BUCKET_CHARS
-        return self.kind == LABELS or label == ZERO or is_bucket
+        return self.kind == LABELS or self.buckets.has(label)

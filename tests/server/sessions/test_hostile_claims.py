@@ -1,17 +1,19 @@
-"""What a site says when it joins does not keep other sites from counting."""
+"""What a site claims does not keep other sites from counting, nor readers from reading."""
 
 from pathlib import Path
+from sys import float_info
 
 import pytest
 
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId
-from countless.core.family.rule import LABELS
+from countless.core.family.distribution import MIN_VALUE, Buckets, Ranks
+from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteId
 from countless.core.restored_rounds import MOST
 from countless.errors import ProtocolError
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.families import FamilyJoin, FamilyLeave, FamilyReport, FamilySteps
+from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyReport, FamilySteps
 from countless.wire.frames import MAX_NUMBER, decode_down, encode_frames
 from support.site_server import site_server
 
@@ -80,3 +82,24 @@ def test_absurd_round_of_an_ask_is_not_believed_while_a_budget_is_restored() -> 
     with pytest.raises(ProtocolError, match="too far ahead"):
         budget.receive(SiteId("hostile", 1), Ask(budget.budget, MAX_NUMBER, 1, 0, 0, 0, 1))
     assert budget.round == 0
+
+
+@pytest.mark.parametrize("label", ["99999999", "-99999999", "007", "-0", "٣"])
+async def test_bucket_that_no_value_has_is_refused(label: str) -> None:
+    async with site_server() as harness:
+        hostile = await harness.connect("hostile")
+        await harness.send(*hostile, FamilyJoin("ms", VALUES, 0.1, 0.01, 0, 1, 1, 0, 0))
+        with pytest.raises(ProtocolError, match="not a bucket"):
+            await harness.send(*hostile, FamilyLabels("ms", (label,)))
+
+
+@pytest.mark.parametrize("accuracy", [0.0001, 0.01, 0.5])
+def test_every_value_has_a_bucket_with_finite_edges(accuracy: float) -> None:
+    buckets = Buckets(accuracy)
+    for value in (0.0, MIN_VALUE, 1.0, 1e300, float_info.max):
+        label = buckets.label(value)
+        assert FamilyRule(VALUES, 0.1, accuracy).allows(label)
+        quantile = Ranks({label: 1}, 0, buckets).quantile(0.5)
+        assert quantile is not None
+        assert quantile.lower <= value <= quantile.upper <= float_info.max
+        assert quantile.lower <= quantile.estimate <= quantile.upper
