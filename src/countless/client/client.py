@@ -178,7 +178,6 @@ class Client(LocalState):
         if name in self._used_families:
             raise InvalidParameter("family", family, f"True, as when this program first used {name!r}")
         label_cap = LABEL_CAP if label_cap is None else label_cap
-        require_integer("label_cap", label_cap, 0)
         counter, first_fields = self._counters.get(name) or self._new_counter(name, fields, label_cap)
         if fields != first_fields:
             _require_same_windows(name, fields, first_fields)
@@ -186,6 +185,7 @@ class Client(LocalState):
 
     def _new_counter(self, name: str, fields: CalendarFields, label_cap: int) -> tuple[Counter, CalendarFields]:
         validate_name(name)
+        require_integer("label_cap", label_cap, 0)
         if parse_window(name) or parse_window(f"{name}:0"):
             raise InvalidParameter("counter", name, "a name that does not end like that of a window; use `per` instead")
         calendar = _calendar(*fields)
