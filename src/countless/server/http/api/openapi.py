@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from inspect import getdoc
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -18,6 +19,7 @@ from starlette.routing import Route
 from countless import __version__
 from countless.errors import CountlessError, UnknownName
 from countless.server.http.access.auth import NOTHING
+from countless.server.http.access.peers import peer_of
 from countless.server.http.access.revocation import until_revoked
 from countless.server.http.api.schemas import Problem
 from countless.server.storage.base import StoreError
@@ -51,12 +53,23 @@ def error(message: str, status: int) -> Response:
     return response
 
 
-def require_scope(scope: str | None, handler: Handler, turns: asyncio.Lock | None = None) -> Handler:
-    """Let only callers with this scope in, and turn CountlessError into a JSON response.
-
-    Of all that have the same `turns`, one begins in each turn of the loop: some take 20 ms, and between two of them
-    sites are served.
+class Turns:
+    """One request begins in each turn of the loop: some take 20 ms, and between two of them sites are served. Callers
+    take turns: a request waits for one of each other caller, however many those have sent.
     """
+
+    def __init__(self) -> None:
+        self._all = asyncio.Lock()
+        self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def wait(self, caller: str) -> None:
+        mine = self._callers.setdefault(caller, asyncio.Lock())
+        async with mine, self._all:
+            await asyncio.sleep(0)
+
+
+def require_scope(scope: str | None, handler: Handler, turns: Turns | None = None) -> Handler:
+    """Let only callers with this scope in, in turns, and turn CountlessError into a JSON response."""
 
     async def guarded(request: Request) -> Response:
         access = request.app.state.access
@@ -65,8 +78,7 @@ def require_scope(scope: str | None, handler: Handler, turns: asyncio.Lock | Non
             request.app.state.server.dropped["not allowed"] += 1
             return error(f"a token of scope {scope} is needed", 401)
         if scope is not None and turns is not None:
-            async with turns:
-                await asyncio.sleep(0)
+            await turns.wait(peer_of(request, grant))
         try:
             return until_revoked(await handler(request), access, grant)
         except StoreError as problem:  # what was wanted is done, and is saved as soon as that is possible
@@ -94,7 +106,7 @@ register_url_convertor("name", NameConvertor())
 def routes_of(operations: Iterable[Operation]) -> list[Route]:
     """One route for each path, so that a 405 lists all methods of the path."""
     paths: dict[str, dict[str, Handler]] = {}
-    turns = asyncio.Lock()
+    turns = Turns()
     for each in operations:
         paths.setdefault(each.path, {})[each.method] = require_scope(each.scope, each.handler, turns)
     return [
