@@ -142,6 +142,16 @@ async def test_previous_owner_is_fenced(jetstream: JetStreamContext) -> None:
     assert (await take_over(jetstream, "three")).load() == two.load()
 
 
+async def test_record_of_another_owner_with_the_same_number_confirms_nothing(jetstream: JetStreamContext) -> None:
+    one = await take_over(jetstream, "one")
+    await save(one, SAVED)
+    two = await take_over(jetstream, "two")
+    for count in (6, 7):
+        await save(two, Changes(counts={"hits": {OLD: count}}))
+    with pytest.raises(Fenced):  # its third record, as the last one of the other owner
+        await save(one, Changes(counts={"hits": {OLD: 8}}))
+
+
 async def test_take_over_while_the_owner_writes_loses_no_confirmed_save(
     jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
