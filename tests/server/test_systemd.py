@@ -12,7 +12,8 @@ import trustme
 
 from countless.server.certificates import reload_certificate
 from countless.server.settings import Settings
-from countless.server.systemd import notify, watchdog_interval_s
+from countless.systemd import notify, watchdog_interval_s
+from support.agent import Agent
 from support.commands import run_command
 from support.service import TIMEOUT_S, Server, until
 
@@ -81,7 +82,7 @@ def served_certificate(url: str) -> str:
 
 @pytest.mark.slow
 def test_coordinator_under_systemd(tmp_path: Path, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WATCHDOG_USEC", "4000000")
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")  # few messages: a full socket would refuse the last
     certificate, key = new_certificate(tmp_path)
     with Server(tmp_path / "state", "--tls-cert", certificate, "--tls-key", key) as server:
         received = {systemd.recv(200) for _ in range(2)}
@@ -102,3 +103,11 @@ def test_coordinator_under_systemd(tmp_path: Path, systemd: socket.socket, monke
         assert server.stop() == 0
     while systemd.recv(200) != b"STOPPING=1":
         pass
+
+
+@pytest.mark.slow
+def test_agent_tells_systemd_when_it_listens(systemd: socket.socket) -> None:
+    with Agent("http://127.0.0.1:9") as agent:
+        assert systemd.recv(100) == b"READY=1"
+        assert agent.request("GET", "/livez")[0] == 200
+        agent.stop()

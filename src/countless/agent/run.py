@@ -16,6 +16,7 @@ from countless.agent.statsd import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
 from countless.http_protocol import http_protocol
+from countless.systemd import notify
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class ListenConfig:
 
 
 class Server(uvicorn.Server):
-    """Prints where the agent listens as soon as all sockets are bound."""
+    """Prints where the agent listens as soon as all sockets are bound, and tells systemd."""
 
     def __init__(self, config: uvicorn.Config, places: list[str]) -> None:
         super().__init__(config)
@@ -42,6 +43,7 @@ class Server(uvicorn.Server):
         await super().startup(*arguments, **options)  # type: ignore[arg-type]
         if self.started:
             print(f"countless: listening on {' '.join(self._places)}", flush=True)
+            notify("READY=1")
 
 
 def run(client: Client, where: ListenConfig, prefix: str = "", rules: WindowRules | None = None) -> None:

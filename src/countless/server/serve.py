@@ -31,8 +31,8 @@ from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import require_no_half_restore
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.server.systemd import keep_watchdog_quiet, notify
 from countless.server.tokens import FIRST_LABEL, first_operator_token
+from countless.systemd import keep_watchdog_quiet, notify
 from countless.token_file import ensure_private
 from countless.unread import limit_unread
 from countless.wire.frames import MAX_FRAME_BYTES

@@ -1,4 +1,4 @@
-"""What systemd is told: that the coordinator is ready, that its loop runs, that it stops. `man sd_notify`."""
+"""What systemd is told of a coordinator or an agent: it is ready, its loop runs, it stops. `man sd_notify`."""
 
 import asyncio
 import logging
