@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from math import ceil, inf, isfinite, log
-from sys import float_info
 from typing import NamedTuple
 
 from countless.core.family.messages import OVERFLOW, Sync, UpMessage
@@ -11,6 +10,7 @@ from countless.errors import InvalidParameter
 
 ZERO = "zero"  # the bucket of values below the least one
 MIN_VALUE = 1e-9
+MAX_VALUE = (2 - 2**-52) * 2.0**1023  # the largest float
 _MAX_CHARS = 8  # more than the number of a bucket has, at the least accuracy
 
 
@@ -72,7 +72,7 @@ class Buckets:
         number = label.removeprefix("-")
         if not (number.isascii() and number.isdecimal() and len(number) <= _MAX_CHARS):
             return label == ZERO
-        least, most = (ceil(log(value) / self._log_base) for value in (MIN_VALUE, float_info.max))
+        least, most = (ceil(log(value) / self._log_base) for value in (MIN_VALUE, MAX_VALUE))
         return least <= int(label) <= most and str(int(label)) == label
 
     def edges(self, index: int | None) -> tuple[float, float]:
@@ -81,13 +81,13 @@ class Buckets:
     def middle(self, index: int | None) -> float:
         if index is None:
             return 0.0
-        return min(float_info.max, self._upper_edge(index - 1) * (2 * self._base / (self._base + 1)))
+        return min(MAX_VALUE, self._upper_edge(index - 1) * (2 * self._base / (self._base + 1)))
 
     def _upper_edge(self, index: int) -> float:
         try:
             return self._base**index
         except OverflowError:  # the bucket of the largest values
-            return float_info.max
+            return MAX_VALUE
 
 
 class Quantile(NamedTuple):
