@@ -16,6 +16,7 @@ from websockets.frames import Frame, Opcode
 from countless.errors import LimitReached
 from countless.server.http.sockets.fast_websocket import (
     CONNECTION_BYTES,
+    MAX_FAST_BYTES,
     MAX_FRAGMENTS,
     FastWebSocketProtocol,
     frame_extent,
@@ -111,7 +112,9 @@ def until_closed(messages: list[bytes | str]) -> list[bytes | str]:
     return messages[:end]
 
 
-LENGTHS = st.sampled_from([0, 1, 30, 125, 126, 300, CONNECTION_BYTES - 9, CONNECTION_BYTES, 16_389, 70_000])
+LENGTHS = st.sampled_from(
+    [0, 1, 30, 125, 126, 300, 4_088, 4_089, CONNECTION_BYTES - 9, CONNECTION_BYTES, 16_389, 70_000]
+)
 PAYLOADS = st.builds(lambda size, byte: bytes([byte]) * size, LENGTHS, st.integers(0, 255))
 BINARY = st.builds(lambda payload: masked(Opcode.BINARY, payload), PAYLOADS)
 OTHERS = st.one_of(
@@ -174,7 +177,7 @@ def test_what_is_held_is_what_has_arrived_of_messages_that_were_not_read(
                 await peer.receive()
             assert peer.held == 0
             held = 0
-        peer.protocol.data_received(20 * masked(Opcode.BINARY, b"x" * 6_000))  # more than one turn reads
+        peer.protocol.data_received(40 * masked(Opcode.BINARY, b"x" * 3_000))  # more than one turn reads
         assert peer.held > 90_000
         for _ in range(20):
             await asyncio.sleep(0)
@@ -229,8 +232,10 @@ async def test_short_binary_frames_take_the_fast_path_and_long_ones_do_not() -> 
     peer = Peer(FastWebSocketProtocol)
     await peer.feed(masked(Opcode.BINARY, b"one") + masked(Opcode.BINARY, b"two" * 60))
     assert peer.fast == 2
-    await peer.feed(masked(Opcode.BINARY, b"x" * CONNECTION_BYTES))
-    assert (peer.fast, len(peer.messages)) == (2, 3)
+    await peer.feed(masked(Opcode.BINARY, b"x" * (MAX_FAST_BYTES - 8)))
+    assert (peer.fast, len(peer.messages)) == (3, 3)
+    await peer.feed(masked(Opcode.BINARY, b"x" * (MAX_FAST_BYTES - 7)), masked(Opcode.BINARY, b"x" * CONNECTION_BYTES))
+    assert (peer.fast, len(peer.messages)) == (3, 5)
 
 
 async def test_client_that_sends_before_the_handshake_ends_takes_the_ordinary_path() -> None:

@@ -25,6 +25,7 @@ log = logging.getLogger("countless.websocket")
 
 HELLO_TIMEOUT_S = 10.0
 ITEMS_PER_WRITE = 1000
+ITEMS_PER_SLICE = 250  # of a frame, in one turn of the loop: 20 ms, if each of them begins a counter
 MAX_REASON_CHARS = 120  # a WebSocket close frame has room for 123 bytes
 
 
@@ -50,6 +51,10 @@ class SocketConnection:
         self._closing = self._closing or (code, reason)
         self._wakeup.set()
 
+    @property
+    def closing(self) -> bool:
+        return self._closing is not None
+
     async def write(self) -> None:
         """Send what is queued, as many items in a frame as fit, until `close` is called."""
         while True:
@@ -71,7 +76,7 @@ class SocketConnection:
 class RateLimitedReader:
     """Passes the frames of one session to the site server.
 
-    Both methods return for how many seconds nothing more is to be read; TCP then makes the site wait.
+    All methods return for how many seconds nothing more is to be read; TCP then makes the site wait.
     """
 
     __slots__ = ("_connection", "_rate_limit", "_server", "_session")
@@ -89,6 +94,22 @@ class RateLimitedReader:
         seconds = self._rate_limit.take(len(items))
         if seconds:
             self._session.last_seen = monotonic() + seconds  # the site must not time out while it is not read
+        return seconds
+
+    async def in_slices(self, frame: bytes, first: int = 0) -> float:
+        """As `on_frame`, for a frame of any length, from its item `first` on. It may have 80,000 items, which take
+        seconds: other work of the loop comes in between. The pause is at the end, because decoded items take memory.
+        """
+        items = decode_up(frame)[first:]
+        if len(items) <= ITEMS_PER_SLICE:
+            return self.on_items(items, len(frame))
+        seconds = 0.0
+        for start in range(0, len(items), ITEMS_PER_SLICE):
+            if self._connection.closing:  # also if another connection has replaced it
+                break
+            part = items[start : start + ITEMS_PER_SLICE]
+            seconds = self.on_items(part, len(frame) * len(part) // len(items))
+            await asyncio.sleep(0)
         return seconds
 
 
@@ -177,23 +198,25 @@ async def _read(
     async with asyncio.timeout(HELLO_TIMEOUT_S):
         frame = await _receive(websocket)
         server.frame_bytes["up"] += len(frame)
-        items = decode_up(frame)
-        session = await _open_session(server, grant, peer, connection, items, _address(websocket))
+        first = decode_up(frame)[:1]  # no more of them: they take memory while the answer is waited for
+        session = await _open_session(server, grant, peer, connection, first, _address(websocket))
         if session is None:
             await websocket.receive()  # the client was told that its incarnation is retired, and disconnects
             return
-    set_receiver = websocket.scope.get("extensions", {}).get(RECEIVER)
+    set_receiver = websocket.scope.get("extensions", {}).get(RECEIVER, lambda receiver: None)
     try:
         reader = RateLimitedReader(server, session, connection)
-        pause_s = reader.on_items(items[1:], len(frame))
-        if set_receiver is not None:  # from now on only frames that do not take the fast path come from `receive`
-            set_receiver(reader.on_frame)
+        pause_s = await reader.in_slices(frame, first=1)
         while True:
+            set_receiver(reader.on_frame)  # from now on only frames that do not take the fast path come from `receive`
+            del frame  # a long one takes memory while the next is waited for
             await asyncio.sleep(pause_s)
-            pause_s = reader.on_frame(await _receive(websocket))
+            frame = await _receive(websocket)
+            set_receiver(None)  # no later frame may overtake the rest of this one
+            server.frame_bytes["up"] += len(frame)
+            pause_s = await reader.in_slices(frame)
     finally:
-        if set_receiver is not None:
-            set_receiver(None)
+        set_receiver(None)
         server.on_disconnect(session, connection)
 
 
