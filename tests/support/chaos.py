@@ -24,6 +24,7 @@ from support.chaos_worker import LABELS, Witness
 from support.proxy import HEALTHY, FaultProfile, Proxy
 from support.service import Server, environment, until
 
+FOLDER = Path(__file__).parent
 COUNTERS = (9_000, 20, 20, 20)  # of each program
 LIMIT = 20_000  # of the budget
 DAY_S = 86_400
@@ -31,7 +32,7 @@ CLOSE_TIMEOUT_S = 120.0
 
 
 class JumpingServer(Server):
-    program = ("-m", "support.jumping_clock")
+    program = ("-P", str(FOLDER / "jumping_clock.py"))
 
 
 class Worker:
@@ -51,7 +52,7 @@ class Worker:
         arguments = [self.directory.name, str(self.directory) if self._durable else "-"]
         arguments += [str(self.directory.with_suffix(".witness")), str(self.counters)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "support.chaos_worker", *arguments, str(self._starts)],
+            [sys.executable, "-P", str(FOLDER / "chaos_worker.py"), *arguments, str(self._starts)],
             env=environment(COUNTLESS_URL=self._url),
         )
 

@@ -1,6 +1,6 @@
 """A program that counts and spends until SIGTERM, and may be killed at any instruction. The witness says what it did.
 
-python -m support.chaos_worker SITE STATE_DIR WITNESS COUNTERS SEED
+python -P chaos_worker.py SITE STATE_DIR WITNESS COUNTERS SEED
 
 Without a state_dir, `-`, a process that is killed may lose counts.
 
