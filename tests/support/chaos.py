@@ -18,6 +18,7 @@ from collections import Counter as Tally
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
+from typing import IO
 
 from countless.randomness import SeededRandom
 from support.chaos_worker import LABELS, Witness
@@ -54,14 +55,22 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-P", str(FOLDER / "chaos_worker.py"), *arguments, str(self._starts)],
             env=environment(COUNTLESS_URL=self._url),
+            stdout=subprocess.PIPE,
         )
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+        self._output.close()
 
     def close(self) -> None:
+        self._output.readline()  # it was perhaps started a moment ago: SIGTERM would end it before it delivers
         self.process.send_signal(signal.SIGTERM)
+
+    @property
+    def _output(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
 
     def bounds(self, kind: int) -> tuple[int, int]:
         """Of a counter, or of a label or the budget, which come after all counters."""

@@ -62,6 +62,7 @@ def main(site: str, state_dir: str | None, witness_file: str, counters: int, see
         stopped = True
 
     signal.signal(signal.SIGTERM, stop)
+    print("ready", flush=True)  # for SIGTERM
     witness, rng = Witness(Path(witness_file)), SeededRandom(seed)
     witness.begin_process()
     client = countless.connect(state_dir=state_dir, site=site)
