@@ -204,7 +204,12 @@ MUTANTS: dict[str, tuple[Case, type[FamilyCoordinator], type[FamilySite]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+LONG = "asks only for lower steps"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(LONG, marks=pytest.mark.soak), *(name for name in MUTANTS if name != LONG)]
+)
 def test_search_finds_the_mutant(name: str) -> None:
     case, coordinator, site = MUTANTS[name]
     found = search(World(case, coordinator, site))

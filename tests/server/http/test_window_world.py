@@ -109,7 +109,7 @@ async def run(harness: SiteServerHarness, clock: Clock, sites: list[CountingSite
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("floor", [0, 200])
+@pytest.mark.parametrize("floor", [0, pytest.param(200, marks=pytest.mark.soak)])
 async def test_readers_see_the_truth_between_the_bounds(floor: int) -> None:
     events, store, clock = list[float](), MemoryStore(), Clock()
     config = Config(alpha=0.2, scheme="deterministic", windows=WindowRule("minute", keep=4, floor=floor))
