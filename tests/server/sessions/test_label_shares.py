@@ -89,7 +89,7 @@ async def test_token_that_names_labels_beyond_its_share_is_disconnected_and_its_
                 accepted += 10
             if number % 2:
                 harness.server.on_disconnect(*evil)
-            assert shares(harness).used("token 1") <= MOST
+            assert shares(harness).bytes.used("token 1") <= MOST
             assert shares(harness).parts() == recount(harness)
         assert refused > 30
         family = harness.server.families.by_name["pages"]
@@ -106,7 +106,7 @@ async def test_site_is_told_to_name_no_new_labels_before_it_is_refused_and_again
         assert caps(await harness.send(*web, join("pages"), *counted("pages", ["a"]))) == []
         received = await harness.send(*web, join("users"), *counted("users", many))
         assert caps(received) == []  # it is told when it names the next one
-        assert shares(harness).used("token 1") >= NEARLY_FULL * MOST
+        assert shares(harness).bytes.used("token 1") >= NEARLY_FULL * MOST
         received = await harness.send(*web, FamilyLabels("pages", ("b",)), FamilyReport("pages", 0, 3, (1, 2, 2, 1)))
         assert caps(received) == [0]
         events = [FamilyReport("pages", 0, total, (1, 2, 0, total - 3)) for total in range(4, 900, 7)]
@@ -152,9 +152,9 @@ async def test_limit_of_all_holds_for_operators_and_what_was_loaded_belongs_to_n
     async with site_server(store, **LIMITS) as harness:
         web = await connect(harness, "web")
         await harness.send(*web, join("pages"), *counted("pages", ["é" * 100, "b"]))
-        assert shares(harness).used("token 1") == shares(harness).total > 0
+        assert shares(harness).bytes.used("token 1") == shares(harness).bytes.total > 0
     async with site_server(store, **LIMITS) as harness:
-        assert (shares(harness).used("token 1"), shares(harness).parts()) == (0, recount(harness))
+        assert (shares(harness).bytes.used("token 1"), shares(harness).parts()) == (0, recount(harness))
         operator = await connect(harness, "web 2", peer="")
         texts = [f"{each:0500}" for each in range(2000)]
         with pytest.raises(LimitReached, match=r"of all sites \(max_label_mb\)"):
@@ -207,8 +207,8 @@ async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
         await harness.advance(100.0)
         for name in list(harness.server.families.by_name):
             harness.server.delete(name)
-        assert (shares(harness).total, shares(harness).parts(), len(harness.server.sessions)) == (0, {}, 0)
-        assert [shares(harness).used(f"token {each}") for each in range(2)] == [0, 0]
+        assert (shares(harness).bytes.total, shares(harness).parts(), len(harness.server.sessions)) == (0, {}, 0)
+        assert [shares(harness).bytes.used(f"token {each}") for each in range(2)] == [0, 0]
 
 
 def test_label_of_a_dropped_window_still_belongs_to_the_peer_that_brought_it() -> None:
@@ -221,4 +221,4 @@ def test_label_of_a_dropped_window_still_belongs_to_the_peer_that_brought_it() -
         new = {f"evil {hour}"}
         labels.drop_window(window, {"a": 1, f"evil {hour}": 1}, "f", new)
         assert new == set()
-    assert (labels.used("honest"), labels.used("evil")) == (label_bytes(["a"]), 5 * label_bytes(["evil 0"]))
+    assert (labels.bytes.used("honest"), labels.bytes.used("evil")) == (label_bytes(["a"]), 5 * label_bytes(["evil 0"]))

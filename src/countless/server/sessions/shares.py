@@ -34,8 +34,16 @@ class Amounts:
     def used(self, peer: str) -> int:
         return self._used[peer]
 
+    @property
+    def largest(self) -> int:
+        """What the peer uses that uses most."""
+        return max((used for peer, used in self._used.items() if peer != UNLIMITED), default=0)
+
+    def is_full(self, peer: str) -> bool:
+        return peer != UNLIMITED and self._used[peer] >= self.most
+
     def has_room(self, peer: str) -> bool:
-        return self.total < self.limit and (peer == UNLIMITED or self._used[peer] < self.most)
+        return self.total < self.limit and not self.is_full(peer)
 
     def take(self, peer: str, n: int) -> bool:
         """Whether there is still room; n may be negative."""
@@ -63,24 +71,22 @@ class Shares(Generic[Key]):
     """
 
     def __init__(self, limit: int, share: float) -> None:
-        self.most = max(1, int(limit * share))  # for one peer
+        self._amounts = Amounts(limit, share)
+        self.most = self._amounts.most
         self._peers: dict[Key, str] = {}
-        self._used: Tally[str] = Tally()
 
     def __len__(self) -> int:
         return len(self._peers)
 
     def is_full(self, peer: str) -> bool:
-        return peer != UNLIMITED and self._used[peer] >= self.most
+        return self._amounts.is_full(peer)
 
     def add(self, key: Key, peer: str) -> None:
         self.remove(key)
         self._peers[key] = peer
-        self._used[peer] += 1
+        self._amounts.add(peer, 1)
 
     def remove(self, key: Key) -> None:
         peer = self._peers.pop(key, None)
         if peer is not None:
-            self._used[peer] -= 1
-            if not self._used[peer]:
-                del self._used[peer]
+            self._amounts.add(peer, -1)

@@ -214,7 +214,7 @@ class SiteServer:
     @property
     def label_bytes(self) -> int:
         """Of the token whose labels of families take most."""
-        return self._family_registry.label_shares.largest
+        return self._family_registry.label_shares.bytes.largest
 
     @property
     def behind_s(self) -> float:

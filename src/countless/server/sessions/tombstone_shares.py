@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
-from countless.server.sessions.shares import UNLIMITED
+from countless.server.sessions.shares import UNLIMITED, Amounts
 
 DAY_S = 86_400.0
 
@@ -28,29 +28,26 @@ class TombstoneShares:
     """Bytes by peer and day: a day is forgotten when its tombstones are.
 
     >>> shares = TombstoneShares(limit_mb=1, share=0.0002, remember_for=86_400, clock=lambda: 0.0)
-    >>> shares.most, shares.is_full("token 1")
-    (200, False)
     >>> shares.add("token 1", SiteId("a", 1), ["hits", "visits"])
     >>> shares.is_full("token 1"), shares.is_full("token 2"), shares.largest
     (False, False, 164)
     """
 
     def __init__(self, limit_mb: int, share: float, remember_for: float, clock: Callable[[], float]) -> None:
-        self.most = max(1, int(limit_mb * 1_000_000 * share))  # bytes, for one peer
+        self._bytes = Amounts(limit_mb * 1_000_000, share)
         self._remember_for = remember_for
         self._clock = clock
-        self._used: Tally[str] = Tally()
         self._by_day: dict[int, Tally[str]] = {}
 
     @property
     def largest(self) -> int:
         """Bytes, of the peer that has caused most."""
         self._forget()
-        return max(self._used.values(), default=0)
+        return self._bytes.largest
 
     def is_full(self, peer: str) -> bool:
         self._forget()
-        return peer != UNLIMITED and self._used[peer] >= self.most
+        return self._bytes.is_full(peer)
 
     def require_room(self, peer: str, parameter: str, name: str) -> None:
         """Raise InvalidParameter if the peer must not join a counter, or a family, that it has not joined before."""
@@ -63,9 +60,10 @@ class TombstoneShares:
         if peer != UNLIMITED:
             size = sum(tombstone_bytes(site_id, name) for name in names)
             self._by_day.setdefault(int(self._clock() // DAY_S), Tally())[peer] += size
-            self._used[peer] += size
+            self._bytes.add(peer, size)
 
     def _forget(self) -> None:
         oldest = (self._clock() - self._remember_for) // DAY_S
         while self._by_day and (day := next(iter(self._by_day))) < oldest:
-            self._used -= self._by_day.pop(day)  # keeps what is above zero
+            for peer, size in self._by_day.pop(day).items():
+                self._bytes.add(peer, -size)

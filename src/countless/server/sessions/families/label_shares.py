@@ -15,7 +15,6 @@ A label is known in three places, and each of them is a part of what its peer us
 A label of a dropped window that stays in the counts of its family still belongs to the same peer.
 """
 
-from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from types import MappingProxyType
@@ -23,7 +22,7 @@ from typing import NamedTuple
 
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, LimitReached
-from countless.server.sessions.shares import UNLIMITED
+from countless.server.sessions.shares import UNLIMITED, Amounts
 from countless.wire.windows import parse_window
 
 LABEL_BYTES = 120  # beside its text: an entry of a dictionary, a count, and the object that has the text
@@ -72,33 +71,22 @@ class LabelShares:
     """
 
     def __init__(self, limit_mb: int, share: float) -> None:
-        self.limit = limit_mb * 1_000_000
-        self.most = max(1, int(self.limit * share))  # for one peer
-        self.total = 0
-        self._used: Tally[str] = Tally()
+        self.bytes = Amounts(limit_mb * 1_000_000, share)
         self._parts: dict[Part, dict[str, int]] = {}  # bytes, by peer
         self._peers: dict[str, list[str]] = {}  # by window: of each of its labels, in their order
-
-    def used(self, peer: str) -> int:
-        return self._used[peer]
 
     def parts(self) -> dict[Part, int]:
         """The bytes of each, for tests."""
         return {part: sum(by_peer.values()) for part, by_peer in self._parts.items()}
 
-    @property
-    def largest(self) -> int:
-        """Bytes, of the token that uses most."""
-        return max((used for peer, used in self._used.items() if peer != UNLIMITED), default=0)
-
     def is_nearly_full(self, peer: str) -> bool:
-        used = 0 if peer == UNLIMITED else self._used[peer]
-        return used >= NEARLY_FULL * self.most or self.total >= NEARLY_FULL * self.limit
+        used = 0 if peer == UNLIMITED else self.bytes.used(peer)
+        return used >= NEARLY_FULL * self.bytes.most or self.bytes.total >= NEARLY_FULL * self.bytes.limit
 
     def require_room(self, peer: str, size: int) -> None:
-        if peer != UNLIMITED and self._used[peer] + size > self.most:
+        if peer != UNLIMITED and self.bytes.used(peer) + size > self.bytes.most:
             raise LimitReached("too many labels of families of this token (max_share of max_label_mb)")
-        if self.total + size > self.limit:
+        if self.bytes.total + size > self.bytes.limit:
             raise LimitReached("too many labels of families of all sites (max_label_mb)")
 
     def require_room_to_join(self, peer: str, family: str) -> None:
@@ -111,15 +99,11 @@ class LabelShares:
         if size:
             by_peer = self._parts.setdefault(part, {})
             by_peer[peer] = by_peer.get(peer, 0) + size
-            self._used[peer] += size
-            self.total += size
+            self.bytes.add(peer, size)
 
     def remove(self, part: Part) -> None:
         for peer, size in self._parts.pop(part, {}).items():
-            self.total -= size
-            self._used[peer] -= size
-            if not self._used[peer]:
-                del self._used[peer]
+            self.bytes.add(peer, -size)
 
     # Families and windows
 
