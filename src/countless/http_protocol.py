@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from countless.unread import UnreadTimer
+from countless.unread import UnreadLimit
 
 log = logging.getLogger("countless.http")
 
@@ -35,18 +35,17 @@ def http_protocol() -> type[asyncio.Protocol] | str:
     return LimitedHTTPProtocol
 
 
-class LimitedHTTPProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class LimitedHTTPProtocol(UnreadLimit, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     _open: ClassVar[Tally[str]] = Tally()  # by address
     _address: str | None = None  # while it is counted there
     _timer: asyncio.TimerHandle | None = None  # while a request is awaited, or incomplete
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._unread = UnreadTimer(transport, self.loop)
         address = self.client[0] if self.client else ""  # a unix socket has none
         if address and self._open[address] >= MAX_CONNECTIONS_PER_ADDRESS:
             log.warning("connection refused: %s has %d open already", address, MAX_CONNECTIONS_PER_ADDRESS)
-            transport.abort()
+            self.transport.abort()
             return
         if address:
             self._address = address
@@ -61,14 +60,6 @@ class LimitedHTTPProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             self._cancel_timer()
         elif self._timer is None and not self.transport.is_closing():
             self._set_timer()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._unread.start()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._unread.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()

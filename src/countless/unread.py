@@ -7,6 +7,7 @@ over before it was sent. asyncio would wait without end.
 import asyncio
 import logging
 import socket
+from typing import cast
 
 log = logging.getLogger("countless.http")
 
@@ -16,8 +17,8 @@ MAX_UNREAD_BYTES = 1 << 20  # of replies to requests that a peer goes on sending
 
 
 class UnreadTimer:
-    """For a protocol: runs from `pause_writing`, when the transport has more to send than it likes, to
-    `resume_writing`. It does not end a peer that reads, however long the response is.
+    """Closes the connection if the peer reads too little while it runs. It does not end a peer that reads, however long
+    the response is.
     """
 
     __slots__ = ("_loop", "_timer", "_transport", "_unread")
@@ -53,6 +54,30 @@ class UnreadTimer:
         self.cancel()
         log.info("connection closed: the peer does not read what it is sent")
         self._transport.abort()
+
+
+class UnreadLimit(asyncio.Protocol):
+    """A base of protocols: the timer runs from `pause_writing`, when the transport has more to send than it likes, to
+    `resume_writing`.
+    """
+
+    loop: asyncio.AbstractEventLoop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._unread = UnreadTimer(cast(asyncio.Transport, transport), self.loop)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unread.cancel()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread.start()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread.cancel()
 
 
 def limit_unread(listener: socket.socket) -> None:

@@ -6,8 +6,8 @@ they fit neither in a message nor in the state file.
 
 from countless.errors import ProtocolError
 
-MOST = 1 << 40
-MOST_AHEAD = 1 << 20  # beyond MOST: 2^63 is not reached
+MAX_ROUND = 1 << 40  # that a site may name at any time
+MAX_ROUNDS_AHEAD = 1 << 20  # of the present one, beyond MAX_ROUND: 2^63 is not reached
 
 
 def require_restored_round(round: int, present: int) -> None:
@@ -19,5 +19,5 @@ def require_restored_round(round: int, present: int) -> None:
     ...
     countless.errors.ProtocolError: round 9223372036854775808 is too far ahead: the present one is 3
     """
-    if round > max(MOST, present + MOST_AHEAD):
+    if round > max(MAX_ROUND, present + MAX_ROUNDS_AHEAD):
         raise ProtocolError(f"round {round} is too far ahead: the present one is {present}")

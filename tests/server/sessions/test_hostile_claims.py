@@ -10,7 +10,7 @@ from countless.core.budget.messages import Ask, BudgetId
 from countless.core.family.distribution import MIN_VALUE, Buckets, Ranks
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteId
-from countless.core.restored_rounds import MOST
+from countless.core.restored_rounds import MAX_ROUND
 from countless.errors import ProtocolError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyReport, FamilySteps
@@ -22,7 +22,7 @@ def join(round: int = 0, step: int = 1, epsilon: float = 0.01) -> FamilyJoin:
     return FamilyJoin("calls", LABELS, epsilon, 0.0, round, step, step, 0, 0)
 
 
-@pytest.mark.parametrize("round", [MOST + 1, 1 << 63, MAX_NUMBER])
+@pytest.mark.parametrize("round", [MAX_ROUND + 1, 1 << 63, MAX_NUMBER])
 async def test_join_of_an_absurd_round_is_refused_and_changes_nothing(round: int) -> None:
     async with site_server() as harness:
         victim, hostile = await harness.connect("victim"), await harness.connect("hostile")
@@ -42,10 +42,10 @@ async def test_round_after_the_highest_that_is_believed_is_sent_saved_and_loaded
             victim, hostile = await harness.connect("victim"), await harness.connect("hostile")
             await harness.send(*victim, join())
             present = harness.server.families.get("calls").coordinator.round
-            await harness.send(*hostile, join(max(MOST, present + 1)))
+            await harness.send(*hostile, join(max(MAX_ROUND, present + 1)))
             (frame,) = encode_frames(victim[1].received)
             told = [item for item in decode_down(frame) if isinstance(item, FamilySteps)]
-            assert told[-1].round == max(MOST, present + 1) + 1
+            assert told[-1].round == max(MAX_ROUND, present + 1) + 1
         store.close()
 
 

@@ -24,7 +24,7 @@ from websockets.protocol import OPEN
 
 from countless.errors import LimitReached, ProtocolError
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER, Hold, Receiver
-from countless.unread import UnreadTimer
+from countless.unread import UnreadLimit
 
 LOOP_BYTES = 49_152  # in one turn of the loop: a thousand reports, some tens of milliseconds
 CONNECTION_BYTES = 16_384  # of one connection in one turn
@@ -72,7 +72,7 @@ class ReadScheduler:
             self._schedule_refill()
 
 
-class FastWebSocketProtocol(WebSocketsSansIOProtocol):
+class FastWebSocketProtocol(UnreadLimit, WebSocketsSansIOProtocol):
     _scheduler = ReadScheduler()
     _receiver: Receiver | None = None
     _buffer = b""  # received and not handled yet
@@ -84,18 +84,6 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     _held = 0  # bytes, as `_hold` knows it
     _unread_bytes = 0  # that the library has, of messages that are incomplete or not read yet
     _refused = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._unread = UnreadTimer(self.transport, self.loop)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._unread.start()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._unread.cancel()
 
     def handle_ping(self) -> None:
         super().handle_ping()
@@ -117,7 +105,6 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._unread.cancel()
         # No reference cycle may remain: with 10,000 connections the garbage collector takes more than a second.
         self._receiver = None
         self._release()
