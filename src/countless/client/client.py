@@ -359,8 +359,9 @@ class Client(LocalState):
     def close(self, timeout: float = 5.0) -> bool:
         """Deliver the exact counts and disconnect; False if they were not delivered in time.
 
-        What was not reported is lost then; with a `state_dir` it stays there for the next process. Raises
-        CounterRefused, after all that, if the coordinator does not count a counter of this program.
+        What was not reported is lost then; with a `state_dir` it stays there for the next process. Counts that killed
+        processes have left there are delivered, too. Raises CounterRefused, after all that, if the coordinator does not
+        count a counter of this program.
         """
         require_seconds("timeout", timeout)
         forks.unregister(self)
@@ -378,11 +379,10 @@ class Client(LocalState):
             unsent = unsent or not all(budget.settled for budget in self._budgets.values())
             unsent = unsent or any(family.active for family in self._families.values())
             delivered = self._loop.delivered or not unsent
-        if self._durable is not None:
-            self._durable.close(delivered, deadline - monotonic())
+        recovered = self._durable is None or self._durable.close(delivered, deadline - monotonic())
         if not delivered:
             self._require_accepted()
-        return delivered or self._disabled
+        return (delivered and recovered) or self._disabled
 
     def _require_accepted(self) -> None:
         with self._lock:

@@ -116,8 +116,9 @@ class OrphanRecovery:
         self._open_transport = open_transport
         self._lock = lock  # held around a fork, when everything that is open must be known
         self._abandoned: set[Path] = set()
+        self._closing = Event()  # the program waits, so attempts follow each other soon
         self._stopped = Event()
-        self._first_pass_done = Event()
+        self._ended = Event()
         self._file: CountFile | None = None
         self._loop: ClientLoop | None = None
         self._thread = Thread(target=self._run, name="countless-recovery", daemon=True)
@@ -126,19 +127,23 @@ class OrphanRecovery:
         try:
             self._thread.start()
         except RuntimeError:  # the interpreter is shutting down: the next process will deliver
-            self._first_pass_done.set()
+            self._ended.set()
 
     @property
     def running(self) -> bool:
         return self._thread.is_alive()
 
-    def stop(self, timeout: float) -> None:
-        """Wait until every file was tried once, then open no more: the next may be one that this client releases."""
-        self._first_pass_done.wait(timeout)
+    def stop(self, timeout: float) -> bool:
+        """Wait until every file is delivered or abandoned; then open no more, because the next may be one that this
+        client releases. False: that took too long, and what is left is for the next process.
+        """
+        self._closing.set()
+        ended = self._ended.wait(timeout)
         with self._lock:
             self._stopped.set()
             if self._loop is not None:
                 self._loop.stop()
+        return ended
 
     def abandon(self) -> None:
         """In a forked child, where the thread does not exist: close what it had open, and send nothing."""
@@ -151,10 +156,15 @@ class OrphanRecovery:
         backoff = Backoff()
         try:
             while not self._stopped.is_set() and not self._try_all():
-                self._first_pass_done.set()
-                self._stopped.wait(backoff.next())
+                self._pause(backoff)
         finally:
-            self._first_pass_done.set()
+            self._ended.set()
+
+    def _pause(self, backoff: Backoff) -> None:
+        if self._closing.is_set():
+            self._stopped.wait(backoff.next(waited_for=True))
+        else:
+            self._closing.wait(backoff.next())
 
     def _try_all(self) -> bool:
         """False: there are files that are worth another attempt."""

@@ -130,11 +130,13 @@ class DurableState:
         """The file of the present incarnation (None: in memory), and whether the recovery is running: for tests."""
         return {"path": self._file.path, "recovering": self._recovery is not None and self._recovery.running}
 
-    def close(self, delivered: bool, timeout: float) -> None:
-        """Nothing more is counted. What was not delivered stays in the file for the next process."""
-        if self._recovery is not None:
-            self._recovery.stop(max(0.0, timeout))
+    def close(self, delivered: bool, timeout: float) -> bool:
+        """Nothing more is counted. What was not delivered stays in the file for the next process. Returns whether
+        nothing stays in the directory of what this process had to deliver.
+        """
+        recovered = self._recovery is None or self._recovery.stop(max(0.0, timeout))
         if delivered:
             self._file.delete()
         else:
             self._file.release()
+        return delivered and recovered
