@@ -12,4 +12,4 @@ def test_nothing_is_lost_or_counted_twice_under_all_faults_together() -> None:
 
 
 def test_without_state_dir_killed_programs_lose_counts_and_the_comparison_sees_it() -> None:
-    assert chaos.run(seed=6, seconds=10, durable=False)  # kills a program at once
+    assert chaos.run(seed=3, seconds=10, durable=False)  # kills a program at once

@@ -3,9 +3,9 @@
 python -m support.chaos --minutes 10 --seed 1
 
 One coordinator, behind a network that fails, and programs with a `state_dir` that count and spend; one of them has
-9,000 counters. The coordinator and the programs are killed and stopped, connections are cut, and the coordinator's
-clock jumps by up to 800 days. At the end everything heals, all programs close, and every count is compared with the
-witnesses.
+9,000 counters. The coordinator and the programs are killed and stopped, connections are cut, the coordinator's clock
+jumps by up to 800 days, and those of the programs by some hours. At the end everything heals, all programs close, and
+every count is compared with the witnesses.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
 
+import countless.cli.main
 from countless.randomness import SeededRandom
 from support.chaos_worker import LABELS, Witness
 from support.proxy import HEALTHY, FaultProfile, Proxy
@@ -28,12 +29,13 @@ from support.service import Server, environment, until
 FOLDER = Path(__file__).parent
 COUNTERS = (9_000, 20, 20, 20)  # of each program
 LIMIT = 20_000  # of the budget
-DAY_S = 86_400
+WORKER = FOLDER / "jumping_clock.py", FOLDER / "chaos_worker.py"
+DAY_S, HOUR_S = 86_400, 3_600
 CLOSE_TIMEOUT_S = 120.0
 
 
 class JumpingServer(Server):
-    program = ("-P", str(FOLDER / "jumping_clock.py"))
+    program = ("-P", str(FOLDER / "jumping_clock.py"), countless.cli.main.__file__)
 
 
 class Worker:
@@ -45,7 +47,9 @@ class Worker:
         self._url = url
         self._durable = durable
         self._starts = 0
-        self.witness = Witness.create(directory.with_suffix(".witness"), counters + LABELS + 1)
+        self.witness = Witness.create(directory.with_suffix(".witness"), counters + 1 + LABELS + 1)
+        self.clock = directory.with_suffix(".clock")
+        self.clock.write_text("0")
         self.start()
 
     def start(self) -> None:
@@ -53,8 +57,8 @@ class Worker:
         arguments = [self.directory.name, str(self.directory) if self._durable else "-"]
         arguments += [str(self.directory.with_suffix(".witness")), str(self.counters)]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", str(FOLDER / "chaos_worker.py"), *arguments, str(self._starts)],
-            env=environment(COUNTLESS_URL=self._url),
+            [sys.executable, "-P", *map(str, WORKER), *arguments, str(self._starts)],
+            env=environment(COUNTLESS_URL=self._url, COUNTLESS_CLOCK_FILE=str(self.clock)),
             stdout=subprocess.PIPE,
         )
 
@@ -73,7 +77,7 @@ class Worker:
         return self.process.stdout
 
     def bounds(self, kind: int) -> tuple[int, int]:
-        """Of a counter, or of a label or the budget, which come after all counters."""
+        """Of a counter. The counter with windows, the labels and the budget come after all others."""
         return self.witness.bounds(kind)
 
 
@@ -96,14 +100,15 @@ class Chaos:
     def run(self, seconds: float) -> None:
         end = monotonic() + seconds
         faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
-        faults += [self._kill_worker, self._cut, self._fray, self._jump]
+        faults += [self._kill_worker, self._cut, self._fray, self._jump, self._jump_worker]
         while monotonic() < end:
             fault = faults[self._rng.randbelow(len(faults))]
             self.faults[fault.__name__[1:].replace("_", " ")] += 1
             fault()
             sleep(self._some(1.0))
         self.proxy.set_profile(HEALTHY)
-        self._clock.write_text("0")
+        for clock in (self._clock, *(worker.clock for worker in self.workers)):
+            clock.write_text("0")
 
     def _some(self, most: float) -> float:
         return most * self._rng.randbelow(1_000) / 1_000
@@ -140,11 +145,15 @@ class Chaos:
 
     def _fray(self) -> None:
         """Until another fault of the network."""
-        self.proxy.set_profile(FaultProfile(drop=0.01, cut=0.01, duplicate=0.02, max_delay_s=0.02))
+        self.proxy.set_profile(FaultProfile(drop=0.01, cut=0.01, max_delay_s=0.02))
 
     def _jump(self) -> None:
         days = (800, -800, 1, -1, 0, 0)[self._rng.randbelow(6)]
         self._clock.write_text(str(days * DAY_S))
+
+    def _jump_worker(self) -> None:
+        hours = (5, -5, 1, -1, 0, 0)[self._rng.randbelow(6)]
+        self._some_worker().clock.write_text(str(hours * HOUR_S))
 
     # What is true at the end
 
@@ -162,12 +171,14 @@ class Chaos:
             bounds = [worker.bounds(i) for worker in self.workers if i < worker.counters]
             happened = any(upper for _, upper in bounds)
             wrong += _compare(f"c{i}", self.server.inspect(f"c{i}")["known"] if happened else 0, bounds)
+        hourly = [worker.bounds(worker.counters) for worker in self.workers]
+        wrong += _compare("hourly", self.server.inspect("hourly")["known"], hourly)
         for i in range(LABELS):
             answer = self.server.answer(f'who{{name="l{i}"}}')
-            bounds = [worker.bounds(worker.counters + i) for worker in self.workers]
+            bounds = [worker.bounds(worker.counters + 1 + i) for worker in self.workers]
             wrong += _compare(f"label l{i}", answer["lower"], bounds)
             wrong += _compare(f"label l{i}", answer["upper"], bounds)
-        spent = [worker.bounds(worker.counters + LABELS) for worker in self.workers]
+        spent = [worker.bounds(worker.counters + 1 + LABELS) for worker in self.workers]
         usage = self.server.reader.request("GET", "/api/v1/budgets/quota")
         wrong += _compare("the budget", usage["used_lower"], spent)
         if sum(low for low, _ in spent) > LIMIT:
@@ -176,7 +187,7 @@ class Chaos:
 
     @property
     def events(self) -> int:
-        return sum(w.bounds(kind)[0] for w in self.workers for kind in range(w.counters + LABELS + 1))
+        return sum(w.bounds(kind)[0] for w in self.workers for kind in range(w.counters + 1 + LABELS + 1))
 
 
 def _compare(name: str, counted: int, bounds: list[tuple[int, int]]) -> list[str]:

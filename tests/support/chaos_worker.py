@@ -4,9 +4,9 @@ python -P chaos_worker.py SITE STATE_DIR WITNESS COUNTERS SEED
 
 Without a state_dir, `-`, a process that is killed may lose counts.
 
-Every event is one of counter `c<i>`, of label `l<i>` of the family `who`, or a unit of the budget `quota`. The witness
-has three numbers of each: how many are done; how many may be done, by processes that were killed in the middle of one;
-and, at its end, which one the present process is at.
+Every event is one of counter `c<i>`, of `hourly`, which has windows, of label `l<i>` of the family `who`, or a unit of
+the budget `quota`. The witness has three numbers of each: how many are done; how many may be done, by processes that
+were killed in the middle of one; and, at its end, which one the present process is at.
 """
 
 import mmap
@@ -68,6 +68,7 @@ def main(site: str, state_dir: str | None, witness_file: str, counters: int, see
     client = countless.connect(state_dir=state_dir, site=site)
     budget = client.budget("quota")
     events = [client.counter(f"c{i}").inc for i in range(counters)]
+    events.append(client.counter("hourly", per="hour").inc)
     who = client.counter("who", family=True)
     events += [who.labels(name=f"l{i}").inc for i in range(LABELS)]
     for number in range(sys.maxsize):

@@ -1,7 +1,8 @@
-"""A faulty network on loopback: a proxy in front of a real coordinator that delays, repeats, cuts, drops and stalls.
+"""A faulty network on loopback: a proxy in front of a real coordinator that delays, cuts, drops and stalls.
 
-It knows where a WebSocket frame begins and ends, so that it can send one twice, or stop in the middle of one. Faults
-are drawn from a seed, with one random source for each connection and direction; when clients connect is not.
+It knows where a WebSocket frame begins and ends, so that it can stop before one, or in the middle. It repeats and
+reorders none: TCP does not, and the wire format relies on it. Faults are drawn from a seed, with one random source for
+each connection and direction; when clients connect is not.
 """
 
 import asyncio
@@ -13,8 +14,6 @@ from urllib.parse import urlsplit
 
 from countless.randomness import SeededRandom
 
-_BINARY = 2
-
 
 @dataclass(frozen=True)
 class FaultProfile:
@@ -22,7 +21,6 @@ class FaultProfile:
 
     drop: float = 0.0  # the connection is closed before the frame
     cut: float = 0.0  # the connection is closed in the middle of the frame
-    duplicate: float = 0.0  # the frame arrives twice; not the first of a connection, the Hello
     max_delay_s: float = 0.0  # of the frame, and of all frames behind it
     stalled: bool = False  # connections are accepted and no frame passes
     partitioned: bool = False  # connections are closed
@@ -123,7 +121,6 @@ class Proxy:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rng: SeededRandom) -> None:
         """The handshake unchanged, then frame by frame."""
         writer.write(await reader.readuntil(b"\r\n\r\n"))
-        first = True
         while True:
             frame = await _read_frame(reader)
             await self._not_stalled.wait()
@@ -136,10 +133,7 @@ class Proxy:
                 await writer.drain()
                 raise ConnectionAbortedError
             writer.write(frame)
-            if not first and frame[0] & 15 == _BINARY and self._draw("duplicate", profile.duplicate, rng):
-                writer.write(frame)
             await writer.drain()
-            first = False
 
     def _draw(self, fault: str, probability: float, rng: SeededRandom) -> bool:
         happens = rng.random() < probability
