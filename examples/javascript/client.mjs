@@ -26,9 +26,10 @@ export class Client {
   }
 
   #newIncarnation() {
-    // Grows with time, and cannot be guessed.
-    const random = crypto.getRandomValues(new Uint32Array(1))[0] >>> 2;
-    this.incarnation = (BigInt(Math.floor(Date.now() / 1000)) << 30n) | BigInt(random);
+    // Grows from day to day, and cannot be guessed: a random second of the next 18 hours, and 30 random bits.
+    const [random, later] = crypto.getRandomValues(new Uint32Array(2));
+    const second = Math.floor(Date.now() / 1000) + (later >>> 16);
+    this.incarnation = (BigInt(second) << 30n) | BigInt(random >>> 2);
   }
 
   add(counter, n = 1n) {

@@ -12,7 +12,7 @@ SiteName = str | int
 
 
 class SiteId(NamedTuple):
-    """One incarnation of a site. A site that restarts without its state comes back with a higher incarnation."""
+    """One incarnation of a site. A site that restarts without its state comes back with another incarnation."""
 
     site: SiteName
     incarnation: int = 0

@@ -1,12 +1,16 @@
-"""The number of an incarnation: 30 random bits, and above them the second in which it began.
+"""The number of an incarnation: 30 random bits, and above them a random second of the 18 hours after it began.
 
-That second comes from the clock of the process, or from the coordinator if the coordinator asks for a later one. It
-only puts incarnations in an order, so it may be wrong: no guarantee depends on a clock.
+Who knows the number can continue the session of the process. With the second in which it began, which others may know,
+there would be 30 bits to guess, and a coordinator can be asked so often in days; now there are 46.
+
+The time comes from the clock of the process, or from the coordinator if the coordinator asks for a later one. It only
+decides how long tombstones are kept, so it may be wrong: no guarantee depends on a clock.
 """
 
 MAX_INCARNATION = (1 << 63) - 1
 _RANDOM_BITS = 30
 MAX_RANDOM = 1 << _RANDOM_BITS
+MAX_RANDOM_S = 1 << 16  # less than the shortest `remember_for`
 
 
 def second_of(incarnation: int) -> int:

@@ -1,19 +1,21 @@
 """`SiteSession` with a clock that is a number and a stream that is a list."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
+from math import prod
 from threading import RLock
 from time import time
 
 import pytest
 
 from countless.client.local_counter import LocalCounter
-from countless.client.session.protocol import HELLO_TIMEOUT_S, SessionRetired, SiteSession
+from countless.client.session.protocol import HELLO_TIMEOUT_S, SessionRetired, SiteSession, new_incarnation
 from countless.client.transport.base import ConnectionLost
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
 from countless.errors import ProtocolError
-from countless.randomness import SeededRandom
+from countless.randomness import SeededRandom, SystemRandom
 from countless.wire.frames import (
     VERSION,
     CounterRejected,
@@ -33,7 +35,7 @@ from countless.wire.frames import (
     decode_up,
     encode_frames,
 )
-from countless.wire.incarnations import MAX_INCARNATION, first_of
+from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 
 SITE_ID = SiteId("here", 1)
 HEARTBEAT_S = 10.0
@@ -176,6 +178,18 @@ def test_known_counts_of_a_retired_incarnation_may_come_in_parts(stream: Stream)
     with pytest.raises(SessionRetired) as retired:
         stream.receive(IncarnationRetired((("errors", 1),)))
     assert retired.value.known_counts == {"hits": 4, "misses": 2, "errors": 1}
+
+
+@pytest.mark.parametrize("draw", [lambda n: 0, lambda n: n - 1], ids=["least", "largest"])
+def test_incarnation_has_46_bits_to_guess_and_stays_within_a_day(
+    draw: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(SystemRandom, "randbelow", lambda self, n: drawn.append(n) or draw(n))
+    assert 0 <= second_of(new_incarnation(1_700_000_000.5)) - 1_700_000_000 < 86_400
+    assert prod(drawn) >= 2**46  # two drawings that differ give two numbers: see the next line
+    assert new_incarnation(1_700_000_000.5) == first_of(1_700_000_000 + draw(drawn[0])) | draw(drawn[1])
+    assert new_incarnation(1e15) <= MAX_INCARNATION
 
 
 def test_incarnation_that_has_sent_nothing_expires_and_sends_everything_as_a_later_one(stream: Stream) -> None:

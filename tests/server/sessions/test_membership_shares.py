@@ -1,17 +1,30 @@
-"""A token that joins counters with many processes, or is rejected with many names, cannot fill the memory."""
+"""A token that joins counters and budgets with many processes, or uses many names, cannot fill the memory."""
 
 import random
 from typing import Any
 
 import pytest
 
+from countless.core.budget.messages import Ask, BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import Report
 from countless.errors import LimitReached
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin
-from countless.wire.frames import VERSION, CounterRejected, Hello, Join, Leave, LeaveAck, UpItem
+from countless.wire.frames import (
+    VERSION,
+    BudgetLeave,
+    BudgetRejected,
+    CounterRejected,
+    Hello,
+    Join,
+    Leave,
+    LeaveAck,
+    SetBudgetRule,
+    UpItem,
+)
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 Link = tuple[Session, FakeConnection]
@@ -36,15 +49,29 @@ async def rejected(harness: SiteServerHarness, link: Link, *items: UpItem) -> li
     return [item.counter for item in received if isinstance(item, CounterRejected)]
 
 
+def ask(budget: str, seq: int = 1) -> Ask:
+    return Ask(BudgetId(budget, 0), 0, seq, 0, 0, 0, 1)
+
+
+async def refused(harness: SiteServerHarness, link: Link, *items: Ask) -> list[str]:
+    received = await harness.send(*link, *items)
+    assert all("max_memberships" in item.reason for item in received if isinstance(item, BudgetRejected))
+    return [item.budget.name for item in received if isinstance(item, BudgetRejected)]
+
+
 def require_same_sums(harness: SiteServerHarness) -> None:
     """Those of a recount."""
     sessions = list(harness.server.sessions)
-    joined, ignored = harness.server.sessions.used
-    assert joined.total == sum(len(each.memberships) for each in sessions)
+    joined, names = harness.server.sessions.used
+    periods = [each for budget in harness.server.budgets.by_name.values() for each in budget.periods.values()]
+    given_up = sum(row.given_up for each in periods for row in each.holder_rows)
+    assert joined.total == sum(len(each.memberships) + len(each.budgets) for each in sessions) + given_up
     for peer in {"", "token 1", "token 2"}:
         of_peer = [each for each in sessions if each.peer == peer]
-        assert joined.used(peer) == sum(len(each.memberships) for each in of_peer)
-        assert ignored.used(peer) == sum(1 + len(name) // 100 for each in of_peer for name in each.ignored)
+        open_now = sum(len(each.memberships) + len(each.budgets) for each in of_peer)
+        assert open_now <= joined.used(peer) <= open_now + given_up
+        named = [name for each in of_peer for name in (*each.ignored, *each.rules_sent)]
+        assert names.used(peer) == sum(1 + len(name) // 100 for name in named)
 
 
 async def test_token_at_its_share_joins_nothing_more_and_what_it_has_joined_counts_on() -> None:
@@ -86,13 +113,55 @@ async def test_rejected_names_are_limited_and_forgotten_with_the_connection() ->
         require_same_sums(harness)
         for link in links:
             harness.server.on_disconnect(*link)
-        assert harness.server.sessions.used.ignored.total == 0
+        assert harness.server.sessions.used.names.total == 0
+
+
+async def test_periods_of_budgets_are_memberships_also_after_their_process_was_given_up() -> None:
+    store = MemoryStore()
+    async with site_server(store, **LIMITS) as harness:
+        harness.server.budgets.create("keys/*", BudgetRule(100))
+        evil = await connected(harness, "evil")
+        assert await refused(harness, evil, *map(ask, ["keys/0", "keys/1", "keys/2"])) == []
+        harness.server.on_disconnect(*evil)
+        again = await connect(harness, "evil", incarnation=2)
+        assert again is not None
+        await harness.advance(5.0)  # the first incarnation is retired
+        assert harness.server.sessions.used.joined.used("token 1") == 3
+        assert await refused(harness, again, *map(ask, ["keys/0", "keys/1", "keys/2"])) == ["keys/2"]
+        assert await rejected(harness, again, Join("hits", 0, 1)) == ["hits"]
+        require_same_sums(harness)
+        honest = await connected(harness, "web", "token 2")
+        assert await refused(harness, honest, *map(ask, ["keys/0", "keys/1", "keys/2"])) == []
+        await harness.send(*again, BudgetLeave(BudgetId("keys/0", 0), 1, 0))  # what the first incarnation has spent
+        assert await refused(harness, again, ask("keys/2")) == []
+        require_same_sums(harness)
+    async with site_server(store, **LIMITS) as harness:
+        assert [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1")] == [8, 0]
+        await connect(harness, "evil", incarnation=2)
+        assert harness.server.sessions.used.joined.used("token 1") == 3
+        harness.server.budgets.delete("keys/*")
+        assert harness.server.sessions.used.joined.total == 0
+
+
+async def test_names_of_budgets_whose_rules_were_sent_are_limited_and_forgotten_with_the_connection() -> None:
+    async with site_server(**LIMITS) as harness:
+        harness.server.budgets.create("keys/*", BudgetRule(100, per="hour"))
+        links = [await connected(harness, f"evil {number}") for number in range(3)]
+        for link in links:
+            received = await harness.send(*link, *(ask(f"keys/{number}") for number in range(4)))
+            assert sum(isinstance(item, SetBudgetRule) for item in received) == 4  # it is sent in any case
+        assert [len(session.rules_sent) for session, _ in links] == [4, 1, 0]
+        require_same_sums(harness)
+        for link in links:
+            harness.server.on_disconnect(*link)
+        assert harness.server.sessions.used.names.total == 0
 
 
 async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
     rng = random.Random(3)  # noqa: S311
     limits = LIMITS | {"max_memberships": 1000, "forget_after": 20.0, "max_counters": 6}
     async with site_server(**limits) as harness:
+        harness.server.budgets.create("keys/*", BudgetRule(1000))
         links: dict[str, Link] = {}
         for step in range(400):
             site, name = f"s{rng.randrange(4)}", f"c{rng.randrange(9)}"
@@ -106,6 +175,8 @@ async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
                 await harness.send(*link, Join(name, 0, step))
             elif name in link[0].memberships:
                 await harness.send(*link, Leave(name, 0, step))
+            elif rng.random() < 0.3:
+                await harness.send(*link, ask(f"keys/{name}", step + 1))
             elif rng.random() < 0.2:
                 harness.server.on_disconnect(*links.pop(site))
             elif rng.random() < 0.2 and harness.server.counters:

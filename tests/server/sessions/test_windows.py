@@ -141,7 +141,7 @@ async def test_message_for_a_window_that_was_left_is_answered_with_leave_ack(clo
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join(name(0), 0, 3), Leave(name(0), 0, 3), Join(name(1), 0, 1))
         for item in (Join(name(0), 0, 3), Leave(name(0), 0, 3), Report(name(0), 0, 4, 1)):
-            session.clear_ignored()
+            session.end_connection()
             assert await harness.send(session, connection, item) == [LeaveAck(name(0))]
     async with site_server(store, wall_clock=clock) as harness:  # also after a restart
         session, connection = await harness.connect("web")

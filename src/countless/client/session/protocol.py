@@ -56,7 +56,7 @@ from countless.wire.frames import (
     decode_down,
     encode_frames,
 )
-from countless.wire.incarnations import MAX_INCARNATION, MAX_RANDOM, first_of, second_of
+from countless.wire.incarnations import MAX_INCARNATION, MAX_RANDOM, MAX_RANDOM_S, first_of, second_of
 
 log = logging.getLogger("countless")
 
@@ -82,9 +82,11 @@ class SessionRetired(Exception):
 
 
 def new_incarnation(now: float, least: int = 0) -> int:
-    """Grows with time, and cannot be guessed."""
-    second = max(0, int(now), second_of(least + MAX_RANDOM - 1))
-    return first_of(second) | SystemRandom().randbelow(MAX_RANDOM)
+    """Grows from day to day, and cannot be guessed."""
+    random = SystemRandom()
+    began = max(0, int(now), second_of(least + MAX_RANDOM - 1))
+    second = min(began + random.randbelow(MAX_RANDOM_S), second_of(MAX_INCARNATION))
+    return first_of(second) | random.randbelow(MAX_RANDOM)
 
 
 class SiteSession:

@@ -62,7 +62,7 @@ class SessionLifecycle:
         if not session.unreachable:
             session.last_seen = self._clock()
         session.connection = session.awaiting_since = None
-        session.clear_ignored()
+        session.end_connection()
         self._families.end_connection(session)
         if not session.is_member:
             self._sessions.remove(session)

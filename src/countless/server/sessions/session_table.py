@@ -34,13 +34,15 @@ def group_of(name: str) -> str:
 
 
 class Used(NamedTuple):
-    """By all sessions: memberships of counters, and names of counters and families that were rejected, by length."""
+    """By all sessions: memberships of counters and periods of budgets; and names that are remembered for a connection,
+    by length: of counters and families that were rejected, and of budgets whose rules were sent.
+    """
 
     joined: Amounts
-    ignored: Amounts
+    names: Amounts
 
 
-def _ignored_size(name: str) -> int:
+def _name_size(name: str) -> int:
     """About 400 bytes each, as a membership."""
     return 1 + len(name) // 100
 
@@ -103,14 +105,15 @@ class Session:
         self.connections += 1
         names = (*self.memberships, *self.families) if self._open_windows or self.families else ()
         self.unconfirmed = {name for name in names if group_of(name)}
-        self.clear_ignored()
+        self.end_connection()
         self.asked.clear()
-        self.rules_sent.clear()
         self.labels_limited = False
 
     def set_peer(self, peer: str) -> None:
         """What it uses belongs to the peer of its present connection."""
-        for used, n in zip(self._used, (len(self.memberships), sum(map(_ignored_size, self.ignored))), strict=True):
+        joined = len(self.memberships) + len(self.budgets)
+        names = sum(map(_name_size, self.ignored)) + sum(map(_name_size, self.rules_sent))
+        for used, n in zip(self._used, (joined, names), strict=True):
             used.add(self.peer, -n)
             used.add(peer, n)
         self.peer = peer
@@ -119,24 +122,49 @@ class Session:
         """Ignore a counter, or family, that was rejected; at most so many."""
         if name not in self.ignored and len(self.ignored) >= most:
             raise ProtocolError("too many rejected counters (max_counters_per_site) or families (10,000)")
-        if name not in self.ignored and not self._used.ignored.has_room(self.peer):
+        if name not in self.ignored and not self._used.names.has_room(self.peer):
             raise LimitReached("too many rejected counters and families (max_memberships)")
         self.ignore(name)
 
     def ignore(self, name: str) -> None:
         """Drop messages for this counter that are under way, until the session joins it again."""
         if name not in self.ignored:
-            self._used.ignored.add(self.peer, _ignored_size(name))
+            self._used.names.add(self.peer, _name_size(name))
             self.ignored.add(name)
 
     def stop_ignoring(self, name: str) -> None:
         if name in self.ignored:
-            self._used.ignored.add(self.peer, -_ignored_size(name))
+            self._used.names.add(self.peer, -_name_size(name))
             self.ignored.discard(name)
 
-    def clear_ignored(self) -> None:
+    def end_connection(self) -> None:
+        """Forget the names that are remembered for it."""
         for name in list(self.ignored):
             self.stop_ignoring(name)
+        for name in list(self.rules_sent):
+            self.forget_rule(name)
+
+    def hold(self, budget: BudgetId) -> None:
+        if budget not in self.budgets:
+            self._used.joined.add(self.peer, 1)
+            self.budgets.add(budget)
+
+    def release(self, budget: BudgetId) -> None:
+        if budget in self.budgets:
+            self._used.joined.add(self.peer, -1)
+            self.budgets.discard(budget)
+            self.asked.discard(budget)
+
+    def remember_rule(self, budget: str) -> None:
+        """It was sent the rule. If there is no room, a change reaches it with its next new period."""
+        if budget not in self.rules_sent and self._used.names.has_room(self.peer):
+            self._used.names.add(self.peer, _name_size(budget))
+            self.rules_sent.add(budget)
+
+    def forget_rule(self, budget: str) -> None:
+        if budget in self.rules_sent:
+            self._used.names.add(self.peer, -_name_size(budget))
+            self.rules_sent.discard(budget)
 
     def has_left(self, name: str) -> bool:
         if name in self.left:

@@ -34,7 +34,6 @@ from countless.wire.names import validate_name
 FIXED_FIELDS = ("per", "tz", "anchor", "kind", "rolling")  # with another calendar, periods are at other times
 MAX_BUDGETS = 10_000  # that operators created
 MAX_PERIODS_PER_SITE = 30_000  # one site cannot fill the memory: three periods each of 10,000 names
-MAX_RULES_SENT = 30_000  # remembered for a connection: beyond that, a change reaches the site with its next new period
 BUDGETS_PER_SLICE = 1_000  # looked at in one go: three milliseconds
 
 
@@ -59,7 +58,7 @@ class Budgets:
         self._wall_clock = wall_clock
         self._max_share = max_share  # of the names of a template, for one peer
         self._restore = BudgetRestore(restore_wait, clock)
-        self.losses = BudgetLosses(self._find, self._dispatch, clock)
+        self.losses = BudgetLosses(self._find, self._dispatch, clock, sessions.used.joined)
 
     def recover(self, saved: dict[str, SavedBudget]) -> None:
         """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.
@@ -78,7 +77,7 @@ class Budgets:
                     if site.given_up:
                         self.losses.remember(site_id, budget_id)
                     else:
-                        self._sessions.open(site_id, self._clock()).budgets.add(budget_id)
+                        self._sessions.open(site_id, self._clock()).hold(budget_id)
                 if self._restore.active:
                     budget.periods[number].restore()
                 else:
@@ -128,7 +127,7 @@ class Budgets:
             for site_id in coordinator.site_ids:
                 session = self._release(site_id, coordinator.budget)
                 if drop and session is not None:
-                    session.rules_sent.discard(budget.name)
+                    session.forget_rule(budget.name)
         if drop and budget.rule.template is not None:
             template = self.by_name[budget.rule.template]
             template.first_period = max(template.first_period, budget.first_period)
@@ -243,7 +242,7 @@ class Budgets:
                 session = self._release(site_id, coordinator.budget)
                 if session is None:
                     continue
-                session.rules_sent.discard(name)
+                session.forget_rule(name)
                 if session.connection is not None:
                     self._reject(session.connection, coordinator.budget, f"budget {name!r} was deleted")
         self._remove(budget)
@@ -271,24 +270,32 @@ class Budgets:
             if name not in session.rules_sent:
                 self._send_rule(session, connection, budget)
             return self._reject(connection, ask.budget, budget.why_not(period))
+        known = coordinator.saved_site(site_id)
+        if known is None and (reason := self._why_no_more(session)):
+            return self._reject(connection, ask.budget, reason)
         if name not in self.by_name and (reason := self._add_name(budget, session.peer)):
             return self._reject(connection, ask.budget, reason)
-        known = coordinator.saved_site(site_id)
         if known is None or name not in session.rules_sent:
             self._send_rule(session, connection, budget)
         overdrawn = budget.rule.on_unreachable == OVERDRAFT and not ask.round  # perhaps before its first connection
         believed = overdrawn or coordinator.restoring
         if known is None and (ask.limit or ask.round) and not believed:  # granted by a budget that was deleted
             return self._pipeline.send(connection, BudgetReset(ask.budget))
-        if known is None and len(session.budgets) >= MAX_PERIODS_PER_SITE:
-            return self._reject(connection, ask.budget, f"a site may use {MAX_PERIODS_PER_SITE} periods of budgets")
         if known is not None and known.given_up:
             return self._reject(connection, ask.budget, "this incarnation was given up: start a new one")
         receive = coordinator.receive if ask.budget in session.asked else coordinator.join
         outbox = receive(site_id, ask)
         session.asked.add(ask.budget)
-        session.budgets.add(ask.budget)
+        session.hold(ask.budget)
         return self._dispatch(ask.budget, (site_id,), outbox)
+
+    def _why_no_more(self, session: Session) -> str:
+        """Not empty: why the session cannot use one more period of a budget."""
+        if len(session.budgets) >= MAX_PERIODS_PER_SITE:
+            return f"a site may use {MAX_PERIODS_PER_SITE} periods of budgets"
+        if not self._sessions.used.joined.has_room(session.peer):
+            return "sites use too many counters and budgets (max_memberships, and max_share of it for one token)"
+        return ""
 
     def _open(self, budget: BudgetPeriods, period: int) -> BudgetCoordinator | None:
         is_new = period not in budget.periods
@@ -298,9 +305,7 @@ class Budgets:
         return coordinator
 
     def _send_rule(self, session: Session, connection: Connection, budget: BudgetPeriods) -> None:
-        if len(session.rules_sent) >= MAX_RULES_SENT:
-            session.rules_sent.clear()
-        session.rules_sent.add(budget.name)
+        session.remember_rule(budget.name)
         self._pipeline.send(connection, rule_item(budget.name, budget.rule))
 
     def _add_name(self, budget: BudgetPeriods, peer: str) -> str:
@@ -360,8 +365,7 @@ class Budgets:
         session = self._sessions.get(site_id)
         if session is None:
             return None
-        session.budgets.discard(budget_id)
-        session.asked.discard(budget_id)
+        session.release(budget_id)
         if session.connection is None and not session.is_member:
             self._sessions.remove(session)
         return session

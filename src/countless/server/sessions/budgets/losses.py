@@ -17,6 +17,7 @@ from countless.core.budget.rule import FREE, IN_FLIGHT
 from countless.core.messages import SiteId
 from countless.server.sessions.budgets.periods import BudgetPeriods
 from countless.server.sessions.session_table import Session
+from countless.server.sessions.shares import UNLIMITED, Amounts
 
 MAX_GIVEN_UP = 1_000  # remembered in one period: older ones cannot hand in any more, and stay charged
 
@@ -25,19 +26,24 @@ Dispatch = Callable[[BudgetId, Iterable[SiteId], Outbox], None]
 
 
 class BudgetLosses:
-    def __init__(self, find: Find, dispatch: Dispatch, clock: Callable[[], float]) -> None:
+    def __init__(self, find: Find, dispatch: Dispatch, clock: Callable[[], float], joined: Amounts) -> None:
         self._find = find
         self._dispatch = dispatch
         self._clock = clock
-        self._given_up: dict[SiteId, set[BudgetId]] = {}  # periods in which an incarnation was given up
+        self._joined = joined
+        # By incarnation: the periods in which it was given up, and the peer that each belongs to.
+        self._given_up: dict[SiteId, dict[BudgetId, str]] = {}
 
-    def remember(self, site_id: SiteId, budget: BudgetId) -> None:
+    def remember(self, site_id: SiteId, budget: BudgetId, peer: str = UNLIMITED) -> None:
         """It was given up."""
-        self._given_up.setdefault(site_id, set()).add(budget)
+        self.forget(site_id, budget)
+        self._given_up.setdefault(site_id, {})[budget] = peer
+        self._joined.add(peer, 1)
 
     def forget(self, site_id: SiteId, budget: BudgetId) -> None:
-        periods = self._given_up.get(site_id, set())
-        periods.discard(budget)
+        periods = self._given_up.get(site_id, {})
+        if budget in periods:
+            self._joined.add(periods.pop(budget), -1)
         if not periods:
             self._given_up.pop(site_id, None)
 
@@ -57,12 +63,14 @@ class BudgetLosses:
                     budget.rolling.add_lost(units, session.last_seen)
                 self._leave(coordinator, session.site_id, units)
             else:
-                self._give_up(coordinator, session.site_id)
-        session.budgets.clear()
+                self._give_up(coordinator, session)
+        for budget_id in list(session.budgets):
+            session.release(budget_id)
 
-    def _give_up(self, coordinator: BudgetCoordinator, site_id: SiteId) -> None:
+    def _give_up(self, coordinator: BudgetCoordinator, session: Session) -> None:
+        site_id = session.site_id
         outbox = coordinator.give_up(site_id)
-        self.remember(site_id, coordinator.budget)
+        self.remember(site_id, coordinator.budget, session.peer)
         forgotten = coordinator.given_up_beyond(MAX_GIVEN_UP)
         for each in forgotten:
             coordinator.forget(each)
