@@ -13,6 +13,7 @@ from countless.core.random_source import RandomSource
 from countless.server.storage.base import (
     Changes,
     Config,
+    DayOfPeer,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -90,6 +91,9 @@ class Disk:
 
     def load_families(self) -> dict[str, SavedFamily]:
         return self._store.load_families()
+
+    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
+        return self._store.load_tombstone_bytes()
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         return self._store.tombstones(site_id)

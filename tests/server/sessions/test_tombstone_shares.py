@@ -1,15 +1,20 @@
 """A token that invents incarnations cannot fill the disk with tombstones, and nothing is lost or counted twice."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from countless.core.messages import Report, SiteId
 from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import CLOCK_READINGS, PRUNE_INTERVAL_S
 from countless.server.sessions.tombstone_shares import DAY_S, TombstoneShares, tombstone_bytes
+from countless.server.storage.base import DayOfPeer
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyRejected, FamilyReport
 from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join, Leave, LeaveAck
+from countless.wire.incarnations import first_of
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 SIZE = tombstone_bytes(SiteId("evil", 1), "hits")
@@ -30,7 +35,7 @@ def refusals(items: list[Any]) -> list[str]:
     return [item.reason for item in items if isinstance(item, CounterRejected | FamilyRejected)]
 
 
-def kept(store: MemoryStore, incarnations: range, site: str = "evil") -> int:
+def kept(store: MemoryStore | SqliteStore, incarnations: range, site: str = "evil") -> int:
     return sum(len(store.tombstones(SiteId(site, each))) for each in incarnations)
 
 
@@ -77,18 +82,33 @@ async def test_members_of_a_token_at_its_limit_count_on_and_leave_with_their_cou
         assert connection.received == [IncarnationRetired((("hits", 20),))]
 
 
-async def test_token_has_room_again_when_tombstones_are_forgotten() -> None:
-    async with site_server(remember_for=2 * DAY_S, **LIMITS) as harness:
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_token_has_room_again_when_tombstones_are_forgotten_and_not_because_of_a_restart(
+    kind: str, tmp_path: Path
+) -> None:
+    now = 20_000.0 * DAY_S
+    store = MemoryStore(lambda: now) if kind == "memory" else SqliteStore(tmp_path / "state.db", lambda: now)
+    limits = LIMITS | {"remember_for": 2 * DAY_S}
+    async with site_server(store, wall_clock=lambda: now, **limits) as harness:
         for incarnation in range(10):
             session, connection = await connect(harness, incarnation)
             await harness.send(session, connection, Join("hits", 0, 1), Leave("hits", 0, 1))
             harness.server.on_disconnect(session, connection)
         assert harness.server.tombstone_bytes == 10 * SIZE
-        session, connection = await connect(harness, 11)
-        harness.time += 2 * DAY_S
+    async with site_server(store, wall_clock=lambda: now, **limits) as harness:
+        assert harness.server.tombstone_bytes == 10 * SIZE
+        session, connection = await connect(harness, first_of(int(now)))
         assert REASON in refusals(await harness.send(session, connection, Join("hits", 0, 1)))[0]
-        harness.time += DAY_S
-        assert refusals(await harness.send(session, connection, Join("hits", 0, 1))) == []
+        honest = await connect(harness, first_of(int(now)), "token 2", "web")
+        assert refusals(await harness.send(*honest, Join("hits", 0, 1))) == []
+        for days, is_full in ((2, True), (1, False)):
+            now += days * DAY_S
+            for _ in range(CLOCK_READINGS):
+                await harness.advance(PRUNE_INTERVAL_S + 1)
+            assert bool(kept(store, range(10))) == is_full
+            session, connection = await connect(harness, first_of(int(now)))
+            assert bool(refusals(await harness.send(session, connection, Join("hits", 0, 1)))) == is_full
+        assert store.load_tombstone_bytes() == {DayOfPeer(20_003, "token 1"): SIZE}
 
 
 async def test_windows_of_a_process_count_once_and_those_of_a_retired_one_each() -> None:
@@ -129,7 +149,7 @@ async def test_labels_of_families_of_retired_incarnations_count() -> None:
 
 
 def test_operator_has_no_limit_and_an_estimate_grows_with_the_names() -> None:
-    shares = TombstoneShares(1, 1e-6, DAY_S, lambda: 0.0)
+    shares = TombstoneShares(1, 1e-6, lambda: 0.0)
     shares.add("", SiteId("a", 1), ["hits"])
     assert (shares.largest, shares.is_full("")) == (0, False)
     shares.add("token 1", SiteId("é" * 100, 1), ["hits"])

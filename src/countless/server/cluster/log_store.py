@@ -27,7 +27,16 @@ from countless.core.messages import SiteId
 from countless.errors import CountlessError
 from countless.server.cluster.broker import BROKER_ERRORS, JETSTREAM_TIMEOUT_S, LOG_STREAM
 from countless.server.cluster.records import Body, Record, decode_body, decode_record, from_saved, split, to_saved
-from countless.server.storage.base import Changes, Config, SavedBudget, SavedFamily, StoreError, WindowFields, WindowKey
+from countless.server.storage.base import (
+    Changes,
+    Config,
+    DayOfPeer,
+    SavedBudget,
+    SavedFamily,
+    StoreError,
+    WindowFields,
+    WindowKey,
+)
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.nats_subjects import log_subject
 
@@ -118,6 +127,9 @@ class LogStore:
 
     def load_families(self) -> dict[str, SavedFamily]:
         return self._replica.load_families()
+
+    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
+        return {}
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         return self._replica.tombstones(site_id)

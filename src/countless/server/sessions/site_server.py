@@ -112,7 +112,9 @@ class SiteServer:
             restore_wait=settings.wait_after_restore,
             max_share=settings.max_share,
         )
-        self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, settings.remember_for, clock)
+        self.tombstones = TombstoneShares(
+            *(settings.max_tombstone_mb, settings.max_share, wall_clock, self._pipeline.pending.mark_tombstone_bytes)
+        )
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
         self._family_registry = FamilyRegistry(families, lambda: self.names, settings, self._pipeline, wall_clock)
         self.families = Families(
@@ -152,6 +154,7 @@ class SiteServer:
             self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
         self.budgets.recover(self._store.load_budgets())
         self.families.recover(self._store.load_families())
+        self.tombstones.load(self._store.load_tombstone_bytes())
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
         self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
@@ -208,7 +211,7 @@ class SiteServer:
 
     @property
     def tombstone_bytes(self) -> int:
-        """Of the token that has caused most, since the coordinator started."""
+        """Of the token that has caused most."""
         return self.tombstones.largest
 
     @property
@@ -258,7 +261,9 @@ class SiteServer:
             self._last_prune = now
             self._readings.append(self._wall_clock())
             if len(self._readings) == CLOCK_READINGS:
-                self._pipeline.pending.prune_tombstones(int(min(self._readings) - self.settings.remember_for))
+                before = int(min(self._readings) - self.settings.remember_for)
+                self._pipeline.pending.prune_tombstones(before)
+                self.tombstones.forget(before)
         self.planner.maybe_plan(self._registry.trackers.values())
 
     def debug_state(self) -> dict[str, dict[str, int]]:

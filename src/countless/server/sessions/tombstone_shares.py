@@ -1,18 +1,18 @@
 """How much of the disk one peer may fill with tombstones.
 
 A tombstone is kept for `remember_for`, and a peer can invent one incarnation after another. So what a peer has caused
-is added up, since the coordinator started, and beyond its share it can join nothing that would leave another one. All
-that it has joined before is counted on, and gets its tombstone: nothing is lost or counted twice.
+is added up and saved, and beyond its share it can join nothing that would leave another one. All that it has joined
+before is counted on, and gets its tombstone: nothing is lost or counted twice.
 """
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.server.sessions.shares import UNLIMITED, Amounts
+from countless.server.storage.base import DayOfPeer
 
-DAY_S = 86_400.0
+DAY_S = 86_400
 
 
 def tombstone_bytes(site_id: SiteId, name: str) -> int:
@@ -25,28 +25,37 @@ def tombstone_bytes(site_id: SiteId, name: str) -> int:
 
 
 class TombstoneShares:
-    """Bytes by peer and day: a day is forgotten when its tombstones are.
+    """Bytes by day and peer: a day is forgotten when its tombstones are. `save` is told every sum that has changed.
 
-    >>> shares = TombstoneShares(limit_mb=1, share=0.0002, remember_for=86_400, clock=lambda: 0.0)
+    >>> shares = TombstoneShares(limit_mb=1, share=0.0002, wall_clock=lambda: 5 * DAY_S)
     >>> shares.add("token 1", SiteId("a", 1), ["hits", "visits"])
     >>> shares.is_full("token 1"), shares.is_full("token 2"), shares.largest
     (False, False, 164)
     """
 
-    def __init__(self, limit_mb: int, share: float, remember_for: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        limit_mb: int,
+        share: float,
+        wall_clock: Callable[[], float],
+        save: Callable[[DayOfPeer, int], None] = lambda key, size: None,
+    ) -> None:
         self._bytes = Amounts(limit_mb * 1_000_000, share)
-        self._remember_for = remember_for
-        self._clock = clock
-        self._by_day: dict[int, Tally[str]] = {}
+        self._wall_clock = wall_clock
+        self._save = save
+        self._by_day: dict[DayOfPeer, int] = {}
+
+    def load(self, saved: Mapping[DayOfPeer, int]) -> None:
+        for key, size in saved.items():
+            self._by_day[key] = size
+            self._bytes.add(key.peer, size)
 
     @property
     def largest(self) -> int:
         """Bytes, of the peer that has caused most."""
-        self._forget()
         return self._bytes.largest
 
     def is_full(self, peer: str) -> bool:
-        self._forget()
         return self._bytes.is_full(peer)
 
     def require_room(self, peer: str, parameter: str, name: str) -> None:
@@ -59,11 +68,13 @@ class TombstoneShares:
         """The peer has caused these tombstones of a site, or will when it leaves."""
         if peer != UNLIMITED:
             size = sum(tombstone_bytes(site_id, name) for name in names)
-            self._by_day.setdefault(int(self._clock() // DAY_S), Tally())[peer] += size
+            key = DayOfPeer(int(self._wall_clock() // DAY_S), peer)
+            self._by_day[key] = self._by_day.get(key, 0) + size
             self._bytes.add(peer, size)
+            self._save(key, self._by_day[key])
 
-    def _forget(self) -> None:
-        oldest = (self._clock() - self._remember_for) // DAY_S
-        while self._by_day and (day := next(iter(self._by_day))) < oldest:
-            for peer, size in self._by_day.pop(day).items():
-                self._bytes.add(peer, -size)
+    def forget(self, before: int) -> None:
+        """Tombstones of days that ended before this second are not kept any more."""
+        for key in [each for each in self._by_day if (each.day + 1) * DAY_S <= before]:
+            self._bytes.add(key.peer, -self._by_day.pop(key))
+            self._save(key, 0)

@@ -143,6 +143,13 @@ class FamilyChanges:
     counts: dict[SiteId, dict[str, int]] = field(default_factory=dict)
 
 
+class DayOfPeer(NamedTuple):
+    """A day since 1970, and a peer: see `tombstone_shares.py`."""
+
+    day: int
+    peer: str
+
+
 @dataclass(slots=True)
 class Changes:
     """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated.
@@ -165,9 +172,11 @@ class Changes:
     families: dict[str, FamilyChanges] = field(default_factory=dict)
     deleted_families: list[str] = field(default_factory=list)  # with their tombstones: see `tombstone_of`
     dropped_families: list[str] = field(default_factory=list)  # windows that are not kept any more: without tombstones
+    tombstone_bytes: dict[DayOfPeer, int] = field(default_factory=dict)  # 0: not kept any more
 
     def __bool__(self) -> bool:
-        rare = self.configs or self.tombstones or self.deleted or self.prune_before is not None or self.windows
+        tombstones = self.tombstones or self.prune_before is not None or self.tombstone_bytes
+        rare = self.configs or tombstones or self.deleted or self.windows
         budgets = self.budgets or self.periods or self.budget_sites or self.closed_periods or self.deleted_budgets
         families = self.families or self.deleted_families or self.dropped_families
         return bool(self.counters or self.counts or rare or budgets or families)
@@ -184,6 +193,9 @@ class StateStore(Protocol):
     def load_budgets(self) -> dict[str, SavedBudget]: ...
 
     def load_families(self) -> dict[str, SavedFamily]: ...
+
+    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
+        """Empty if the store does not keep them, as the log of a cluster."""
 
     def save(self, changes: Changes) -> None:
         """When this returns, messages that depend on the changes may be sent. Raises StoreError: nothing was saved."""

@@ -13,6 +13,7 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    DayOfPeer,
     FamilyChanges,
     SavedBudget,
     SavedFamily,
@@ -36,6 +37,7 @@ class MemoryStore:
         self._counts: dict[str, dict[SiteId, int]] = {}
         self._tombstones: dict[SiteId, dict[str, tuple[int, int]]] = {}  # by counter: final count, second it was set
         self._horizon = 0
+        self._tombstone_bytes: dict[DayOfPeer, int] = {}
         self._budgets: dict[str, SavedBudget] = {}
         self._windows: dict[str, dict[int, WindowFields]] = {}
         self._families: dict[str, FamilyChanges] = {}  # all changes so far; no member is None
@@ -64,6 +66,10 @@ class MemoryStore:
         with self._lock:
             return {name: _saved_family(family) for name, family in sorted(self._families.items())}
 
+    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
+        with self._lock:
+            return {key: size for key, size in self._tombstone_bytes.items() if size}
+
     def save(self, changes: Changes) -> None:
         self.save_at(changes, int(self._wall_clock()))
 
@@ -86,6 +92,7 @@ class MemoryStore:
             self._save_families(changes)
             for (name, site_id), count in changes.tombstones.items():
                 self._tombstones.setdefault(site_id, {})[name] = (count, second)
+            self._tombstone_bytes |= changes.tombstone_bytes
             if changes.prune_before is not None:
                 self._prune(changes.prune_before)
             self._save_windows(changes)

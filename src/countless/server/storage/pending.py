@@ -20,6 +20,7 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    DayOfPeer,
     FamilyChanges,
     FamilyFields,
     MemberFields,
@@ -237,6 +238,10 @@ class PendingChanges:
         """A window of a family is not kept any more; its tombstones are."""
         self._changes.dropped_families.append(name)
         self._changed_families.pop(name, None)
+        self._notify()
+
+    def mark_tombstone_bytes(self, key: DayOfPeer, size: int) -> None:
+        self._changes.tombstone_bytes[key] = size
         self._notify()
 
     def prune_tombstones(self, before: int) -> None:

@@ -22,6 +22,7 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    DayOfPeer,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -201,6 +202,11 @@ class SqliteStore:
         with self._locked(), self._loading():
             return load_families(self._db)
 
+    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
+        with self._locked(), self._loading():
+            rows = self._db.execute("SELECT name, value FROM facts WHERE name GLOB 'tombstones *'").fetchall()
+            return {_parse_day_of_peer(name): size for name, size in rows}
+
     def save(self, changes: Changes) -> None:
         try:
             with self._transaction():
@@ -274,6 +280,9 @@ class SqliteStore:
             _SET_TOMBSTONES,
             [(*site_id, counter, str(count), now) for (counter, site_id), count in changes.tombstones.items()],
         )
+        sums = [(f"tombstones {day} {peer}", size) for (day, peer), size in changes.tombstone_bytes.items()]
+        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", [each for each in sums if each[1]])
+        self._db.executemany("DELETE FROM facts WHERE name = ?", [(name,) for name, size in sums if not size])
         if changes.prune_before is not None:
             self._prune(changes.prune_before)
 
@@ -338,6 +347,11 @@ class SqliteStore:
 
 def _as_text(fields: CounterFields) -> tuple[int, str, str]:
     return fields.round, repr(fields.published), str(fields.departed)
+
+
+def _parse_day_of_peer(name: str) -> DayOfPeer:
+    _, day, peer = name.split(" ", 2)
+    return DayOfPeer(int(day), peer)
 
 
 def _parse_windows(counter: str, rule: str) -> WindowRule | None:
