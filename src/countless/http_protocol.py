@@ -22,6 +22,7 @@ log = logging.getLogger("countless.http")
 
 TESTED_UVICORN = "0.54"
 REQUEST_TIMEOUT_S = 20.0
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 MAX_CONNECTIONS_PER_ADDRESS = 4_000  # more than all pages and watches that a proxy forwards
 
 
@@ -54,8 +55,14 @@ class LimitedHTTPProtocol(UnreadLimit, AutoHTTPProtocol):  # type: ignore[misc, 
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.transport.get_protocol() is not self:  # it is a WebSocket now
+        protocol = self.transport.get_protocol()
+        if protocol is not self:  # it is a WebSocket now
             self._end()
+            if not protocol.handshake_initiated:
+                # The WebSocket library was given all of the request and has refused it, as with a body or with very
+                # long headers. uvicorn does not ask it, so nothing would ever be sent, read or closed.
+                self.transport.write(_BAD_REQUEST)
+                self.transport.close()
         elif self._is_complete:
             self._cancel_timer()
         elif self._timer is None and not self.transport.is_closing():

@@ -46,3 +46,24 @@ def test_json_lines_have_the_traceback_and_the_fields_of_the_audit_log(stream: S
     assert "ValueError: two\nlines" in failed["exception"]
     assert (deleted["event"], deleted["who"], deleted["path"]) == ("deleted", "192.0.2.1", '/api/v1/counters/"x"\n')
     assert failed["time"].endswith("Z")
+
+
+def test_line_that_is_repeated_is_left_out_until_the_next_minute_and_others_are_not(
+    stream: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_700_000_000.0
+    monkeypatch.setattr(logging.time, "time", lambda: now)  # type: ignore[attr-defined]
+    logs.configure("info", "plain", stream)
+    log = logging.getLogger("uvicorn.error")
+    for number in range(1000):
+        log.warning("invalid request of %s", number)
+    log.warning("something else")
+    for number in range(100):
+        log.info("as many as one likes: %d", number)
+        logging.getLogger(logs.AUDIT).warning("deleted %d", number)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == logs.MAX_REPEATS + 1 + 200
+    assert lines[logs.MAX_REPEATS - 1].endswith("request of 19 (the last such line of this minute: more are left out)")
+    now += 60
+    log.warning("invalid request of %s", "now")
+    assert stream.getvalue().endswith("invalid request of now\n")

@@ -164,6 +164,19 @@ async def test_address_has_a_limit_of_connections_and_websockets_do_not_count(
     assert not Client().aborted
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [b"content-length: 30\r\n", b"transfer-encoding: chunked\r\n", b"x: y\r\n" * 200, b"x: %s\r\n" % (b"y" * 9000)],
+    ids=["body", "chunked body", "many headers", "long header"],
+)
+async def test_websocket_request_that_the_library_refuses_ends_the_connection(headers: bytes) -> None:
+    client = Client()
+    client.send(UPGRADE.removesuffix(b"\r\n") + headers + b"\r\n")
+    assert (client.get_protocol() is client.protocol, client.timers.pending) == (False, {})
+    assert client.written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert client.aborted
+
+
 def test_other_version_of_uvicorn_has_its_own_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     assert http_protocol.http_protocol() is LimitedHTTPProtocol
     monkeypatch.setattr("countless.http_protocol.TESTED_UVICORN", "0.1")
