@@ -54,7 +54,7 @@ def test_line_that_is_repeated_is_left_out_until_the_next_minute_and_others_are_
     now = 1_700_000_000.0
     monkeypatch.setattr(logging.time, "time", lambda: now)  # type: ignore[attr-defined]
     logs.configure("info", "plain", stream)
-    log = logging.getLogger("uvicorn.error")
+    log = logging.getLogger("countless.http")
     for number in range(1000):
         log.warning("invalid request of %s", number)
     log.warning("something else")
