@@ -185,7 +185,12 @@ def test_incarnation_has_46_bits_to_guess_and_stays_within_a_day(
     draw: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    monkeypatch.setattr(SystemRandom, "randbelow", lambda self, n: drawn.append(n) or draw(n))
+
+    def randbelow(self: SystemRandom, n: int) -> int:
+        drawn.append(n)
+        return draw(n)
+
+    monkeypatch.setattr(SystemRandom, "randbelow", randbelow)
     assert 0 <= second_of(new_incarnation(1_700_000_000.5)) - 1_700_000_000 < 86_400
     assert prod(drawn) >= 2**46  # two drawings that differ give two numbers: see the next line
     assert new_incarnation(1_700_000_000.5) == first_of(1_700_000_000 + draw(drawn[0])) | draw(drawn[1])
