@@ -49,11 +49,13 @@ soak: setup
 	$(PYTEST) -m soak
 	$(PYTEST) -m "hypothesis and not soak" --hypothesis-profile=soak $(PROPERTIES:%=tests/%)
 
-# Real processes, killed, stopped, cut off, under a clock that jumps; then every count is compared.
+# Real processes, killed, stopped, cut off, under clocks that jump; then every count is compared. With KIND=chaos_broker
+# behind a NATS server, which is killed, too.
 MINUTES ?= 10
 SEED ?= 1
+KIND ?= chaos
 chaos: setup
-	PYTHONPATH=tests $(BIN)/python -m support.chaos --minutes $(MINUTES) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m support.$(KIND) --minutes $(MINUTES) --seed $(SEED)
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python

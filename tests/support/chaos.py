@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter as Tally
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
@@ -82,33 +83,46 @@ class Worker:
 
 
 class Chaos:
+    """Programs and a coordinator behind a network that fails."""
+
     def __init__(self, directory: Path, seed: int, durable: bool, stack: ExitStack) -> None:
         self.faults: Tally[str] = Tally()
         self._rng = SeededRandom(seed)
         self._clock = directory / "clock"
         self._clock.write_text("0")
         os.environ["COUNTLESS_CLOCK_FILE"] = str(self._clock)
-        self.server = stack.enter_context(JumpingServer(directory / "coordinator", "--silent-after", "2s"))
-        self.proxy = stack.enter_context(Proxy(self.server.url, seed))
+        self.url = self._start(directory, seed, stack)
         self.server.reader.request("POST", "/api/v1/budgets", {"name": "quota", "limit": LIMIT})
-        self.workers = [Worker(directory / f"site-{i}", self.proxy.url, n, durable) for i, n in enumerate(COUNTERS)]
+        self.workers = [Worker(directory / f"site-{i}", self.url, n, durable) for i, n in enumerate(COUNTERS)]
         for worker in self.workers:
             stack.callback(worker.kill)
+
+    def _start(self, directory: Path, seed: int, stack: ExitStack) -> str:
+        """The address for the programs."""
+        self.server: Server = stack.enter_context(JumpingServer(directory / "coordinator", "--silent-after", "2s"))
+        self.proxy = stack.enter_context(Proxy(self.server.url, seed))
+        return self.proxy.url
 
     # Faults
 
     def run(self, seconds: float) -> None:
         end = monotonic() + seconds
-        faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
-        faults += [self._kill_worker, self._cut, self._fray, self._jump, self._jump_worker]
         while monotonic() < end:
-            fault = faults[self._rng.randbelow(len(faults))]
+            fault = self._choices[self._rng.randbelow(len(self._choices))]
             self.faults[fault.__name__[1:].replace("_", " ")] += 1
             fault()
             sleep(self._some(1.0))
-        self.proxy.set_profile(HEALTHY)
+        self._heal()
         for clock in (self._clock, *(worker.clock for worker in self.workers)):
             clock.write_text("0")
+
+    @property
+    def _choices(self) -> list[Callable[[], None]]:
+        faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
+        return [*faults, self._kill_worker, self._jump, self._jump_worker, self._cut, self._fray]
+
+    def _heal(self) -> None:
+        self.proxy.set_profile(HEALTHY)
 
     def _some(self, most: float) -> float:
         return most * self._rng.randbelow(1_000) / 1_000
@@ -116,13 +130,17 @@ class Chaos:
     def _some_worker(self) -> Worker:
         return self.workers[self._rng.randbelow(len(self.workers))]
 
+    def _some_server(self) -> Server:
+        return self.server
+
     def _kill_coordinator(self) -> None:
-        self.server.kill()
+        server = self._some_server()
+        server.kill()
         sleep(self._some(2.0))
-        self.server.start()
+        server.start()
 
     def _stop_coordinator(self) -> None:
-        self._stop(self.server.process, 4.0)
+        self._stop(self._some_server().process, 4.0)
 
     def _stop_worker(self) -> None:
         self._stop(self._some_worker().process, 6.0)
@@ -156,6 +174,9 @@ class Chaos:
         self._some_worker().clock.write_text(str(hours * HOUR_S))
 
     # What is true at the end
+
+    def connected(self) -> set[str]:
+        return {site["site"] for site in self.server.sites()}
 
     def close_all(self) -> None:
         for worker in self.workers:
@@ -195,11 +216,11 @@ def _compare(name: str, counted: int, bounds: list[tuple[int, int]]) -> list[str
     return [] if lower <= counted <= upper else [f"{name}: counted {counted}, happened {lower} to {upper}"]
 
 
-def run(seed: int, seconds: float, durable: bool = True) -> list[str]:
+def run(seed: int, seconds: float, durable: bool = True, kind: type[Chaos] = Chaos) -> list[str]:
     """What is wrong at the end; prints what happened. Programs that are not `durable` have no state_dir."""
     with tempfile.TemporaryDirectory(prefix="countless-chaos-") as directory, ExitStack() as stack:
-        chaos = Chaos(Path(directory), seed, durable, stack)
-        until(lambda: len(chaos.server.sites()) == len(COUNTERS), "every program has connected")
+        chaos = kind(Path(directory), seed, durable, stack)
+        until(lambda: len(chaos.connected()) == len(COUNTERS), "every program has connected")
         chaos.run(seconds)
         chaos.close_all()
         wrong = chaos.differences()
@@ -208,11 +229,15 @@ def run(seed: int, seconds: float, durable: bool = True) -> list[str]:
         return wrong
 
 
-if __name__ == "__main__":
+def main(kind: type[Chaos]) -> None:
     parser = argparse.ArgumentParser(description="Kill, stop, cut and jump; then compare every count.")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    differences = run(options.seed, 60 * options.minutes)
+    differences = run(options.seed, 60 * options.minutes, kind=kind)
     print(*differences[:50], sep="\n")
     sys.exit(1 if differences else 0)
+
+
+if __name__ == "__main__":
+    main(Chaos)

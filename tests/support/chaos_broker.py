@@ -1,0 +1,61 @@
+"""As `chaos`, behind a broker: two coordinators that take over from each other, and a NATS server that is killed, too.
+
+python -m support.chaos_broker --minutes 10 --seed 1
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from time import sleep
+
+from support import nats
+from support.chaos import Chaos, JumpingServer, main
+from support.service import Server, until
+
+
+class JumpingCoordinator(nats.Coordinator):
+    program = JumpingServer.program
+
+    def start(self) -> None:
+        Server.start(self)  # shards may have no owner for a moment
+
+
+class BrokerChaos(Chaos):
+    def _start(self, directory: Path, seed: int, stack: ExitStack) -> str:
+        self._broker = stack.enter_context(nats.node(directory / "broker"))
+        self._servers = [
+            stack.enter_context(JumpingCoordinator(directory / f"coordinator-{i}", self._broker.url)) for i in range(2)
+        ]
+        self.server = self._servers[0]
+        self._wait_for_owners()
+        return self._broker.url
+
+    def _wait_for_owners(self) -> None:
+        until(lambda: self.server.reader.request("GET", "/api/v1/counters"), "an owner of every shard")
+
+    @property
+    def _choices(self) -> list[Callable[[], None]]:
+        faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
+        return [*faults, self._kill_worker, self._jump, self._jump_worker, self._kill_broker, self._stop_broker]
+
+    def _heal(self) -> None: ...
+
+    def _some_server(self) -> Server:
+        return self._servers[self._rng.randbelow(len(self._servers))]
+
+    def _kill_broker(self) -> None:
+        self._broker.kill()
+        sleep(self._some(3.0))
+        self._broker.start()
+        until(self._broker.answers, "the broker")
+
+    def _stop_broker(self) -> None:
+        self._stop(self._broker.process, 4.0)
+
+    def differences(self) -> list[str]:
+        self._wait_for_owners()
+        return super().differences()
+
+
+if __name__ == "__main__":
+    main(BrokerChaos)
