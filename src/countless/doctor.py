@@ -24,7 +24,7 @@ from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError, ServiceError
 from countless.probe import probe_local
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.backup import check
+from countless.server.storage.backup import check, require_not_lost
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.token_file import OPERATOR_TOKEN_FILE
 
@@ -49,10 +49,13 @@ class Finding(NamedTuple):
         return self.warns or not self.remedy
 
 
-def run_checks(settings: Settings, url: str | None, token: str | None) -> Iterator[Finding]:
-    """Check a machine that should run a coordinator or, with a `url`, one that should reach a coordinator."""
+def run_checks(settings: Settings | None, url: str | None, token: str | None) -> Iterator[Finding]:
+    """Check a machine that should run a coordinator with these settings, and the way to the one at `url`."""
     yield from check_installation()
-    yield from check_coordinator(settings) if url is None else check_connection(url, token)
+    if settings is not None:
+        yield from check_coordinator(settings)
+    if url is not None:
+        yield from check_connection(url, token)
 
 
 def check_installation() -> Iterator[Finding]:
@@ -113,6 +116,7 @@ def _attempt(what: str, check: Callable[[], str | None], found: str, remedy: str
 
 def _state(settings: Settings) -> str | None:
     directory = Path(settings.state_dir)
+    require_not_lost(directory / STATE_FILE)
     if (directory / STATE_FILE).exists():
         SqliteStore(directory / STATE_FILE).close()
         return f"{directory}: of this version"

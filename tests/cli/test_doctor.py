@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
+from countless.server.settings import STATE_FILE
 from support.commands import run_command
 from support.service import Server, environment
 
@@ -104,3 +105,12 @@ def test_doctor_reports_what_a_token_allows(tmp_path: Path) -> None:
         code, findings = doctor("--url", server.url)
         assert code == 1
         assert findings["allowed"]["found"] == "nothing"
+
+
+def test_doctor_checks_the_state_directory_that_is_named_also_where_a_url_is_set(tmp_path: Path) -> None:
+    """COUNTLESS_URL is often set for all commands."""
+    (tmp_path / STATE_FILE).write_bytes(b"damaged" * 2000)
+    result = run_command("doctor", "--state-dir", str(tmp_path), COUNTLESS_URL="http://127.0.0.1:1")
+    assert result.returncode == 1
+    assert "NOT  state " in result.stdout
+    assert "127.0.0.1:1 " not in result.stdout

@@ -70,3 +70,11 @@ def test_invalid_request_exits_2_with_a_reason(words: str, tmp_path: Path, monke
     result = run_command(*words.split())
     assert result.returncode == 2, (result.stdout, result.stderr)
     assert result.stderr
+
+
+@pytest.mark.slow
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "countless", "token", "--help"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), check=False)
+    assert (result.returncode, result.stderr) == (2, "countless: output cannot be written: No space left on device\n")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from starlette.testclient import TestClient
 
 from countless.server import audit
 from countless.server.app import build_app
-from countless.server.audit import AUDIT_FILE, MAX_REFUSALS, REFUSED_FILE, REPEAT_S, AuditLog
+from countless.server.audit import MAX_REFUSALS, REFUSED_FILE, REPEAT_S, AuditLog
 from countless.server.settings import STATE_FILE, Settings
+from countless.server.storage.backup import AUDIT_FILE
 from support.commands import run_command
 
 
@@ -111,3 +113,20 @@ def test_entry_that_cannot_be_written_is_logged_and_changes_nothing(
 ) -> None:
     AuditLog(tmp_path / "missing").record("deleted", "me")
     assert "audit log not written" in caplog.text
+
+
+def test_entry_of_which_the_disk_took_a_part_does_not_spoil_the_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(FileIO):
+        def write(self, line: Any) -> int:
+            return super().write(line[:20])
+
+    log = AuditLog(tmp_path)
+    log.record("created", "me", path="/first")
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "FileIO", Full)
+        log.record("created", "me", path="/lost")
+    assert f"audit log not written: {tmp_path / AUDIT_FILE}: No space left on device" in caplog.text
+    log.record("created", "me", path="/next")
+    assert [entry["path"] for entry in entries(tmp_path)] == ["/first", "/next"]

@@ -52,3 +52,11 @@ def test_old_refusals_and_those_of_too_many_addresses_are_forgotten() -> None:
     refused.add("a1", "no token")
     now = FORGET_AFTER_S + 1
     assert [each.address for each in refused.recent()] == ["a1"]
+
+
+def test_refusals_of_a_clock_that_was_ahead_are_not_shown_for_years() -> None:
+    now = 800 * 86_400.0
+    refused = RefusedSites(lambda: now)
+    refused.add("192.0.2.1", "no token")
+    now = 0.0
+    assert refused.recent() == []

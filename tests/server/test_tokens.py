@@ -8,6 +8,7 @@ from time import time
 
 import pytest
 
+from countless.cli.token import token as show_token
 from countless.errors import InvalidParameter
 from countless.server.settings import STATE_FILE
 from countless.server.storage.base import StoreError, Token
@@ -16,10 +17,11 @@ from countless.server.tokens import (
     FIRST_LABEL,
     RESTORED_LABEL,
     digest,
+    expire_all,
     first_operator_token,
     new_token,
     replace_in_file,
-    rotate,
+    successor,
 )
 from countless.token_file import OPERATOR_TOKEN_FILE, read_token, write_token
 from support.commands import run_command
@@ -70,7 +72,8 @@ def test_token_that_cannot_be_written_names_its_file(tmp_path: Path, monkeypatch
 def test_rotated_token_replaces_the_former_after_the_overlap(store: SqliteStore, tmp_path: Path) -> None:
     former = new_token(store, "site", "fleet", "web", expires_in=1000)
     write_token(tmp_path / OPERATOR_TOKEN_FILE, former)
-    token, digests = rotate(store, "fleet", overlap_s=60)
+    token, digests = successor(store, "fleet")
+    expire_all(store, digests, overlap_s=60)
     old, new = store.token(digest(former)), store.token(digest(token))
     assert old is not None
     assert new is not None
@@ -83,10 +86,10 @@ def test_rotated_token_replaces_the_former_after_the_overlap(store: SqliteStore,
     assert replace_in_file(tmp_path, digests, token) is None  # it has another already
     for label in ("unknown", ""):
         with pytest.raises(InvalidParameter, match="label of a valid token"):
-            rotate(store, label, 60)
+            successor(store, label)
     new_token(store, "read", "fleet")
     with pytest.raises(InvalidParameter, match="one scope and site"):
-        rotate(store, "fleet", 60)
+        successor(store, "fleet")
     store.close()
 
 
@@ -109,8 +112,9 @@ def test_restored_copy_gets_the_tokens_that_the_former_state_had(tmp_path: Path)
         web, gone = new_token(store, "site", "web"), new_token(store, "read", "gone")
         assert run_command("backup", str(copy), "--state-dir", str(state)).returncode == 0
         assert store.revoke("gone") == 1
-        operators, former = rotate(store, FIRST_LABEL, 0.0)
+        operators, former = successor(store, FIRST_LABEL)
         replace_in_file(state, former, operators)
+        expire_all(store, former, 0.0)
         later, again = new_token(store, "site", "later"), new_token(store, "read", "gone")
     restored = run_command("restore", str(copy), "--state-dir", str(state))
     (line,) = re.findall(r"^  countless (token --revoke .*?)  # read, 'gone'$", restored.stdout, re.MULTILINE)
@@ -126,10 +130,49 @@ def test_restored_copy_gets_the_tokens_that_the_former_state_had(tmp_path: Path)
     restored = run_command("restore", str(copy), "--state-dir", str(state))
     assert f"{state / OPERATOR_TOKEN_FILE} has a new token for the operator.\n" in restored.stdout
     assert "programs with a token that was made since are refused" in restored.stdout
+    assert "what was revoked since is valid again" in restored.stdout
     with closing(SqliteStore(state / STATE_FILE)) as store:
         found = store.token(digest(read_token(state / OPERATOR_TOKEN_FILE)))
     assert found is not None
     assert (found.scope, found.label) == ("operator", RESTORED_LABEL)
+
+
+def no_space(*arguments: object, **options: object) -> None:
+    raise OSError(ENOSPC, "No space left on device")
+
+
+def test_rotation_that_a_full_disk_stops_leaves_all_tokens_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise commands on this machine are locked out when the former token ends."""
+    with closing(SqliteStore(tmp_path / STATE_FILE)) as store:
+        first_operator_token(store, tmp_path)
+    rotation = ("token", "rotate", "--label", FIRST_LABEL, "--overlap", "0s", "--state-dir", str(tmp_path))
+
+    def valid() -> set[bytes]:
+        with closing(SqliteStore(tmp_path / STATE_FILE)) as store:
+            return {token.digest for token in store.tokens() if token.valid_at(time())}
+
+    first = valid()
+    with monkeypatch.context() as patch:
+        patch.setattr("countless.server.tokens.write_token", no_space)
+        stopped = run_command(*rotation)
+    assert (stopped.returncode, stopped.stderr.count("\n")) == (2, 1)
+    assert "the former ones stay valid: run it again; " in stopped.stderr
+    assert valid() == {*first, digest(stopped.stdout.strip())}
+    again = run_command(*rotation)
+    assert valid() == {digest(again.stdout.strip())} == {digest(read_token(tmp_path / OPERATOR_TOKEN_FILE))}
+
+
+@pytest.mark.parametrize("action", ["site", "rotate"])
+def test_token_that_cannot_be_shown_is_revoked(action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(SqliteStore(tmp_path / STATE_FILE)) as store:
+        new_token(store, "site", "web")
+        before = store.tokens()
+        monkeypatch.setattr("builtins.print", no_space)
+        with pytest.raises(OSError, match="No space left on device: 'standard output'"):
+            show_token(action, label="web", state_dir=tmp_path)
+        assert store.tokens() == before
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a\nb", "ä", "a\0b"])

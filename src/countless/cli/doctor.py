@@ -1,5 +1,6 @@
 """`countless doctor`: check the installation and print a remedy for every problem."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,8 @@ def doctor(
     url: Annotated[
         str | None,
         typer.Option(
-            envvar="COUNTLESS_URL", help="Check the connection to this coordinator instead of a coordinator to start."
+            help="Check the connection to this coordinator; without --state-dir and --config, nothing else. "
+            "[default: COUNTLESS_URL, without these]"
         ),
     ] = None,
     config: Annotated[
@@ -30,7 +32,11 @@ def doctor(
     from countless.doctor import run_checks
     from countless.server.settings import load_settings
 
-    findings = list(run_checks(load_settings({"state_dir": state_dir and str(state_dir)}, file=config), url, token))
+    here = state_dir is not None or config is not None
+    if url is None and not here:
+        url = os.environ.get("COUNTLESS_URL") or None
+    settings = load_settings({"state_dir": state_dir and str(state_dir)}, file=config) if here or url is None else None
+    findings = list(run_checks(settings, url, token))
     if json:
         from json import dumps
 

@@ -4,7 +4,10 @@ Exit codes: 0 success, 1 the result is negative (each verb documents when), 2 in
 75 no answer (`take`).
 """
 
+import os
 import sys
+from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,14 +67,19 @@ def main() -> None:
     from countless.errors import CountlessError
 
     try:
-        build()()
+        try:
+            build()()
+        finally:
+            sys.stdout.flush()  # not when Python ends: that error would have no line of its own
     except CountlessError as error:
         print(f"countless: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # a full disk, a file that this user may not write
-        if error.filename is None:
+        if error.filename is None and error.errno not in (ENOSPC, EDQUOT):
             raise
-        print(f"countless: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"countless: {error.filename or 'output cannot be written'}: {error.strerror}", file=sys.stderr)
+        with suppress(OSError):  # what is left of the output must not fail again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -21,25 +21,34 @@ def restore(
     from countless.server.serve import exclusive
     from countless.server.settings import STATE_FILE
     from countless.server.storage import backup
+    from countless.server.storage.base import Token
     from countless.server.storage.sqlite_store import SqliteStore
 
     backup.check(copy)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     state = state_dir / STATE_FILE
     with exclusive(state_dir):
-        known = backup.tokens_of(state)
-        former = backup.restore(copy, state)
+        # An interrupted restore has set the state aside, and left a copy that has its tokens.
+        known = backup.tokens_of(state if state.exists() else backup.part_of(state))
+        again: list[Token] = []
+        operators: Path | None = None
+
+        def merge_tokens(part: Path) -> None:
+            nonlocal again, operators
+            with closing(SqliteStore(part)) as store:
+                again, operators = tokens.after_restore(store, known, state_dir)
+
+        former = backup.restore(copy, state, merge_tokens)
         audit = AuditLog(state_dir)
         audit.record("state restored", shell_user(), copy=str(copy), former=former and str(former))
-        with closing(SqliteStore(state)) as store:
-            again, operators = tokens.after_restore(store, known, state_dir)
         if operators is not None:
             audit.record("token made", shell_user(), scope="operator", label=tokens.RESTORED_LABEL)
     print(f"{state} is now the copy {copy}. Start the coordinator: budgets wait for all sites first.")
     if former is not None:
         print(f"The former state is in {former}.")
     if not known:
-        print("Tokens are as in the copy: programs with a token that was made since are refused.")
+        print("Tokens are as in the copy: programs with a token that was made since are refused,")
+        print(f"and what was revoked since is valid again. They are listed by: countless token --state-dir {state_dir}")
     if again:
         print("Valid again, because the copy has these tokens and the former state had not. If they were revoked:")
         for token in again:

@@ -62,7 +62,7 @@ def token(
         if revoke is not None:
             return [f"{store.revoke(revoke)} revoked"]
         if scope == "rotate":
-            new, former = tokens.rotate(store, label, overlap_s, expires_in)
+            new, former = tokens.successor(store, label, expires_in)
             return [new]
         if scope is not None:
             return [tokens.new_token(store, scope, label, site, expires_in)]
@@ -70,21 +70,44 @@ def token(
 
     creates = state_dir is not None and scope in SCOPES and revoke is None
     lines = _change(nats, directory, creates, work)
+    try:
+        print("".join(f"{line}\n" for line in lines), end="", flush=True)
+    except OSError as error:
+        if scope is not None and revoke is None:  # the token was not shown
+            fingerprint = tokens.digest(lines[0]).hex()[:12]
+            _change(nats, directory, creates, lambda store: [str(store.revoke(fingerprint))])
+        raise OSError(error.errno, error.strerror, "standard output") from None
+    if scope == "rotate":
+        _end_former(nats, directory, former, lines[0], overlap_s)
     if not nats and lines != ["0 revoked"] and (revoke is not None or scope is not None):
         event = "revoked" if revoke is not None else "rotated" if scope == "rotate" else "made"
         what = {"scope": scope if event == "made" else None, "label": label if revoke is None else revoke}
         AuditLog(directory).record(f"token {event}", shell_user(), **what, site=site, expires=expires)
-    for line in lines:
-        print(line)
-    if former and (path := tokens.replace_in_file(directory, former, lines[0])):
-        typer.echo(f"countless: {path} has the new token", err=True)
     if lines == ["0 revoked"]:
         raise typer.Exit(1)
+
+
+def _end_former(nats: str | None, directory: Path, former: set[bytes], new: str, overlap_s: float) -> None:
+    """The operator's file gets the new token first: local commands must not be locked out."""
+    from countless.server import tokens
+    from countless.server.storage.base import StoreError
+
+    def expire(store: "TokenStore") -> list[str]:
+        tokens.expire_all(store, former, overlap_s)
+        return []
+
+    try:
+        if path := tokens.replace_in_file(directory, former, new):
+            typer.echo(f"countless: {path} has the new token", err=True)
+        _change(nats, directory, False, expire)
+    except (StoreError, OSError) as error:
+        raise StoreError(f"the new token is valid, and the former ones stay valid: run it again; {error}") from None
 
 
 def _change(nats: str | None, directory: Path, creates: bool, work: "Callable[[TokenStore], list[str]]") -> list[str]:
     from countless.server.app import require_nats
     from countless.server.settings import STATE_FILE
+    from countless.server.storage.backup import require_not_lost
     from countless.server.storage.sqlite_store import SqliteStore
 
     if nats:
@@ -93,6 +116,7 @@ def _change(nats: str | None, directory: Path, creates: bool, work: "Callable[[T
 
         return change_tokens(nats, work)
     file = directory / STATE_FILE
+    require_not_lost(file)
     if not file.exists():
         _require_meant(file, creates)
     with closing(SqliteStore(file)) as store:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet, WeakValueDictionary
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
-from countless.client.clock import Clock
 from countless.client.environment import find_token
 from countless.client.families.local_family import LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
@@ -24,6 +23,7 @@ from countless.client.session.protocol import new_incarnation
 from countless.client.transport.base import Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketTransport
+from countless.clock import Clock
 from countless.core.budget.messages import Ask
 from countless.core.calendar import Calendar
 from countless.core.family.messages import UpMessage as FamilyMessage

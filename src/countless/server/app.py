@@ -72,7 +72,7 @@ def _single_coordinator(settings: Settings) -> Starlette:
         tasks.append(asyncio.create_task(measure_lag(app.state.loop_lag)))
         tasks += [asyncio.create_task(check_tokens(access)), asyncio.create_task(_save_uses(access, path))]
         if restored:
-            tasks.append(asyncio.create_task(_end_of_restore(server, path)))
+            tasks.append(asyncio.create_task(end_of_restore(server, path)))
         try:
             yield
         finally:
@@ -107,10 +107,18 @@ async def _tick(server: SiteServer) -> None:
             await asyncio.sleep(0)
 
 
-async def _end_of_restore(server: SiteServer, path: Path) -> None:
-    while server.budgets.restoring:
+async def end_of_restore(server: SiteServer, path: Path) -> None:
+    """Save that the state is not a copy any more, when the restore is over and the disk has room."""
+    failed = False
+    while True:
+        if not server.budgets.restoring:
+            try:
+                return await asyncio.to_thread(end_restore, path)
+            except StoreError as error:
+                if not failed:
+                    log.warning("end of the restore not saved, the next start would begin it again: %s", error)
+                failed = True
         await asyncio.sleep(MAX_TICK_S)
-    await asyncio.to_thread(end_restore, path)
 
 
 async def _checkpoint(store: SqliteStore) -> None:

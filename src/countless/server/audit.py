@@ -10,18 +10,21 @@ import getpass
 import logging
 import os
 from collections.abc import Callable
+from errno import ENOSPC
+from io import FileIO
 from pathlib import Path
 from time import time
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from countless.server.logs import AUDIT, timestamp
+from countless.server.storage.backup import AUDIT_FILE
 from countless.token_file import ensure_private
 
 log = logging.getLogger(AUDIT)
 
-AUDIT_FILE, REFUSED_FILE = "audit.log", "refused.log"  # in state_dir
+REFUSED_FILE = "refused.log"  # in state_dir, as AUDIT_FILE
 MAX_FILE_BYTES = 10_000_000  # then audit.log becomes audit.log.1, and the former audit.log.1 is deleted
 REPEAT_S = 60.0  # a caller that is refused again and again has one line in this time
 MAX_REFUSALS = 60  # lines in this time, of all callers: refusals must not fill the disk
@@ -86,16 +89,21 @@ class AuditLog:
 def _append(path: Path, line: bytes) -> None:
     try:
         with _locked(path) as file:
-            file.write(line)
+            end = os.fstat(file.fileno()).st_size
+            problem = None if file.write(line) == len(line) else os.strerror(ENOSPC)
+            if problem:
+                file.truncate(end)  # the next entry must have a line of its own
     except OSError as error:
-        log.warning("audit log not written: %s: %s", path, error)
+        problem = str(error)
+    if problem:
+        log.warning("audit log not written: %s: %s", path, problem)
 
 
-def _locked(path: Path) -> IO[bytes]:
+def _locked(path: Path) -> FileIO:
     """The file at its end, with a lock: several processes write to it, and one of them may just have renamed it."""
     while True:
         ensure_private(path)
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+        file = FileIO(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):

@@ -41,6 +41,8 @@ class RefusedSites:
 
     def recent(self) -> list[Refused]:
         """Those that still try, the last one first."""
-        since = self._clock() - FORGET_AFTER_S
-        self._by_address = {address: each for address, each in self._by_address.items() if each.last >= since}
+        now = self._clock()  # an attempt of later was made before the clock was put back
+        self._by_address = {
+            address: each for address, each in self._by_address.items() if 0 <= now - each.last <= FORGET_AFTER_S
+        }
         return list(self._by_address.values())[::-1]

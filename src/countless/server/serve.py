@@ -28,7 +28,7 @@ from countless.server.certificates import reload_certificate
 from countless.server.http.sockets.fastpath import websocket_protocol
 from countless.server.logs import LOG_FORMATS, LOG_LEVELS
 from countless.server.settings import STATE_FILE, Settings
-from countless.server.storage.backup import require_no_half_restore
+from countless.server.storage.backup import require_not_lost
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import FIRST_LABEL, first_operator_token
@@ -119,7 +119,7 @@ def _usable_state(settings: Settings) -> Iterator[None]:
         yield
     else:
         directory = Path(settings.state_dir)
-        require_no_half_restore(directory / STATE_FILE)
+        require_not_lost(directory / STATE_FILE)
         SqliteStore(directory / STATE_FILE).close()
         with exclusive(directory):
             yield

@@ -42,8 +42,8 @@ def _generate(scope: str, label: str, site: str | None = None, expires_in: float
     return text, Token(digest(text), scope, site, label, now, expires)
 
 
-def rotate(store: TokenStore, label: str, overlap_s: float, expires_in: float | None = None) -> tuple[str, set[bytes]]:
-    """A new token in place of those with this label, which stay valid for the overlap; it, and their digests.
+def successor(store: TokenStore, label: str, expires_in: float | None = None) -> tuple[str, set[bytes]]:
+    """A new token in place of those with this label; it, and their digests. They are valid until `expire_all`.
 
     Without `expires_in` it is valid for as long as the youngest of them was.
     """
@@ -56,9 +56,13 @@ def rotate(store: TokenStore, label: str, overlap_s: float, expires_in: float | 
     youngest = max(former, key=lambda token: (token.created, token.expires or inf))
     if expires_in is None and youngest.expires is not None:
         expires_in = youngest.expires - youngest.created
-    for token in former:
-        store.expire(token.digest, int(now + overlap_s))
     return new_token(store, youngest.scope, label, youngest.site, expires_in), {token.digest for token in former}
+
+
+def expire_all(store: TokenStore, digests: set[bytes], overlap_s: float) -> None:
+    second = int(time() + overlap_s)
+    for each in digests:
+        store.expire(each, second)
 
 
 def has_operator(store: TokenStore) -> bool:

@@ -12,6 +12,7 @@ from countless.core.messages import Report
 from countless.core.windows.rolling import count_since
 from countless.server.http.history import history
 from countless.server.http.history.history import MAX_POINTS, Recorder, TimeSeries
+from countless.server.sessions import counter
 from countless.wire.frames import Join
 from support.published import ALPHA, Published
 from support.site_server import FakeConnection, SiteServerHarness, site_server
@@ -40,7 +41,7 @@ def test_unchanged_row_is_not_added() -> None:
 
 async def test_recorder_keeps_history_until_the_counter_is_deleted() -> None:
     async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 0))
         for second in range(1, 4):
@@ -60,7 +61,7 @@ async def test_recorder_keeps_history_until_the_counter_is_deleted() -> None:
 
 async def test_counter_created_again_under_its_name_has_a_new_history() -> None:
     async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 9))
         recorder.tick()
@@ -72,7 +73,7 @@ async def test_counter_created_again_under_its_name_has_a_new_history() -> None:
 
 async def test_counter_created_again_with_more_events_has_a_new_history() -> None:
     async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 9))
         recorder.tick()
@@ -88,19 +89,19 @@ async def test_history_of_a_new_counter_begins_with_zero_when_it_was_created() -
         await harness.send(session, connection, Join("hits", 0, 9))
         harness.server.counter("hits").traffic.began = 5.0
         harness.time = 6.0
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         points = recorder.for_counter(harness.server.counter("hits")).points
         assert [row[:2] for row in points] == [(5, 0), (6, 9)]
         async with site_server(harness.store) as after:
             after.server.counter("hits").traffic.began = 5.0
             after.time = 6.0
-            recorder = Recorder(after.server, clock=lambda: after.time)
+            recorder = Recorder(after.server, clock=lambda: after.time, steady=lambda: after.time)
             assert [row[:2] for row in recorder.for_counter(after.server.counter("hits")).points] == [(6, 9)]
 
 
 async def test_row_before_a_change_says_until_when_nothing_changed() -> None:
     async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 9))
         for harness.time in range(5):
@@ -127,6 +128,35 @@ async def test_clock_that_is_put_back_leaves_records_as_old_as_they_were() -> No
         assert [(clock - record.time, record.lower, record.upper) for record in history.records()] == [
             *((65, 9, 9), (45, 9, 11), (5, 11, 11), (0, 11, 11))  # the state is exact; a minute began 45 s ago
         ]
+
+
+async def test_clock_that_is_ahead_for_a_minute_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts, rolling counts, and for operators since when messages are counted and what a flush would have sent."""
+    async with site_server() as harness:
+        steady, ahead = 1e9, 0.0
+        monkeypatch.setattr(counter, "time", lambda: steady + ahead)
+        right = Recorder(harness.server, clock=lambda: steady, steady=lambda: steady)
+        tested = Recorder(harness.server, clock=lambda: steady + ahead, steady=lambda: steady)
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join("hits", 0, 1))
+        began = {"hits": steady}
+        for second in range(300):
+            steady, ahead = steady + 1, 800 * 86_400 if 100 <= second < 160 else 0.0
+            tested.tick()
+            right.tick()
+            if second == 120:
+                began["later"] = steady
+                await harness.send(session, connection, Join("later", 0, 1))
+            if second % 7 == 0:
+                await harness.send(session, connection, Report("hits", 0, second + 2, 1))
+        assert {name: harness.server.counter(name).traffic.began for name in began} == began
+        ours, true = (each.for_counter(harness.server.counter("hits")) for each in (tested, right))
+        assert list(ours.points) == list(true.points)
+        assert ours.site_seconds == true.site_seconds
+        for then in range(int(steady) - 299, int(steady), 10):
+            rolling, truth = count_since(ours.records(), then), count_since(true.records(), then)
+            assert rolling.lower <= truth.upper
+            assert truth.lower <= rolling.upper
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -169,7 +199,7 @@ async def test_least_recently_requested_history_is_replaced(monkeypatch: pytest.
     async with site_server() as harness:
         for name in "abcde":
             harness.server.create(name, harness.server.settings.defaults)
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         recorder.tick()
         recorder.for_counter(harness.server.counter("e"))  # a page shows a counter beyond the limit
         recorder.tick()
@@ -178,7 +208,7 @@ async def test_least_recently_requested_history_is_replaced(monkeypatch: pytest.
 
 async def test_public_points_do_not_reveal_when_rounds_begin() -> None:
     async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 5))
         recorder.tick()

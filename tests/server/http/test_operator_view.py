@@ -9,7 +9,7 @@ from support.site_server import site_server
 
 async def test_cost_is_compared_with_messages_per_event_and_flushes() -> None:
     async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 0))
         counter = harness.server.counter("hits")
@@ -42,7 +42,7 @@ async def test_cost_is_counted_since_the_restart() -> None:
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 40))
         async with site_server(harness.store) as after:
-            recorder = Recorder(after.server, clock=lambda: after.time)
+            recorder = Recorder(after.server, clock=lambda: after.time, steady=lambda: after.time)
             counter = after.server.counter("hits")
             assert details(counter, recorder.for_counter(counter))["cost"]["events"] == 0
             session, connection = await after.connect("web")
@@ -53,7 +53,7 @@ async def test_cost_is_counted_since_the_restart() -> None:
 
 async def test_plan_summary_says_why_the_plan_runs() -> None:
     async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time)
+        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 3))
         counter = harness.server.counter("hits")

@@ -127,7 +127,7 @@ async def test_page_of_a_counter_shows_the_sum_and_the_largest_series() -> None:
 
 async def test_windows_and_rolling_counts_are_sums() -> None:
     async with site_server(scheme="exact", wall_clock=lambda: NOW) as harness:
-        recorder = Recorder(harness.server, clock=lambda: NOW)
+        recorder = Recorder(harness.server, clock=lambda: NOW, steady=lambda: NOW)
         session, connection = await harness.connect("web")
         period = int(NOW // 3600)
         names = [f'hits{{route="/{route}"}}@hour:{period}' for route in "ab"]

@@ -22,14 +22,16 @@ class Clock:
     """The time of the recorder, of the views, and at which counters begin."""
 
     def __init__(self, harness: SiteServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.time = NOON
+        self.time = self.steady = NOON
         for module in (counter_view, list_view, counter):
             monkeypatch.setattr(module, "time", lambda: self.time)
-        self.recorder = Recorder(harness.server, clock=lambda: self.time, steady=lambda: self.time)
+        for view in (counter_view, list_view):
+            monkeypatch.setattr(view, "monotonic", lambda: self.steady)
+        self.recorder = Recorder(harness.server, clock=lambda: self.time, steady=lambda: self.steady)
 
     def advance(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.time += 1
+            self.time, self.steady = self.time + 1, self.steady + 1
             self.recorder.tick()
 
 
@@ -190,3 +192,26 @@ async def test_page_of_a_family_with_windows_has_the_top_of_this_window_the_last
         clock.advance(1)
         windows = by_name(view)["top"]["windows"]
         assert (windows["now"]["rows"], windows["last"]["rows"][0][1]) == ([], 3)
+
+
+async def test_page_that_is_open_while_the_clock_is_ahead_is_updated_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with site_server() as harness:
+        clock = Clock(harness, monkeypatch)
+        web = await harness.connect("web")
+        await harness.send(*web, Join("hits", 0, 9))
+        clock.advance(90)
+        view = OperatorCounterView(harness.server, clock.recorder, "hits", "", "", "", 0)
+        listed = ListView(harness.server, clock.recorder, "", "name", 0)
+        for ahead in (0, 800 * 86_400):
+            clock.time += ahead
+            clock.advance(5)
+            by_name(view), by_name(listed)
+        clock.time -= 800 * 86_400
+        await harness.send(*web, Report("hits", 0, 10, 1))
+        clock.advance(6)
+        changed = by_name(view)
+        assert changed["sites"]["rows"][0][3] == 10
+        for row in (changed["bars"]["rows"][-1], by_name(listed)["rows"]["rows"][0]["bars"][-1]):
+            assert (row[0], row[3]) == (NOON + 60, 1)

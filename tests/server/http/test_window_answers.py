@@ -35,7 +35,7 @@ def local(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def recorder_of(harness: SiteServerHarness) -> Recorder:
-    return Recorder(harness.server, clock=lambda: harness.time)
+    return Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
 
 
 async def counted(harness: SiteServerHarness, recorder: Recorder, connection: FakeConnection, count: int) -> None:
@@ -278,7 +278,7 @@ async def test_rolling_count_uses_windows_after_a_restart() -> None:
         for number in range(4):
             await count_hour(harness, clock, f"2026-11-16T0{5 + number}:30Z", 10)
         async with site_server(harness.store, wall_clock=clock, scheme="exact") as after:
-            recorder = Recorder(after.server, clock=clock)
+            recorder = Recorder(after.server, clock=clock, steady=clock)
             answer = rolling_answer(after.server.counter("hits"), recorder, "150m")  # from seven o'clock on
             assert (answer.lower, answer.estimate, answer.upper, answer.known_since) == (20, 20, 20, None)
             answer = rolling_answer(after.server.counter("hits"), recorder, "3h")

@@ -3,15 +3,19 @@
 import fcntl
 from errno import ENOSPC
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from countless.core.messages import SiteId
+from countless.server import app
 from countless.server.settings import STATE_FILE
 from countless.server.storage import backup
-from countless.server.storage.backup import back_up, check, end_restore, is_copy, restore
-from countless.server.storage.base import Changes, Config, CounterFields, StoreError
+from countless.server.storage.backup import back_up, check, end_restore, is_copy, restore, tokens_of
+from countless.server.storage.base import Changes, Config, CounterFields, StoreError, Token
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tokens import RESTORED_LABEL
 from countless.token_file import OPERATOR_TOKEN_FILE, write_token
 from support.commands import run_command
 
@@ -134,6 +138,7 @@ def test_restore_that_was_killed_between_its_renames_is_noticed_and_repeated(
     """The coordinator must not begin from nothing: budgets would be granted again."""
     copy = tmp_path / "copy"
     back_up(state, copy)
+    assert run_command("token", "site", "--label", "later", "--state-dir", str(state.parent)).returncode == 0
 
     def killed(part: Path, target: Path) -> None:
         raise KeyboardInterrupt
@@ -144,8 +149,77 @@ def test_restore_that_was_killed_between_its_renames_is_noticed_and_repeated(
     started = run_command("serve", "--state-dir", str(state.parent), "--port", "0")
     assert (started.returncode, "a countless restore was interrupted; run it again" in started.stderr) == (2, True)
     assert not state.exists()
+    token = run_command("token", "site", "--state-dir", str(state.parent))  # must not make an empty state either
+    assert (token.returncode, "a countless restore was interrupted" in token.stderr) == (2, True)
+    assert not state.exists()
+    restored = run_command("restore", str(copy), "--state-dir", str(state.parent))
+    assert restored.returncode == 0
+    assert "made since are refused" not in restored.stdout  # the copy beside its place had the tokens of the state
+    assert known(state) == 7
+    assert {token.label for token in tokens_of(state)} == {"later", RESTORED_LABEL}
+
+
+@pytest.mark.parametrize("size", [0, None])
+def test_coordinator_whose_state_file_is_lost_does_not_begin_from_nothing(
+    size: int | None, state: Path, tmp_path: Path
+) -> None:
+    """A file of no bytes is what some file systems leave after a power cut."""
+    copy = tmp_path / "copy"
+    back_up(state, copy)
+    assert run_command("token", "site", "--state-dir", str(state.parent)).returncode == 0  # writes to the audit log
+    state.unlink()
+    if size is not None:
+        state.touch()
+    found = f"{state} is {'missing' if size is None else 'empty'}, and a coordinator has used it before: restore"
+    for command in (["serve", "--port", "0"], ["token"], ["doctor"], ["token", "site"]):
+        result = run_command(*command, "--state-dir", str(state.parent))
+        assert result.returncode in (1, 2)
+        assert found in result.stdout + result.stderr, command
+    lost = run_command("backup", str(copy), "--state-dir", str(state.parent))
+    assert (lost.returncode, lost.stderr.count("\n")) == (2, 1)
     assert run_command("restore", str(copy), "--state-dir", str(state.parent)).returncode == 0
     assert known(state) == 7
+
+
+def test_restore_that_finds_no_room_for_the_tokens_leaves_the_former_state(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy would not have the tokens made since; and a second attempt would not find them."""
+    copy = tmp_path / "copy"
+    back_up(state, copy)
+    assert run_command("token", "site", "--label", "later", "--state-dir", str(state.parent)).returncode == 0
+    before = tokens_of(state)
+
+    def full(store: SqliteStore, token: Token) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteStore, "add_token", full)
+        failed = run_command("restore", str(copy), "--state-dir", str(state.parent))
+    assert (failed.returncode, failed.stderr) == (2, "countless: the disk is full\n")
+    assert not [path for path in state.parent.iterdir() if "part" in path.name or "before" in path.name]
+    assert tokens_of(state) == before
+    assert not is_copy(state)
+    assert run_command("restore", str(copy), "--state-dir", str(state.parent)).returncode == 0
+    assert before[0] in tokens_of(state)
+    assert is_copy(state)
+
+
+async def test_end_of_a_restore_is_saved_when_the_disk_has_room_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts = iter([StoreError("the disk is full"), StoreError("the disk is full"), None])
+
+    def end(path: Path) -> None:
+        if error := next(attempts):
+            raise error
+
+    monkeypatch.setattr(app, "end_restore", end)
+    monkeypatch.setattr(app, "MAX_TICK_S", 0.0)
+    server: Any = SimpleNamespace(budgets=SimpleNamespace(restoring=False))
+    await app.end_of_restore(server, Path())
+    assert next(attempts, "all were made") == "all were made"
+    assert caplog.text.count("the next start would begin it again: the disk is full") == 1
 
 
 def test_files_that_root_makes_belong_to_the_owner_of_the_directory(

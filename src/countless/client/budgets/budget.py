@@ -18,7 +18,7 @@ from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
 from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter
 from countless.client.budgets.spendable import Spendable
-from countless.client.clock import steady_clock
+from countless.clock import steady_clock
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.rule import OVERDRAFT, WAIT, BudgetRule

@@ -17,7 +17,6 @@ from pathlib import Path
 from threading import Event, RLock, Thread
 from time import time
 
-from countless.client.clock import Clock, steady_clock
 from countless.client.durable.budget import orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile
 from countless.client.durable.family import orphaned_families
@@ -27,6 +26,7 @@ from countless.client.families.local_family import LocalFamily
 from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop
 from countless.client.transport.base import ConnectionLost, Transport
+from countless.clock import Clock, steady_clock
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.family.site import LABEL_CAP
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage

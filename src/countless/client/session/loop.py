@@ -6,7 +6,6 @@ from math import inf
 from threading import RLock
 from time import time
 
-from countless.client.clock import Clock, steady_clock
 from countless.client.session.backoff import Backoff
 from countless.client.session.budgets import BudgetState
 from countless.client.session.counters import CounterState
@@ -16,6 +15,7 @@ from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
 from countless.client.session.windows import WindowsState
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Transport
+from countless.clock import Clock, steady_clock
 from countless.core.budget.messages import Ask
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.messages import SiteId, UpMessage

@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from time import time
 
-from countless.client.clock import Clock, steady_clock
 from countless.client.session.budgets import BudgetState, SessionBudgets
 from countless.client.session.contact import Contact
 from countless.client.session.counters import CounterState, SessionCounters
 from countless.client.session.families import FamilyState, SessionFamilies
 from countless.client.session.windows import WindowsState
 from countless.client.transport.base import ConnectionLost, Send
+from countless.clock import Clock, steady_clock
 from countless.core.budget.messages import Ask, Exhausted, Grant, Recall
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage

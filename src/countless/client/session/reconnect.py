@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from countless.client.clock import Clock, steady_clock
 from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import NewIncarnation, SessionRetired, SessionSteps, SiteSession
 from countless.client.transport.base import ConnectionLost, Received, Transport
+from countless.clock import Clock, steady_clock
 from countless.errors import ProtocolError
 
 _NEVER = float("inf")

@@ -6,9 +6,10 @@ the restore is over: also if the file was put in place by hand, and if the coord
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from time import time
 
@@ -17,6 +18,7 @@ from countless.server.storage.problems import explained
 from countless.server.storage.schema import schema_version
 from countless.token_file import create_private, give_to_owner
 
+AUDIT_FILE = "audit.log"  # beside a state file that was in use
 _COPIED = "copied at"
 
 
@@ -34,26 +36,36 @@ def back_up(state: Path, copy: Path) -> int:
     return copy.stat().st_size
 
 
-def restore(copy: Path, state: Path) -> Path | None:
+def restore(copy: Path, state: Path, prepare: Callable[[Path], None] = lambda part: None) -> Path | None:
     """Put a copy in place of the state file, which no coordinator may use now. Returns where the former file is.
 
-    If it fails, the former file is where it was: without one, the coordinator would begin from nothing.
+    `prepare` may change the copy before that. If something fails, the former file is where it was: without one, the
+    coordinator would begin from nothing.
     """
     check(copy)
     part = _write_part(copy, state)
     try:
+        prepare(part)
+        _as_one_file(part)
         former = _set_aside(state)
     except StoreError:
-        part.unlink(missing_ok=True)
+        for path in _files_of(part):
+            path.unlink()
         raise
     _put(part, state)
     return former
 
 
-def require_no_half_restore(state: Path) -> None:
-    """A restore that was killed between its two renames has set the state aside, and left the copy beside its place."""
-    if not state.exists() and part_of(state).exists():
-        raise StoreError(f"{state} is missing: a countless restore was interrupted; run it again")
+def require_not_lost(state: Path) -> None:
+    """Without its state file a coordinator that has run before would begin from nothing, and grant budgets again."""
+    if state.exists() and state.stat().st_size:
+        return
+    found = f"{state} is {'empty' if state.exists() else 'missing'}"
+    if part_of(state).exists():  # it was killed between its two renames: one sets the state aside
+        raise StoreError(f"{found}: a countless restore was interrupted; run it again")
+    if (used := state.with_name(AUDIT_FILE)).exists():
+        remedy = f"restore a copy with: countless restore FILE; or remove {used} to begin from nothing"
+        raise StoreError(f"{found}, and a coordinator has used it before: {remedy}")
 
 
 def part_of(target: Path) -> Path:
@@ -106,11 +118,24 @@ def _write_part(source: Path, target: Path) -> Path:
         _sync(part)
     except (OSError, sqlite3.Error, StoreError) as error:
         part.unlink(missing_ok=True)
-        if isinstance(error, StoreError) or getattr(error, "sqlite_errorname", "").startswith("SQLITE_CORRUPT"):
+        name = getattr(error, "sqlite_errorname", "")
+        if name == "SQLITE_FULL" or getattr(error, "errno", 0) in (ENOSPC, EDQUOT):
+            raise StoreError(f"{part} cannot be written, because the disk is full: free some space ({error})") from None
+        if isinstance(error, StoreError) or name.startswith("SQLITE_CORRUPT"):
             remedy = "restore an earlier copy with: countless restore FILE"
             raise StoreError(f"{source} is damaged, and {target} was not written: {remedy} ({error})") from None
         raise StoreError(f"{source} cannot be copied to {target}: {error}") from None
     return part
+
+
+def _as_one_file(part: Path) -> None:
+    """Without a WAL beside it, and on the disk."""
+    try:
+        with _opened(part) as database:
+            database.execute("PRAGMA journal_mode = DELETE")
+        _sync(part)
+    except OSError as error:
+        raise StoreError(f"{part} cannot be written: {error}") from None
 
 
 def _put(part: Path, target: Path) -> None:
@@ -123,7 +148,7 @@ def _put(part: Path, target: Path) -> None:
 
 def _set_aside(state: Path) -> Path | None:
     """The state file, with its WAL, which belongs to it."""
-    files = [path for end in ("", "-wal", "-shm") if (path := state.with_name(state.name + end)).exists()]
+    files = _files_of(state)
     if not files:
         return None
     folder = state.with_name(f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
@@ -135,6 +160,10 @@ def _set_aside(state: Path) -> Path | None:
     except OSError as error:
         raise StoreError(f"{state} cannot be set aside in {folder}: {error}") from None
     return folder
+
+
+def _files_of(state: Path) -> list[Path]:
+    return [path for end in ("", "-wal", "-shm") if (path := state.with_name(state.name + end)).exists()]
 
 
 @contextmanager

@@ -301,12 +301,12 @@ class SqliteStore:
             self._db.execute(statement, (msgspec.json.encode(rows).decode(),))
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
-        with self._lock:
+        with self._locked(), self._loading():
             rows = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id)
             return tuple((counter, int(count)) for counter, count in rows.fetchall())
 
     def tombstone_horizon(self) -> int:
-        with self._lock:
+        with self._locked(), self._loading():
             return self._read_horizon()
 
     def _read_horizon(self) -> int:

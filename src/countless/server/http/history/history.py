@@ -7,12 +7,13 @@ for operators are separate series: if they shared their points, the times that a
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import ceil, log2
-from time import monotonic, time
+from time import time
 from typing import Protocol
 
+from countless.clock import Clock, steady_clock
 from countless.core.answer import State
 from countless.core.windows.rolling import Record
 from countless.server.http.history.counter_sums import CounterSum, by_counter
@@ -27,6 +28,7 @@ log = logging.getLogger("countless.history")
 MAX_POINTS = 320  # a chart cannot show more
 MAX_RECORDED = 2_000  # counters; together at most about 60 MB
 RECORD_INTERVAL_S = 1.0
+CLOCK_STEP_S = 2.0  # a clock that gains more than this between two readings was set
 STATES = tuple(State)
 _OF_SUM = "\n"  # after the name of a counter: the history of its sum. Names are printable
 _HOLDS = (STATES.index(State.EXACT), STATES.index(State.HOLDING))
@@ -181,9 +183,7 @@ class Recorder:
     page first shows it.
     """
 
-    def __init__(
-        self, server: ServerView, clock: Callable[[], float] = time, steady: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, server: ServerView, clock: Clock = time, steady: Clock = steady_clock) -> None:
         self._server = server
         self._clock = clock
         self._steady = steady
@@ -192,12 +192,16 @@ class Recorder:
         self._histories: dict[str, History] = {}  # the least recently requested first
 
     def now(self) -> float:
-        """What the clock shows. If it was put back, so are the times of all records: they are as old as before."""
+        """What the clock shows. If it was set, the times of all records move with it: they are as old as before."""
         now, steady = self._clock(), self._steady()
         (last, last_steady), self._last_read = self._last_read, (now, steady)
-        if now < last:
+        step = now - last - (steady - last_steady)
+        if now < last or step > CLOCK_STEP_S:
             for history in self._histories.values():
-                history.shift(now - last - (steady - last_steady))
+                history.shift(step)
+            for counter in (*self._server.counters.values(), *self._server.families.by_name.values()):
+                if counter.traffic.began <= last:  # else it began after the step
+                    counter.traffic.began += step
         return now
 
     async def run(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from countless.core.calendar import PERIODS
@@ -84,8 +84,8 @@ class CounterView:
         if self._last is None or (current[1] < self._last[1] if of_family else current[0] < self._last[0]):
             yield "history", {"points": _points(self._recorder.for_counter(counter))}
             self._forget_increases()
-        if time() >= self._increases_due:
-            self._increases_due = time() + INCREASES_INTERVAL_S
+        if monotonic() >= self._increases_due:
+            self._increases_due = monotonic() + INCREASES_INTERVAL_S
             yield from self._increases(counter)
             if isinstance(counter, CounterSum):
                 yield "top", self._top([public_view(part) for part in counter.parts])
@@ -167,9 +167,9 @@ class OperatorCounterView(CounterView):
                 self._forget()
             yield event
         counter, now = self._server.counters.get(self._name), time()
-        if counter is None or len(self._server.parts(self._name)) > 1 or now < self._due:
+        if counter is None or len(self._server.parts(self._name)) > 1 or monotonic() < self._due:
             return  # series have rounds, costs and sites of their own
-        self._due = now + DETAILS_INTERVAL_S
+        self._due = monotonic() + DETAILS_INTERVAL_S
         history = self._recorder.for_counter(counter)
         marks = [row for row in history.round_marks if row[0] > self._last_mark]
         if marks:

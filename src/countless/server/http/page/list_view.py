@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from countless.core.family.rule import LABELS
@@ -79,8 +79,8 @@ class ListView:
 
     def _found_labels(self) -> dict[str, Listed]:
         """Labels of families that have the text, which need not be those of this moment."""
-        if time() >= self._labels_due:
-            self._labels_due = time() + FIND_LABELS_INTERVAL_S
+        if monotonic() >= self._labels_due:
+            self._labels_due = monotonic() + FIND_LABELS_INTERVAL_S
             names = (
                 (family.series_name(label), family)
                 for family in self._server.families.by_name.values()
@@ -107,7 +107,7 @@ class ListView:
 
     def _increases(self, counter: Recorded) -> dict[str, Any]:
         due, shown = self._shown.get(counter.name, (0.0, {}))
-        now = time()
+        now = monotonic()
         if now >= due:
             increases = increases_of(counter, self._recorder.for_counter(counter), bars=BARS_PER_ROW)
             bars = [public_bar(row) for row in increases.bars()]

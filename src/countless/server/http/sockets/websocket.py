@@ -185,7 +185,10 @@ def _close_with_reason(server: SiteServer, connection: SocketConnection, error: 
         connection.close(1008, "a connection begins with a hello")
     elif isinstance(error, StoreError):
         server.dropped["not saved"] += 1
-        connection.close(1013, f"{str(error).partition(':')[0]}: see the log of the coordinator")
+        reason = "saved" if server.failing else "read"
+        if not server.failing:
+            log.error("site refused: %s", error)
+        connection.close(1013, f"the state cannot be {reason} at present: see the log of the coordinator")
     else:  # a bug: this site is disconnected and will reconnect; the others are not affected
         server.dropped["internal"] += 1
         log.error("site frame failed: please report this", exc_info=error)
