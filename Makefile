@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test tests soak chaos demo bench race docs docs-serve dist lock lint fast clean
+.PHONY: setup check test tests soak chaos seeds demo bench race docs docs-serve dist lock lint fast clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -56,6 +56,12 @@ SEED ?= 1
 KIND ?= chaos
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m support.$(KIND) --minutes $(MINUTES) --seed $(SEED)
+
+# The fault simulator: SEEDS seeds from FROM on, on all cores. A failure prints the command that repeats its seed.
+FROM ?= 0
+SEEDS ?= 100000
+seeds: setup
+	$(BIN)/python -m countless.simulator --seeds $(FROM):$$(($(FROM) + $(SEEDS)))
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python

@@ -17,7 +17,8 @@ from countless.client.session.counters import CounterState, SessionCounters
 from countless.client.session.families import SessionFamilies
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
-from countless.core.family.coordinator import FamilyCoordinator
+from countless.core.family.coordinator import FamilyCoordinator, PersistentState
+from countless.core.family.messages import Steps
 from countless.core.messages import SiteId
 from countless.core.windows.site import SiteWindows
 from countless.errors import InvariantBroken, ProtocolError
@@ -30,6 +31,7 @@ from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.pending import PendingChanges
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.simulator.runs import Run
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
@@ -52,6 +54,16 @@ def test_seeds_pass(part: int) -> None:
 def test_many_seeds_pass(part: int) -> None:
     for seed in range(SEEDS + part, SEEDS + SOAK_SEEDS, 8):
         Trial.drawn(seed).run()
+
+
+def test_seeds_on_several_cores_name_the_command_of_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(range(22), "counters", "memory", actions=5)
+    assert run.on_cores(2) == 0
+    retires_with_nothing(monkeypatch)
+    assert Run(range(1), "counters", "memory", actions=100).on_cores(2) == 1
+    assert "--seed 0 --profile 'counters' --store memory --actions 100" in capfd.readouterr().err
 
 
 @pytest.mark.slow
@@ -222,6 +234,16 @@ def shows_labels_before_they_are_saved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ServedFamily, "publication", publication)
 
 
+def forgets_steps_of_families_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    original = FamilyCoordinator._load
+
+    def load(self: FamilyCoordinator, saved: PersistentState) -> None:
+        members = {site_id: member._replace(steps=Steps()) for site_id, member in saved.members.items()}
+        original(self, saved._replace(members=members))
+
+    patch.setattr(FamilyCoordinator, "_load", load)
+
+
 def sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left(patch: pytest.MonkeyPatch) -> None:
     original = SessionFamilies.renew
     patch.setattr(SessionFamilies, "renew", lambda self, known, known_counts: original(self, known, {}))
@@ -259,12 +281,14 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (counts_labels_again_as_a_new_incarnation, "families", 0),
     (forgets_labels_of_a_retired_incarnation, "families", 0),
     (shows_labels_before_they_are_saved, "families", 2),
+    (forgets_steps_of_families_at_a_restart, "families", 0),
     (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 2),
     (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
     (drops_labels_of_a_window_and_saves_it_later, "windows of families", 0),
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.appends_without_fencing, "dying coordinator", 12),
+    (cluster_mutants.takes_over_after_one_read, "take-overs", 22),
     (cluster_mutants.answers_without_a_lease, "take-overs", 9),
     (cluster_mutants.forgets_other_shards_when_one_has_retired_the_process, "take-overs", 1),
     (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 10),

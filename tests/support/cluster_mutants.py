@@ -4,9 +4,10 @@ import pytest
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import CounterRecord
+from countless.server.cluster.broker import LOG_STREAM
 from countless.server.cluster.lease_keeper import LeaseKeeper
-from countless.server.cluster.log_store import LogStore
-from countless.server.cluster.records import Record, decode_body
+from countless.server.cluster.log_store import Fenced, LogStore
+from countless.server.cluster.records import Body, Record, decode_body
 from countless.simulator.broker import Message, SimulatedBroker
 
 
@@ -22,6 +23,21 @@ def appends_without_fencing(patch: pytest.MonkeyPatch) -> None:
 
 def answers_without_a_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseKeeper, "valid", lambda self: True)
+
+
+def takes_over_after_one_read(patch: pytest.MonkeyPatch) -> None:
+    """What an earlier owner appends after the log was read is not read."""
+
+    async def take_over(self: LogStore) -> None:
+        await self._read_to_end()
+        while True:
+            [opening] = self._records(Body([]))
+            try:
+                return await self._append(opening)
+            except Fenced:
+                self._last_sequence = (await self._jetstream.get_last_msg(LOG_STREAM, self._subject)).seq or 0
+
+    patch.setattr(LogStore, "take_over", take_over)
 
 
 def joins_parts_of_two_records(patch: pytest.MonkeyPatch) -> None:

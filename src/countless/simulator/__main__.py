@@ -9,10 +9,12 @@ docs/simulation.md lists the faults and the checks.
 """
 
 import argparse
+import os
 import sys
-from time import process_time
+from time import monotonic
 
 from countless.errors import InvariantBroken
+from countless.simulator.runs import Run
 from countless.simulator.trial import ACTIONS, PROFILES, Trial
 from countless.simulator.world import STORES
 
@@ -25,18 +27,18 @@ def main() -> None:
     parser.add_argument("--profile", choices=PROFILES, help="instead of one that the seed chooses")
     parser.add_argument("--store", choices=STORES, help="instead of one that the seed chooses")
     parser.add_argument("--actions", type=int, default=ACTIONS, help=f"until everything heals (default: {ACTIONS})")
+    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="that run seeds (default: all)")
     options = parser.parse_args()
-    chosen = options.seeds or range(options.seed or 0, (options.seed or 0) + 1)
-    started, failed = process_time(), 0
-    for seed in chosen:
+    if options.seeds is None:
+        trial = Trial.drawn(options.seed or 0, options.profile, options.store)
         try:
-            done = Trial.drawn(seed, options.profile, options.store)._replace(actions=options.actions).run()
-            if len(chosen) == 1:
-                print(done)
+            print(trial._replace(actions=options.actions).run())
         except InvariantBroken as error:
-            failed += 1
-            print(error, file=sys.stderr, flush=True)
-    print(f"{len(chosen)} seeds, {failed} failed, {process_time() - started:.1f} s")
+            sys.exit(str(error))
+        return
+    began = monotonic()
+    failed = Run(options.seeds, options.profile, options.store, options.actions).on_cores(options.cores)
+    print(f"{len(options.seeds):,} seeds, {failed} failed, {monotonic() - began:.1f} s")
     sys.exit(failed > 0)
 
 

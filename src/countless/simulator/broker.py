@@ -4,7 +4,7 @@ A connection to it keeps the order of messages in each direction. It may be stal
 then what is under way is lost, and so is what the broker sends meanwhile, while the other side sends later what it has
 published, as the library of NATS does. An append may fail, or its confirmation may be lost. A killed coordinator's
 appends that are under way arrive, or not, or in the middle of a take-over, just before the first append of the next
-owner; so a record of several parts may end in the middle.
+owner; so a record of several parts may end in the middle. Those of a stalled one may arrive there, too.
 """
 
 import asyncio
@@ -61,6 +61,10 @@ class Wire:
         self.stall(seconds)
         self._cut_until = self._held_until
 
+    @property
+    def held(self) -> bool:
+        return self._loop.time() < self._held_until
+
     def heal(self) -> None:
         self._held_until = self._cut_until = self._loop.time()
 
@@ -95,7 +99,7 @@ class SimulatedBroker:
         self._fails = fails
         self._subscribers: dict[str, list[Subscriber]] = {}
         self._messages: dict[str, list[Message]] = {}
-        self._late: dict[str, Append] = {}  # by subject: of an owner that was killed, before any other
+        self._late: dict[str, Append] = {}  # by subject: of an earlier owner, before any other
         self._last = self._connections = 0
 
     def new_connection(self) -> int:
@@ -133,7 +137,7 @@ class SimulatedBroker:
 
     def append(self, subject: str, payload: bytes, expected: str | None) -> Message:
         late = self._late.pop(subject, None)
-        if late is not None:
+        if late is not None and late.payload != payload:
             with suppress(APIError, NatsTimeout):
                 self.append(*late)
         fails = self._fails()
@@ -155,6 +159,13 @@ class SimulatedBroker:
             with suppress(APIError, NatsTimeout):
                 self.append(*append)
         elif fate == 2:
+            self._late[append.subject] = append
+
+    def append_of_stalled(self, append: Append) -> None:
+        """It arrives when the connection works again; or before, just before that of another coordinator. Then it is
+        rejected later, as if its confirmation had been lost.
+        """
+        if self._rng.randbelow(2):
             self._late[append.subject] = append
 
     def next_message(self, subject: str, seq: int) -> Message:
@@ -294,7 +305,11 @@ class MemberConnection:
         raise NatsTimeout
 
     def jetstream(self, timeout: float) -> "JetStream":
-        return JetStream(self._broker, partial(self._ask, timeout), self.append)
+        return JetStream(self._broker, partial(self._ask, timeout), self._on_sending, self.append)
+
+    def _on_sending(self, append: Append) -> None:
+        if self.wire.held:
+            self._broker.append_of_stalled(append)
 
 
 class JetStream:
@@ -302,17 +317,21 @@ class JetStream:
         self,
         broker: SimulatedBroker,
         ask: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
+        on_sending: Callable[[Append], None],
         append: Callable[[Append], Message],
     ) -> None:
         self._broker = broker
         self._ask = ask
+        self._on_sending = on_sending
         self._append = append
 
     async def publish(
         self, subject: str, payload: bytes, timeout: float, stream: str, headers: dict[str, str] | None = None
     ) -> Message:
         expected = next(iter(headers.values())) if headers else None
-        return await self._ask(lambda: self._append(Append(subject, payload, expected)))  # type: ignore[no-any-return]
+        append = Append(subject, payload, expected)
+        self._on_sending(append)
+        return await self._ask(lambda: self._append(append))  # type: ignore[no-any-return]
 
     async def get_msg(self, stream: str, seq: int, subject: str, next: bool) -> Message:
         return await self._ask(lambda: self._broker.next_message(subject, seq))  # type: ignore[no-any-return]

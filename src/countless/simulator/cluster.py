@@ -53,7 +53,7 @@ class MemberProcess:
         self.leaving = False
         self._true_clock = conditions.true_clock
         self._loop = asyncio.get_running_loop()
-        self._context, self._tasks = new_group()
+        self._context, self._group = new_group()
         self.connection = MemberConnection(broker, wire, self._context)
         self._run = self._context.run(self._loop.create_task, self._join_and_run(conditions.settings))
 
@@ -81,8 +81,7 @@ class MemberProcess:
 
     async def kill(self) -> None:
         self.connection.end()
-        while self._tasks:
-            tasks = list(self._tasks)
+        while tasks := self._group.running:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

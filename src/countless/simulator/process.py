@@ -19,6 +19,8 @@ from countless.client.session.loop import ClientLoop
 from countless.client.session.wakeup import Wakeup
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint
+from countless.core.family.messages import Steps
+from countless.core.messages import SiteId
 from countless.simulator.coordinator import AnyTransport
 from countless.simulator.fuse import Fuse
 from countless.simulator.truth import Label
@@ -178,6 +180,14 @@ class SimulatedClient(Client):
         return {(name, label): n for name, family in families for label, n in family.counts.items()}
 
     @property
+    def family_steps(self) -> dict[tuple[str, SiteId], Steps]:
+        """Those that are in force, by family, and by the incarnation that its shard has."""
+        return {(name, self._site_id_of(name)): family._site.steps for name, family in self._families.items()}
+
+    def _site_id_of(self, family: str) -> SiteId:
+        return self._loop._session_of(family).site_id if self._loop._sessions else self._site_id
+
+    @property
     def counted(self) -> Counter[str | Label]:
         """By counter, window, or label; what is in its file, if it has one, because that is not lost."""
         if not isinstance(self._durable, SimulatedState):
@@ -230,7 +240,7 @@ class Process:
         self.recoveries: dict[Path, LoopDriver] = {}
         self.refused: set[Path] = set()  # files that cannot be delivered
         self.open_files: list[CountFile] = []
-        self.killed = self._retrying = False
+        self.killed = self.retrying = False  # it tries again soon to deliver files
         self._try_all()
 
     def wall_clock(self) -> float:
@@ -255,7 +265,7 @@ class Process:
 
     def _try_all(self) -> None:
         """As `OrphanRecovery` does it, with all files at once."""
-        self._retrying = False
+        self.retrying = False
         if self.killed or self.state_dir is None:
             return
         for path in sorted(self.state_dir.glob(f"*{SUFFIX}")):
@@ -281,8 +291,8 @@ class Process:
         try:
             delivery.finish()
         except ConnectionLost:
-            if not self._retrying:  # for all files: with one for each, they would double
-                self._retrying = True
+            if not self.retrying:  # for all files: with one for each, they would double
+                self.retrying = True
                 self._events.call_later(RETRY_S, self._try_all)
         except StateError:
             self.refused.add(path)

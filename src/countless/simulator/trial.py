@@ -18,7 +18,8 @@ from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
 from countless.planning.cache import PlanCache
 from countless.randomness import SeededRandom
-from countless.server.cluster import lease_keeper, log_store, member, shard
+from countless.server.cluster import lease_keeper, log_store, member, router, shard
+from countless.server.http.answers import sums
 from countless.server.sessions import site_server
 from countless.server.sessions.families import label_shares
 from countless.server.settings import Settings
@@ -36,7 +37,7 @@ SCHEMES = ("auto", "deterministic", "exact", "lattice", "sampled", "blocks", "hy
 NEAR = (0.0, 0.0, -61.0, 61.0, 122.0, -200.0, 350.0)
 FAR = (0.0, 800 * DAY_S, 800 * DAY_S, -800 * DAY_S)
 SLOW = (0.5, 5.0, 30.0, 61.0, 61.0)
-MANY = tuple(f"a counter with a long name, so that many of them do not fit in a frame, number {n}" for n in range(60))
+MANY = tuple(f"a counter with a long name, so that many of them do not fit in a frame, number {n}" for n in range(30))
 PROFILES = {
     "counters": Profile(),
     "budgets": Profile(budgets=("for good", "rolling")),
@@ -59,7 +60,7 @@ PROFILES = {
         pauses=(0.05, 0.5, 3.0, 10.0),
         store="cluster",
     ),
-    "small frames": Profile(MANY, frame_bytes=4096, pauses=(0.05, 2.0, 30.0), cut=8.0),
+    "small frames": Profile(MANY, frame_bytes=2048, pauses=(0.05, 2.0, 30.0), cut=8.0),
     "families": Profile(families=("pages", DISTRIBUTION), jumps=FAR, clock=1.0, kill_coordinator=4.0),
     "windows of families": Profile(
         families=("pages", DISTRIBUTION), windows_of_families=True, jumps=NEAR, pauses=(0.01, 0.5, 5.0, 20.0)
@@ -206,7 +207,9 @@ def _seeded(rng: SeededRandom) -> Iterator[None]:
 
 @contextmanager
 def _replaced(profile: Profile, label_room: float, rng: SeededRandom) -> Iterator[None]:
-    """Small limits, so that few events reach them; names from the seed; and the log store that takes turns."""
+    """Small limits, so that few events reach them; readers that ask less often while nothing happens; names from the
+    seed; and the log store that takes turns.
+    """
 
     def token_hex(size: int) -> str:
         return f"{rng.randbelow(1 << 8 * size):0{2 * size}x}"
@@ -225,6 +228,9 @@ def _replaced(profile: Profile, label_room: float, rng: SeededRandom) -> Iterato
         (shard, "token_hex", token_hex),
         (lease_keeper, "token_hex", token_hex),
         (nats_transport, "token_hex", token_hex),
+        (router, "_POLL_S", 4.0),  # a change is answered at once: shorter polls of a quiet counter show nothing
+        (router, "_RETRY_S", 1.0),
+        (sums, "SUM_INTERVAL_S", 1.0),
         (member, "raise_signal", lambda _: None),  # `World.check` sees that it has failed
     ]
     before = [getattr(module, name) for module, name, _ in replaced]

@@ -157,12 +157,17 @@ def _of_all_windows(labels: Counter[Label]) -> Counter[Label]:
     return total
 
 
-def known_labels(server: SiteServer) -> dict[Label, int]:
-    """Of families without windows, and of windows that are kept."""
+def families_of(server: SiteServer) -> list[ServedFamily]:
+    """Families without windows, and windows that are kept."""
     found = server.families.by_name.values()
     plain = [family for family in found if not isinstance(family, WindowedFamily)]
     windows = [window for family in found if isinstance(family, WindowedFamily) for window in family.kept.values()]
-    return {(each.name, label): n for each in (*plain, *windows) for label, n in each.coordinator.known.items()}
+    return [*plain, *windows]
+
+
+def known_labels(server: SiteServer) -> dict[Label, int]:
+    families = families_of(server)
+    return {(each.name, label): n for each in families for label, n in each.coordinator.known.items()}
 
 
 def known_counts(server: SiteServer) -> dict[str, int]:

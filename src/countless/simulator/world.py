@@ -13,6 +13,7 @@ from countless.errors import CountlessError, InvariantBroken
 from countless.server.settings import Settings
 from countless.simulator.cluster import LEASE_S, SHARDS, Cluster
 from countless.simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
+from countless.simulator.family_steps import check_steps
 from countless.simulator.process import OpenTransport, Process, in_file
 from countless.simulator.reader import Reader
 from countless.simulator.spending import Spending
@@ -27,6 +28,8 @@ LABELS, EPSILONS = 8, (0.2, 0.2, 0.1)  # of a family: so many labels; the smalle
 SILENT_AFTER_S = 20.0
 STORES = ("memory", "sqlite", "cluster")
 _SOON_S = 0.03  # a session sends 5 ms after an event
+_MAX_UNREST_S = 600.0  # until all is quiet, once everything is healed
+_LOOK_S = 4.0  # whether it is
 _CLUSTER_FAULTS = 2.0  # as many for each one that a single coordinator has: most do no harm
 
 
@@ -184,6 +187,7 @@ class World:
     def check(self) -> None:
         self.truth.check(self.service.servers())
         self._spending.check(self.service.servers())
+        check_steps(self.service.servers(), self.processes)
         failure = self.service.failure()
         if failure is not None:
             raise InvariantBroken(failure)
@@ -363,13 +367,13 @@ class World:
 
     async def settle(self) -> None:
         """Wait until the world is quiet; an error if it is not after a long time."""
-        for _ in range(60):
-            await asyncio.sleep(10.0)
+        for _ in range(int(_MAX_UNREST_S / _LOOK_S)):
+            await asyncio.sleep(_LOOK_S)
             self.check()
             trouble = self._trouble()
             if trouble is None:
                 return
-        raise InvariantBroken(f"not quiet {60 * 10} s after everything was healed: {trouble}")
+        raise InvariantBroken(f"not quiet {_MAX_UNREST_S:.0f} s after everything was healed: {trouble}")
 
     def _trouble(self) -> str | None:
         trouble = self.service.trouble()
@@ -378,7 +382,7 @@ class World:
         for process in self.processes:
             if not process.client.done and not process.client.connected:
                 return f"a process of {process.site} is not connected: {process.client.error}"
-            if process.recoveries:
+            if process.recoveries or process.retrying:
                 return f"a process of {process.site} delivers what others have left: {[*process.recoveries]}"
         for server in self.service.servers():
             silent = [session.site_id for session in server.sessions if session.unreachable]
@@ -394,8 +398,8 @@ class World:
         """All programs close their clients. What could not be delivered."""
         for process in self.processes:
             process.client.leave()
-        for _ in range(60):
-            await asyncio.sleep(10.0)
+        for _ in range(int(_MAX_UNREST_S / _LOOK_S)):
+            await asyncio.sleep(_LOOK_S)
             done = all(process.client.done for process in self.processes)
             trouble = self.service.trouble() or self._reader.trouble() if done else "not all is delivered"
             if trouble is None:

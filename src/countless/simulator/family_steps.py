@@ -1,0 +1,18 @@
+"""What a site may hold back of a family is known at every moment: also after a restart, before it has joined again."""
+
+from collections.abc import Iterable
+
+from countless.errors import InvariantBroken
+from countless.server.sessions.site_server import SiteServer
+from countless.simulator.process import Process
+from countless.simulator.truth import families_of
+
+
+def check_steps(servers: Iterable[SiteServer], processes: Iterable[Process]) -> None:
+    in_force = {key: steps for process in processes for key, steps in process.client.family_steps.items()}
+    for server in servers:
+        for family in families_of(server):
+            for site_id, member in family.coordinator.members():
+                steps = in_force.get((family.name, site_id), member.steps)
+                if steps.label > member.steps.label or steps.total > member.steps.total:
+                    raise InvariantBroken(f"{site_id} reports {family.name} in {steps}; known is {member.steps}")

@@ -1,0 +1,67 @@
+"""Many seeds, on several cores. Every failure is printed when it is found, and what is done once a minute."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from time import monotonic
+from typing import NamedTuple
+
+from countless.errors import InvariantBroken
+from countless.simulator.trial import ACTIONS, Trial
+
+PROGRESS_S = 60.0
+_SEEDS_PER_TASK = 20
+
+
+def _collect_rarely() -> None:
+    """What is imported is not garbage."""
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
+class Run(NamedTuple):
+    """Seeds, and what is chosen for all of them instead of by each seed."""
+
+    seeds: range
+    profile: str | None = None
+    store: str | None = None
+    actions: int = ACTIONS
+
+    def failures(self) -> list[str]:
+        """Each has the command that repeats its seed."""
+        found = []
+        for seed in self.seeds:
+            try:
+                Trial.drawn(seed, self.profile, self.store)._replace(actions=self.actions).run()
+            except InvariantBroken as error:
+                found.append(str(error))
+        return found
+
+    def parts(self) -> Iterator["Run"]:
+        for first in range(0, len(self.seeds), _SEEDS_PER_TASK):
+            yield self._replace(seeds=self.seeds[first : first + _SEEDS_PER_TASK])
+
+    def on_cores(self, cores: int) -> int:
+        """How many have failed."""
+        began, done, failed = monotonic(), 0, 0
+        report_at = began + PROGRESS_S
+        with ProcessPoolExecutor(cores, initializer=_collect_rarely) as pool:
+            waiting: dict[Future[list[str]], int] = {
+                pool.submit(part.failures): len(part.seeds) for part in self.parts()
+            }
+            try:
+                while waiting:
+                    for future in wait(waiting, max(0.0, report_at - monotonic()), FIRST_COMPLETED).done:
+                        done += waiting.pop(future)
+                        failed += len(future.result())
+                        for failure in future.result():
+                            print(failure, file=sys.stderr, flush=True)
+                    if monotonic() >= report_at:
+                        report_at += PROGRESS_S
+                        minutes = (monotonic() - began) / 60
+                        print(f"{done:,} of {len(self.seeds):,} seeds, {failed} failed, {minutes:.0f} min", flush=True)
+            except BaseException:  # such as Ctrl-C: what has not begun is not waited for
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return failed
