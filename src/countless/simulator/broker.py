@@ -223,6 +223,8 @@ class Subscription:
 class MemberConnection:
     """What a coordinator uses of `nats.aio.client.Client`, and of its JetStream. Handlers run in `context`."""
 
+    is_closed = False
+
     def __init__(self, broker: SimulatedBroker, wire: Wire, context: Context) -> None:
         self.wire = wire
         self._broker = broker

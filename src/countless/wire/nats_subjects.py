@@ -28,9 +28,11 @@ from countless.wire.windows import shard_name
 
 PROTOCOL_VERSION = 1  # of everything in this module
 SHARDS_SUBJECT = "countless.shards"
+DOWNLINK_PREFIX = "countless.down."
 LOG_SUBJECTS = "countless.log.*"
 _TOKEN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _MAX_TOKEN_CHARS = 200  # a subject has to fit into the broker's control line, 4096 bytes
+MAX_UPLINK_CHARS = 300  # else the downlink subject of a hostile site may not fit
 
 
 def shard_of(counter: str, shards: int) -> int:
@@ -71,7 +73,7 @@ def uplink_subject(shard: int | str, site_token: str, stream: str) -> str:
 
 
 def downlink_subject(shard: int | str, site_token: str, stream: str) -> str:
-    return f"countless.down.{shard}.{site_token}.{stream}"
+    return f"{DOWNLINK_PREFIX}{shard}.{site_token}.{stream}"
 
 
 def takeover_subject(shard: int) -> str:

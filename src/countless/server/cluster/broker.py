@@ -15,6 +15,7 @@ from nats.js.errors import APIError, BucketNotFoundError, KeyWrongLastSequenceEr
 from nats.js.kv import KeyValue
 
 from countless.errors import CountlessError
+from countless.server.cluster.broker_client import BrokerClient
 from countless.tls import client_tls_context
 from countless.wire.nats_subjects import LOG_SUBJECTS
 from countless.wire.nats_url import Broker, Credentials
@@ -39,7 +40,7 @@ class NoBroker(CountlessError):
 async def connect(url: str) -> Client:
     """Raises NoBroker if the first attempt fails; afterwards the connection reconnects by itself."""
     broker, credentials = Broker.parse(url), Credentials.from_environment()
-    client, last_error = Client(), ""
+    client, last_error = BrokerClient(), ""
 
     async def on_error(error: Exception) -> None:
         nonlocal last_error

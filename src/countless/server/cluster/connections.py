@@ -17,6 +17,7 @@ from countless.server.storage.base import StoreError
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
 from countless.wire.nats_subjects import (
     CLOSE,
+    MAX_UPLINK_CHARS,
     DataFrame,
     StreamClosed,
     StreamInfo,
@@ -95,7 +96,7 @@ class NatsConnections:
     # From the sites
 
     async def on_message(self, subject: str, data: bytes) -> None:
-        if not self._leased():
+        if not self._leased() or len(subject) > MAX_UPLINK_CHARS:
             return
         site_token, stream = subject.split(".")[3:5]
         connection = self._connections.get((site_token, stream))

@@ -29,7 +29,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from starlette.applications import Starlette
 
-from countless.server.cluster.broker import BROKER_ERRORS, Bucket, connect, open_log_and_bucket
+from countless.server.cluster.broker import BROKER_ERRORS, Bucket, NoBroker, connect, open_log_and_bucket
 from countless.server.cluster.lease_keeper import Expelled, LeaseKeeper
 from countless.server.cluster.leases import Assignment, assign
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced
@@ -38,7 +38,7 @@ from countless.server.cluster.tokens import BrokerTokens
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
-from countless.wire.nats_subjects import PROTOCOL_VERSION, SHARDS_SUBJECT
+from countless.wire.nats_subjects import DOWNLINK_PREFIX, PROTOCOL_VERSION, SHARDS_SUBJECT
 
 log = logging.getLogger("countless.nats")
 
@@ -99,7 +99,9 @@ class Member:
         return member
 
     async def _on_shards_request(self, message: Msg) -> None:
-        await message.respond(msgspec.msgpack.encode((PROTOCOL_VERSION, self.lease.shards)))
+        # A site chooses the subject of the reply, and a coordinator may publish where sites may not.
+        if message.reply.startswith(DOWNLINK_PREFIX):
+            await message.respond(msgspec.msgpack.encode((PROTOCOL_VERSION, self.lease.shards)))
 
     def drain(self) -> None:
         """Accept no new connection and end every event stream."""
@@ -136,6 +138,8 @@ class Member:
                     await self._renew_lease()
                 except _UNAVAILABLE as error:
                     log.warning("broker unavailable, lease not renewed: %r", error)
+                    if self.client.is_closed:  # as after a login that the broker refuses: no new connection follows
+                        raise NoBroker(f"connection closed by the broker: {self.client.last_error}") from None
                 try:
                     await asyncio.wait_for(self._wakeup.wait(), self.lease.lease_s / _HEARTBEATS_PER_LEASE)
                 except TimeoutError:
@@ -217,7 +221,10 @@ class Member:
     def _fail(self, error: BaseException) -> None:
         """End the process: a coordinator that has failed must not pass its probes."""
         self.failing = f"failed: {error}"
-        log.critical("background task failed, stopping: please report this", exc_info=error)
+        if isinstance(error, NoBroker):
+            log.critical("stopping: %s", error)
+        else:
+            log.critical("background task failed, stopping: please report this", exc_info=error)
         raise_signal(SIGTERM)
 
 

@@ -1,0 +1,34 @@
+"""The client of the official library, for a coordinator that receives what hostile sites publish.
+
+The broker lets a site publish to subjects that begin with its name, and a subject may end in any bytes but space, tab
+and line end. The library
+
+- takes a form feed in a subject for the end of it, and what follows for the number of the subscription: a site could
+  send whatever it wanted as a request of another coordinator, or as an answer of the broker;
+- stops to read, without an error and without a new connection, at a subject or header that it cannot decode.
+"""
+
+import logging
+import re
+from typing import Any
+
+from nats.aio.client import Client
+from nats.protocol import parser
+
+log = logging.getLogger("countless.nats")
+
+_STRICT = {
+    "MSG_RE": rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+([^ \t\r\n]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n",
+    "HMSG_RE": rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+([^ \t\r\n]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n",
+}
+for _name, _pattern in _STRICT.items():
+    getattr(parser, _name)  # if a later version has another parser, it has to be looked at
+    setattr(parser, _name, re.compile(_pattern))
+
+
+class BrokerClient(Client):
+    async def _process_msg(self, *message: Any, **fields: Any) -> None:
+        try:
+            await super()._process_msg(*message, **fields)
+        except Exception as error:
+            log.info("message of the broker ignored: %r", error)
