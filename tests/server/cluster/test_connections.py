@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from countless.client.transport.nats_transport import NatsStream
 from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
 from countless.server.cluster.connections import NatsConnections
+from countless.server.sessions.frame_reader import ITEMS_PER_SLICE, MAX_SHORT_BYTES
 from countless.wire.frames import (
+    MAX_FRAME_BYTES,
     DownItem,
     Hello,
     HelloAck,
@@ -24,7 +27,7 @@ from countless.wire.frames import (
     encode_frames,
 )
 from countless.wire.nats_protocol import Delivery
-from countless.wire.nats_subjects import subject_token
+from countless.wire.nats_subjects import encode_uplink, subject_token
 from support.site_server import SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
@@ -84,7 +87,7 @@ class FakeSite:
                 for frame in self.stream.receive(Delivery(number, subject, data)):
                     self.received += decode_down(frame)
             except ConnectionLost as error:
-                self.error = str(error)
+                self.error = self.error or str(error)
 
     async def send(self, *items: UpItem, lost: bool = False) -> None:
         for frame in encode_frames(items):
@@ -99,7 +102,7 @@ class FakeSite:
 
 
 class Shard:
-    """A host, its streams, and a broker in memory."""
+    """A site server, its streams, and a broker in memory."""
 
     def __init__(self, table: SiteServerHarness) -> None:
         self.server = table.server
@@ -133,10 +136,16 @@ class Shard:
         await self.connections.flush()
 
 
+@asynccontextmanager
+async def shard_with(**settings: Any) -> AsyncIterator[Shard]:
+    async with site_server(**settings) as table:
+        yield Shard(table)
+
+
 @pytest.fixture
 async def shard() -> AsyncIterator[Shard]:
-    async with site_server() as table:
-        yield Shard(table)
+    async with shard_with() as shard:
+        yield shard
 
 
 async def test_round_start_is_one_message_to_each_site_with_its_own_offset(shard: Shard) -> None:
@@ -224,6 +233,124 @@ async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> N
     with suppress(ConnectionLost):
         # One frame, and more than a full allowance and a full refill: 2 * BURST_S * 5,000.
         await site.send(*[Sync(number) for number in range(2, 45_000)])
-    await shard.flush_all()
-    assert "too many messages" in str(site.error)
+    while site.error is None:
+        await shard.flush_all()
+    assert "too many messages" in site.error
     assert LeaveAck("hits") not in site.received
+
+
+LONG = [Join(f"c{number}", 0, 1) for number in range(10 * ITEMS_PER_SLICE + 1)]
+
+
+async def test_other_sites_are_served_between_the_slices_of_a_long_frame_and_its_own_frames_stay_in_order() -> None:
+    async with shard_with(max_messages_per_second=10**6) as shard:
+        long, other = await shard.connect("long"), await shard.connect("other")
+        handled: list[list[UpItem]] = []
+        on_frame = shard.server.on_frame
+
+        def record(session: Any, connection: Any, items: list[UpItem], size: int) -> None:
+            handled.append(items)
+            on_frame(session, connection, items, size)
+
+        shard.server.on_frame = record  # type: ignore[method-assign]
+        await long.send(*LONG)
+        await long.send(Sync(7))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await other.send(Sync(8))
+        while [Sync(7)] not in handled:
+            await asyncio.sleep(0)
+        mine = [items for items in handled if items != [Sync(8)]]
+        assert [item for items in mine for item in items] == [*LONG, Sync(7)]
+        assert max(map(len, mine)) == ITEMS_PER_SLICE
+        assert handled.index([Sync(8)]) < len(mine) - 2
+        assert shard.server.partial_bytes.total == 0
+
+
+async def test_stream_that_its_site_closes_is_removed_when_the_frames_before_are_handled(shard: Shard) -> None:
+    site = await shard.connect("site")
+    await site.send(*LONG)
+    site.stream.close()
+    await site.flush()
+    assert shard.connections.debug_state().keys() == {"site"}
+    while shard.connections.debug_state():
+        await asyncio.sleep(0)
+    assert len(shard.server.counters) == 1 + len(LONG)
+    assert shard.server.sessions.of_site("site")[0].connection is None
+
+
+async def test_frames_of_a_site_that_wait_are_limited_and_those_of_its_neighbour_are_not() -> None:
+    async with shard_with(max_partial_mb=1, max_share=0.5) as shard:
+        other, site = await shard.connect("other"), FakeSite(shard.broker, "site")
+        frames = 0
+        await site.send(Hello(1, "site", 1))  # not answered yet: the loop does nothing else meanwhile
+        while site.error is None:
+            frames += 1
+            site.stream.send(b"x" * 1000)
+            await site.flush()
+            await shard.connections.flush()
+        assert 500_000 // 1100 - 1 <= frames <= 500_000 // 1100 + 1
+        assert "max_partial_mb" in site.error
+        assert shard.server.dropped["limit reached"] == 1
+        await other.send(Sync(2))
+        await shard.flush_all()
+        assert SyncAck(2) in other.received
+        assert shard.server.partial_bytes.total == shard.server.partial_bytes.used("site site") == 0
+        assert not shard.server.sessions.of_site("site")
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_frame_that_is_too_long_closes_the_stream(shard: Shard, first: bool) -> None:
+    site = FakeSite(shard.broker, "site") if first else await shard.connect("site")
+    site.stream.send(b"x" * (MAX_FRAME_BYTES + 1))
+    await site.flush()
+    await shard.connections.flush()
+    assert "the limit is 262144" in str(site.error)
+    assert (shard.connections.debug_state(), shard.server.partial_bytes.total) == ({}, 0)
+
+
+async def test_one_site_has_its_share_of_the_connections() -> None:
+    async with shard_with(max_connections=5, max_share=0.4) as shard:
+        sites = [await shard.connect("hostile", incarnation) for incarnation in range(1, 4)]
+        assert [site.error and site.error.partition(": ")[2] for site in sites] == [
+            *(None, None, "no more connections of this site (max_share of max_connections)")
+        ]
+        others = [await shard.connect(f"site {number}") for number in range(4)]
+        assert [site.error and site.error.partition(": ")[2] for site in others] == [
+            *(None, None, None, "no more connections (max_connections)")
+        ]
+        sites[0].stream.close()
+        await sites[0].flush()
+        assert (await shard.connect("hostile", 4)).error is None
+
+
+async def test_stream_that_is_closed_while_its_hello_waits_leaves_no_session(shard: Shard) -> None:
+    site = FakeSite(shard.broker, "site")
+    await site.send(Hello(1, "site", 1))
+    await shard.connections.on_message(
+        f"countless.up.{SHARD}.site.{site.downlink.rpartition('.')[2]}", encode_uplink(9, b"")
+    )
+    await shard.flush_all()
+    assert "frame lost" in str(site.error)
+    await shard.flush_all()
+    assert not shard.server.sessions.of_site("site")
+
+
+async def test_short_frames_in_one_piece_do_not_keep_the_loop_from_other_work(shard: Shard) -> None:
+    site = await shard.connect("site")
+    (frame,) = encode_frames([Sync(number % 100) for number in range(MAX_SHORT_BYTES // 3 - 2)])
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count_turns())
+    for _ in range(12):
+        site.stream.send(frame)
+    await site.flush()
+    counting.cancel()
+    assert turns >= 2
+    assert len(frame) <= MAX_SHORT_BYTES

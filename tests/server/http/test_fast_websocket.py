@@ -16,12 +16,12 @@ from websockets.frames import Frame, Opcode
 from countless.errors import LimitReached
 from countless.server.http.sockets.fast_websocket import (
     CONNECTION_BYTES,
-    MAX_FAST_BYTES,
     MAX_FRAGMENTS,
     FastWebSocketProtocol,
     frame_extent,
 )
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
+from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
 from countless.unread import MAX_UNREAD_BYTES, UnreadTimer
 from countless.wire.frames import MAX_FRAME_BYTES
 
@@ -232,9 +232,9 @@ async def test_short_binary_frames_take_the_fast_path_and_long_ones_do_not() -> 
     peer = Peer(FastWebSocketProtocol)
     await peer.feed(masked(Opcode.BINARY, b"one") + masked(Opcode.BINARY, b"two" * 60))
     assert peer.fast == 2
-    await peer.feed(masked(Opcode.BINARY, b"x" * (MAX_FAST_BYTES - 8)))
+    await peer.feed(masked(Opcode.BINARY, b"x" * (MAX_SHORT_BYTES - 8)))
     assert (peer.fast, len(peer.messages)) == (3, 3)
-    await peer.feed(masked(Opcode.BINARY, b"x" * (MAX_FAST_BYTES - 7)), masked(Opcode.BINARY, b"x" * CONNECTION_BYTES))
+    await peer.feed(masked(Opcode.BINARY, b"x" * (MAX_SHORT_BYTES - 7)), masked(Opcode.BINARY, b"x" * CONNECTION_BYTES))
     assert (peer.fast, len(peer.messages)) == (3, 5)
 
 

@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from countless.server.http.access.auth import EVERYTHING
-from countless.server.http.api.openapi import Turns, require_scope
+from countless.server.http.api.openapi import require_scope
+from countless.server.turns import Turns
 
 
 class Loop:

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from countless.errors import LimitReached, ProtocolError
-from countless.server.rate_limit import RateLimit
-from countless.server.sessions.session_table import Session
+from countless.server.cluster.nats_connection import NatsConnection
+from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import StoreError
-from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames
+from countless.wire.frames import encode_frames
 from countless.wire.nats_subjects import (
     CLOSE,
     MAX_UPLINK_CHARS,
@@ -26,48 +26,14 @@ from countless.wire.nats_subjects import (
     encode_closed,
     encode_data,
     encode_info,
-    subject_token,
     takeover_subject,
 )
 
 log = logging.getLogger("countless.nats")
 
 Publish = Callable[[str, bytes], Awaitable[None]]
-_MAX_FRAMES_BEFORE_HELLO = 1000
 _SENDS_PER_YIELD = 100  # about 2 ms: a round start for thousands of sites must not block the loop
-
-
-class NatsConnection:
-    """One stream, as the server sees it. Sending only queues."""
-
-    def __init__(
-        self,
-        site_token: str,
-        stream: str,
-        opened_at: float,
-        rate_limit: RateLimit,
-        on_queued: Callable[["NatsConnection"], None],
-    ) -> None:
-        self.opened_at = opened_at
-        self.site_token = site_token
-        self.stream = stream
-        self.session: Session | None = None  # None until the server has accepted the hello
-        self.before_hello: list[bytes] = []  # frames that arrived before that
-        self.close_reason: str | None = None
-        self.rate_limit = rate_limit
-        self.next_number = 1  # of the next frame from the site; the hello had 0
-        self.sent = 0
-        self.queue: list[DownItem] = []
-        self._on_queued = on_queued
-
-    def send(self, items: list[DownItem]) -> None:
-        self.queue += items
-        self._on_queued(self)
-
-    def close(self, code: int, reason: str) -> None:
-        """Once the queue has been sent. The code is that of a WebSocket; NATS has none."""
-        self.close_reason = self.close_reason or reason
-        self._on_queued(self)
+_BYTES_PER_YIELD = 16_384  # of short frames
 
 
 class NatsConnections:
@@ -91,7 +57,7 @@ class NatsConnections:
         self._connections: dict[tuple[str, str], NatsConnection] = {}  # by site token and stream
         self._ready: dict[NatsConnection, None] = {}  # those with something to send, in order
         self._wakeup = asyncio.Event()
-        self._hello_tasks: set[asyncio.Task[None]] = set()
+        self._bytes_handled = 0  # since the last pause
 
     # From the sites
 
@@ -102,62 +68,76 @@ class NatsConnections:
         connection = self._connections.get((site_token, stream))
         try:
             number, frame = decode_uplink(data)
-            if data == CLOSE:
-                self._remove(site_token, stream)
-            elif connection is None and number == 0:
+            if connection is None and number == 0:
                 self._open(site_token, stream, frame)
             elif connection is None:
-                await self._send_closed(site_token, stream, "unknown stream, send a hello")
-            elif connection.close_reason is not None:
-                return
+                if data != CLOSE:
+                    await self._send_closed(site_token, stream, "unknown stream, send a hello")
+            elif connection.closing or connection.ended:
+                pass
+            elif data == CLOSE:
+                self._end(connection)
             elif number == connection.next_number:
                 connection.next_number += 1
                 self._on_frame(connection, frame)
             else:
                 connection.close(1008, "frame lost between the site and the coordinator")
         except Exception as error:
-            self._fail(connection, error)
+            self._fail(self._connections.get((site_token, stream)), error)
+        self._bytes_handled += len(data)
+        if self._bytes_handled > _BYTES_PER_YIELD:  # the library has many messages at once, and does not pause
+            self._bytes_handled = 0
+            await asyncio.sleep(0)
 
     def _open(self, site_token: str, stream: str, frame: bytes) -> None:
         server = self._server
-        rate_limit = RateLimit(server.settings.max_messages_per_second)
-        connection = NatsConnection(site_token, stream, self._clock(), rate_limit, self._mark_ready)
+        connection = NatsConnection(server, site_token, stream, self._clock(), self._mark_ready)
+        is_full = server.connections.is_full(connection.peer)
         self._connections[site_token, stream] = connection
         server.connection_count += 1
+        server.connections.add(connection, connection.peer)
         if server.connection_count > server.settings.max_connections or server.draining:
             server.dropped["too many connections"] += 1
             connection.close(1013, "no more connections (max_connections)")
-            return
-        task = asyncio.get_running_loop().create_task(self._on_hello(connection, frame))
-        self._hello_tasks.add(task)
-        task.add_done_callback(self._hello_tasks.discard)
+        elif is_full:
+            server.dropped["too many connections"] += 1
+            connection.close(1013, "no more connections of this site (max_share of max_connections)")
+        else:
+            connection.frames.add(frame)
+            self._start(connection)
 
-    async def _on_hello(self, connection: NatsConnection, frame: bytes) -> None:
-        try:
-            self._server.frame_bytes["up"] += len(frame)
-            items = decode_up(frame)
-            hello = _require_hello(items, connection.site_token)
-            connection.session = await self._server.on_hello(connection, hello, f"site {hello.site}")
-            if connection.session is None:  # the incarnation is retired, and the server has answered so
-                return
-            self._server.on_frame(connection.session, connection, items[1:], len(frame))
-            for early in connection.before_hello:
-                self._on_frame(connection, early)
-        except Exception as error:
-            self._fail(connection, error)
+    def _start(self, connection: NatsConnection) -> None:
+        connection.task = asyncio.get_running_loop().create_task(self._handle_waiting(connection))
 
     def _on_frame(self, connection: NatsConnection, frame: bytes) -> None:
-        if connection.session is None:
-            connection.before_hello.append(frame)
-            if len(connection.before_hello) > _MAX_FRAMES_BEFORE_HELLO:
-                raise ProtocolError("too many frames before the answer to the hello")
+        if connection.task is None and len(frame) <= MAX_SHORT_BYTES:
+            if connection.reader is not None:  # else the incarnation is retired, and the server has answered so
+                connection.reader.on_frame(frame)
             return
-        self._server.frame_bytes["up"] += len(frame)
-        items: list[UpItem] = decode_up(frame)
-        self._server.on_frame(connection.session, connection, items, len(frame))
-        if connection.rate_limit.take(len(items)):  # a broker cannot be slowed down, so excess closes the stream
-            self._server.dropped["too many messages"] += 1
-            connection.close(1008, "too many messages (max_messages_per_second)")
+        connection.frames.add(frame)
+        if connection.task is None:
+            self._start(connection)
+
+    async def _handle_waiting(self, connection: NatsConnection) -> None:
+        """The hello, and frames that are long or wait for an earlier one. Meanwhile other streams are served."""
+        try:
+            while connection.frames and not connection.closing:
+                if connection.opened:
+                    await connection.on_frame(connection.frames.first)
+                else:
+                    await connection.on_hello(connection.frames.first)
+                connection.frames.remove_first()
+        except Exception as error:
+            self._fail(connection, error)
+        connection.task = None
+        if connection.ended:
+            self._remove(connection)
+
+    def _end(self, connection: NatsConnection) -> None:
+        """The site has closed the stream; what it has sent before is handled."""
+        connection.ended = True
+        if connection.task is None:
+            self._remove(connection)
 
     def _fail(self, connection: NatsConnection | None, error: Exception) -> None:
         if isinstance(error, ProtocolError):
@@ -170,11 +150,14 @@ class NatsConnections:
         if connection is not None:
             connection.close(1008, str(error) if isinstance(error, ProtocolError | StoreError) else "internal error")
 
-    def _remove(self, site_token: str, stream: str) -> None:
-        connection = self._connections.pop((site_token, stream), None)
-        if connection is not None:
+    def _remove(self, connection: NatsConnection) -> None:
+        key = connection.site_token, connection.stream
+        if self._connections.get(key) is connection:
+            del self._connections[key]
             self._ready.pop(connection, None)
             self._server.connection_count -= 1
+            self._server.connections.remove(connection)
+            connection.drop_frames()
             if connection.session is not None:
                 self._server.on_disconnect(connection.session, connection)
 
@@ -223,16 +206,15 @@ class NatsConnections:
             await self._publish(subject, data)
         if connection.close_reason is not None:
             await self._send_closed(connection.site_token, connection.stream, connection.close_reason)
-            self._remove(connection.site_token, connection.stream)
+            self._remove(connection)
 
     async def _send_closed(self, site_token: str, stream: str, reason: str) -> None:
         subject = downlink_subject(self._shard, site_token, stream)
         await self._publish(subject, encode_closed(StreamClosed(reason)))
 
     async def close(self, reason: str) -> None:
-        for task in self._hello_tasks:
-            task.cancel()
         for connection in list(self._connections.values()):
+            connection.drop_frames()
             connection.close(1012, reason)
         await self.flush()
 
@@ -242,11 +224,3 @@ class NatsConnections:
         for site_token, stream in self._connections:
             streams.setdefault(site_token, []).append(stream)
         return streams
-
-
-def _require_hello(items: list[UpItem], site_token: str) -> Hello:
-    if not items or not isinstance(items[0], Hello):
-        raise ProtocolError("a stream must start with a hello")
-    if subject_token(items[0].site) != site_token:  # the broker's permissions are for the subject
-        raise ProtocolError(f"site {items[0].site!r} uses the subject of another site")
-    return items[0]

@@ -47,6 +47,7 @@ from countless.server.storage.base import Config, StateStore
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
+from countless.server.turns import Turns
 from countless.wire.frames import (
     OLDEST_VERSION,
     VERSION,
@@ -92,6 +93,7 @@ class SiteServer:
         self.frame_bytes = {"up": 0, "down": 0}
         self.connection_count = 0
         self.connections: Shares[object] = Shares(settings.max_connections, settings.max_share)
+        self.long_frames = Turns()
         self.partial_bytes = Amounts(1_000_000 * settings.max_partial_mb, settings.max_share)
         self.sum_watches = 0  # watches of sums that wait for their next turn
         self.draining = False

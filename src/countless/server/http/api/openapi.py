@@ -3,12 +3,10 @@
 A counter's name may contain slashes. In a URL they may be percent-encoded or not: `{name}` is the rest of the path.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from inspect import getdoc
 from typing import Any
-from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -23,6 +21,7 @@ from countless.server.http.access.peers import peer_of
 from countless.server.http.access.revocation import until_revoked
 from countless.server.http.api.schemas import Problem
 from countless.server.storage.base import StoreError
+from countless.server.turns import Turns
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -51,21 +50,6 @@ def error(message: str, status: int) -> Response:
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
     return response
-
-
-class Turns:
-    """One request begins in each turn of the loop: some take 20 ms, and between two of them sites are served. Callers
-    take turns: a request waits for one of each other caller, however many those have sent.
-    """
-
-    def __init__(self) -> None:
-        self._all = asyncio.Lock()
-        self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    async def wait(self, caller: str) -> None:
-        mine = self._callers.setdefault(caller, asyncio.Lock())
-        async with mine, self._all:
-            await asyncio.sleep(0)
 
 
 def require_scope(scope: str | None, handler: Handler, turns: Turns | None = None) -> Handler:

@@ -1,7 +1,7 @@
 """uvicorn's WebSocket protocol, with a fast path for short binary frames and a limit on what one loop turn reads. A
 peer that does not read what it is sent is disconnected (`unread.py`).
 
-Fast path: the payload of a whole, masked, binary frame of at most MAX_FAST_BYTES goes to the receiver as soon as its
+Fast path: the payload of a whole, masked, binary frame of at most MAX_SHORT_BYTES goes to the receiver as soon as its
 last byte arrived. All other frames go through the WebSocket library and uvicorn's queue; so does every frame of a
 connection without a receiver. The order of messages is kept: while the queue is not empty, nothing takes the fast path.
 
@@ -24,11 +24,11 @@ from websockets.protocol import OPEN
 
 from countless.errors import LimitReached, ProtocolError
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER, Hold, Receiver
+from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
 from countless.unread import UnreadLimit
 
 LOOP_BYTES = 49_152  # in one turn of the loop: a thousand reports, some tens of milliseconds
 CONNECTION_BYTES = 16_384  # of one connection in one turn
-MAX_FAST_BYTES = 4_096  # of a frame: its items are handled in one go, at most some tens of milliseconds
 MAX_BUFFERED_BYTES = 4_096  # of one connection: with more, it is not read until its turn
 MAX_FRAGMENTS = 100  # of one message
 CLOSE_S = 0.2  # for the application to send the reason to a connection that is refused
@@ -201,7 +201,7 @@ class FastWebSocketProtocol(UnreadLimit, WebSocketsSansIOProtocol):
                     break
                 self._passthrough_bytes = size
                 continue
-            receiver = self._fast_path(data[start]) if size <= MAX_FAST_BYTES else None
+            receiver = self._fast_path(data[start]) if size <= MAX_SHORT_BYTES else None
             if receiver is not None and offset > 5:  # masked, as frames of a client must be
                 payload = start + offset
                 self._deliver(receiver, apply_mask(data[payload : start + size], data[payload - 4 : payload]))

@@ -5,7 +5,6 @@ import logging
 from collections import deque
 from functools import partial
 from itertools import islice
-from time import monotonic
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -13,7 +12,7 @@ from countless.errors import LimitReached, ProtocolError
 from countless.server.http.access.auth import Access, Grant
 from countless.server.http.access.peers import peer_of
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
-from countless.server.rate_limit import RateLimit
+from countless.server.sessions.frame_reader import FrameReader
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.sessions.site_server import SiteServer
@@ -25,7 +24,6 @@ log = logging.getLogger("countless.websocket")
 
 HELLO_TIMEOUT_S = 10.0
 ITEMS_PER_WRITE = 1000
-ITEMS_PER_SLICE = 250  # of a frame, in one turn of the loop: 20 ms, if each of them begins a counter
 MAX_REASON_CHARS = 120  # a WebSocket close frame has room for 123 bytes
 
 
@@ -71,46 +69,6 @@ class SocketConnection:
                 code, reason = self._closing
                 await self._websocket.close(code, reason[:MAX_REASON_CHARS])
                 return
-
-
-class RateLimitedReader:
-    """Passes the frames of one session to the site server.
-
-    All methods return for how many seconds nothing more is to be read; TCP then makes the site wait.
-    """
-
-    __slots__ = ("_connection", "_rate_limit", "_server", "_session")
-
-    def __init__(self, server: SiteServer, session: Session, connection: SocketConnection) -> None:
-        self._server, self._session, self._connection = server, session, connection
-        self._rate_limit = RateLimit(server.settings.max_messages_per_second)
-
-    def on_frame(self, frame: bytes) -> float:
-        self._server.frame_bytes["up"] += len(frame)
-        return self.on_items(decode_up(frame), len(frame))
-
-    def on_items(self, items: list[UpItem], size: int) -> float:
-        self._server.on_frame(self._session, self._connection, items, size)
-        seconds = self._rate_limit.take(len(items))
-        if seconds:
-            self._session.last_seen = monotonic() + seconds  # the site must not time out while it is not read
-        return seconds
-
-    async def in_slices(self, frame: bytes, first: int = 0) -> float:
-        """As `on_frame`, for a frame of any length, from its item `first` on. It may have 80,000 items, which take
-        seconds: other work of the loop comes in between. The pause is at the end, because decoded items take memory.
-        """
-        items = decode_up(frame)[first:]
-        if len(items) <= ITEMS_PER_SLICE:
-            return self.on_items(items, len(frame))
-        seconds = 0.0
-        for start in range(0, len(items), ITEMS_PER_SLICE):
-            if self._connection.closing:  # also if another connection has replaced it
-                break
-            part = items[start : start + ITEMS_PER_SLICE]
-            seconds = self.on_items(part, len(frame) * len(part) // len(items))
-            await asyncio.sleep(0)
-        return seconds
 
 
 async def site_socket(websocket: WebSocket) -> None:
@@ -200,7 +158,6 @@ async def _read(
 ) -> None:
     async with asyncio.timeout(HELLO_TIMEOUT_S):
         frame = await _receive(websocket)
-        server.frame_bytes["up"] += len(frame)
         first = decode_up(frame)[:1]  # no more of them: they take memory while the answer is waited for
         session = await _open_session(server, grant, peer, connection, first, _address(websocket))
         if session is None:
@@ -208,7 +165,7 @@ async def _read(
             return
     set_receiver = websocket.scope.get("extensions", {}).get(RECEIVER, lambda receiver: None)
     try:
-        reader = RateLimitedReader(server, session, connection)
+        reader = FrameReader(server, session, connection)
         pause_s = await reader.in_slices(frame, first=1)
         while True:
             set_receiver(reader.on_frame)  # from now on only frames that do not take the fast path come from `receive`
@@ -216,7 +173,6 @@ async def _read(
             await asyncio.sleep(pause_s)
             frame = await _receive(websocket)
             set_receiver(None)  # no later frame may overtake the rest of this one
-            server.frame_bytes["up"] += len(frame)
             pause_s = await reader.in_slices(frame)
     finally:
         set_receiver(None)

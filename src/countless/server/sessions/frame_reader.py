@@ -1,0 +1,62 @@
+"""Passes the frames of one session to the site server, long ones in slices, with WebSockets and with NATS."""
+
+import asyncio
+from time import monotonic
+from typing import Protocol
+
+from countless.server.connection import Connection
+from countless.server.rate_limit import RateLimit
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import SiteServer
+from countless.wire.frames import UpItem, decode_up
+
+MAX_SHORT_BYTES = 4_096  # of a frame: its items are handled in one go, at most some tens of milliseconds
+ITEMS_PER_SLICE = 250  # of a longer frame, in one turn of the loop: 20 ms, if each of them begins a counter
+
+
+class ClosableConnection(Connection, Protocol):
+    @property
+    def closing(self) -> bool:
+        """Whether `close` was called."""
+
+
+class FrameReader:
+    """Most methods return for how many seconds nothing more is to be read, because of `max_messages_per_second`."""
+
+    __slots__ = ("_connection", "_rate_limit", "_server", "_session")
+
+    def __init__(self, server: SiteServer, session: Session, connection: ClosableConnection) -> None:
+        self._server, self._session, self._connection = server, session, connection
+        self._rate_limit = RateLimit(server.settings.max_messages_per_second)
+
+    def on_frame(self, frame: bytes, first: int = 0) -> float:
+        """The items from `first` on, in one go."""
+        self._server.frame_bytes["up"] += len(frame)
+        items = decode_up(frame)
+        return self.on_items(items[first:] if first else items, len(frame))
+
+    def on_items(self, items: list[UpItem], size: int) -> float:
+        self._server.on_frame(self._session, self._connection, items, size)
+        seconds = self._rate_limit.take(len(items))
+        if seconds:
+            self._session.last_seen = monotonic() + seconds  # the site must not time out while it is not read
+        return seconds
+
+    async def in_slices(self, frame: bytes, first: int = 0) -> float:
+        """As `on_frame`, for a frame of any length. It may have 80,000 items, which take seconds: other work of the
+        loop comes in between. Decoded items take much memory, so there is one long frame at a time, peers take turns,
+        and the pause is at the end.
+        """
+        if len(frame) <= MAX_SHORT_BYTES:
+            return self.on_frame(frame, first)
+        self._server.frame_bytes["up"] += len(frame)
+        seconds = 0.0
+        async with self._server.long_frames.turn(self._session.peer):
+            items = decode_up(frame)
+            for start in range(first, len(items), ITEMS_PER_SLICE):
+                if self._connection.closing:  # also if another connection has replaced it
+                    break
+                part = items[start : start + ITEMS_PER_SLICE]
+                seconds = self.on_items(part, len(frame) * len(part) // len(items))
+                await asyncio.sleep(0)
+        return seconds
