@@ -1,5 +1,7 @@
 """Options and fixtures of the whole suite."""
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -14,6 +16,15 @@ settings.register_profile(
 )
 settings.register_profile("soak", settings.get_profile("countless"), max_examples=500)  # for `make soak`
 settings.load_profile("countless")
+
+
+# Collecting the tests makes hundreds of thousands of objects that stay. The garbage collector leaves them alone.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,15 +15,13 @@ from countless.lab.arena.report_data import Attacked, Config, ReportData
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer plans and shorter games."""
-    monkeypatch.setattr(report_data, "MAP_SITES", (16, 256))
-    monkeypatch.setattr(report_data, "MAP_ALPHAS", (0.05, 0.1))
-    monkeypatch.setattr("countless.lab.arena.figures.MAP_SITES", (16, 256))
-    monkeypatch.setattr("countless.lab.arena.figures.MAP_ALPHAS", (0.05, 0.1))
+    """Four plans of each scheme, and shorter games."""
     for module in ("report_data", "figures"):
-        monkeypatch.setattr(f"countless.lab.arena.{module}.SITES", (16, 256))
-        monkeypatch.setattr(f"countless.lab.arena.{module}.ALPHAS", (0.01, 0.1))
-    monkeypatch.setattr(report_data, "TYPICAL_SITES", 256)
+        for name in ("SITES", "MAP_SITES"):
+            monkeypatch.setattr(f"countless.lab.arena.{module}.{name}", (16, 64))
+        for name in ("ALPHAS", "MAP_ALPHAS"):
+            monkeypatch.setattr(f"countless.lab.arena.{module}.{name}", (0.01, 0.1))
+    monkeypatch.setattr(report_data, "TYPICAL_SITES", 64)
     monkeypatch.setattr(report_data, "ADVERSARY_NAMES", ("uniform", "stop-after-jump"))
     monkeypatch.setattr("countless.cli.report.Config", _small_config)
 

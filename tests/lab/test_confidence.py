@@ -4,7 +4,6 @@ from fractions import Fraction
 from math import comb, inf, log
 
 import pytest
-from scipy.stats import binom
 
 from countless.errors import InvalidParameter
 from countless.lab.confidence import log_ratio_limit, lower_limit, quantile, upper_limit
@@ -32,11 +31,12 @@ def test_limits_without_successes_and_without_failures() -> None:
     assert upper_limit(0, 200, 0.95) == pytest.approx(1 - 0.05 ** (1 / 200))
 
 
-@pytest.mark.parametrize("p", [0.01, 0.5, 0.9])
+@pytest.mark.parametrize("p", [1 / 64, 0.5, 0.875])  # fractions that stay short
 def test_quantiles_are_exceeded_with_at_most_the_risk(p: float) -> None:
     low, high = quantile(1000, p, 0.05)
-    assert float(binom.cdf(low - 1, 1000, p)) <= 0.05
-    assert float(binom.sf(high, 1000, p)) <= 0.05
+    below, above = upper_tail(1001 - low, 1000, 1 - p), upper_tail(high + 1, 1000, p)
+    assert max(below, above) <= 0.05
+    assert min(upper_tail(1000 - low, 1000, 1 - p), upper_tail(high, 1000, p)) > 0.05
     assert low < 1000 * p < high
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import exp, log
 from typing import Any
 
@@ -13,10 +14,22 @@ from countless.planning.dithered.plan import DitheredPlan, Phase
 from countless.planning.dithered.planner import plan_dithered
 from countless.planning.dithered.schedule import Round, candidate_rounds
 
-GOOD = plan_dithered(128, 0.01, 1e-4)
-CERTAIN = plan_dithered(3, 0.01, 1e-4)
-MIDDLE = len(GOOD.phases) // 2
+SITES = 128
 NUDGE = 1e-4
+
+
+@cache
+def good() -> DitheredPlan:
+    return plan_dithered(SITES, 0.01, 1e-4)
+
+
+@cache
+def certain() -> DitheredPlan:
+    return plan_dithered(3, 0.01, 1e-4)
+
+
+def middle() -> int:
+    return len(good().phases) // 2
 
 
 def rebuilt(plan: DitheredPlan, phases: list[Phase]) -> DitheredPlan:
@@ -32,19 +45,19 @@ def rebuilt(plan: DitheredPlan, phases: list[Phase]) -> DitheredPlan:
 
 
 def changed(index: int, **changes: Callable[[float], float]) -> DitheredPlan:
-    """GOOD with some numbers of one phase changed, and the rest consistent with the change."""
-    phases = list(GOOD.phases)
+    """The good plan with some numbers of one phase changed, and the rest consistent with the change."""
+    phases = list(good().phases)
     values: dict[str, Any] = {name: change(getattr(phases[index], name)) for name, change in changes.items()}
     phases[index] = replace(phases[index], **values)
-    return rebuilt(GOOD, phases)
+    return rebuilt(good(), phases)
 
 
 def stated(index: int, **values: float) -> DitheredPlan:
-    """GOOD with wrong derived numbers in one phase."""
-    phases = list(GOOD.phases)
+    """The good plan with wrong derived numbers in one phase."""
+    phases = list(good().phases)
     changes: dict[str, Any] = dict(values)
     phases[index] = replace(phases[index], **changes)
-    return replace(GOOD, phases=tuple(phases))
+    return replace(good(), phases=tuple(phases))
 
 
 def refused(plan: DitheredPlan, condition: str, allowance: float = 1.0) -> None:
@@ -65,117 +78,117 @@ def test_planner_raises_when_its_round_fails_the_check(monkeypatch: pytest.Monke
 
 
 def test_planned_rounds_pass_the_check() -> None:
-    check_dithered(GOOD)
-    check_dithered(CERTAIN)
-    check_dithered(rebuilt(GOOD, list(GOOD.phases)))
+    check_dithered(good())
+    check_dithered(certain())
+    check_dithered(rebuilt(good(), list(good().phases)))
 
 
 def test_safer_plans_pass_the_check() -> None:
-    check_dithered(replace(GOOD, allowance=GOOD.allowance * 1.1))
-    check_dithered(replace(GOOD, phases=GOOD.phases[:-3]))
+    check_dithered(replace(good(), allowance=good().allowance * 1.1))
+    check_dithered(replace(good(), phases=good().phases[:-3]))
 
 
-TIGHTEST = max(
-    range(len(GOOD.phases)),
-    key=lambda j: GOOD.phases[j].high - (1 + GOOD.alpha) / (1 - GOOD.alpha) * GOOD.phases[j].low,
-)
+def tightest() -> int:
+    plan = good()
+    stretch = (1 + plan.alpha) / (1 - plan.alpha)
+    return max(range(len(plan.phases)), key=lambda j: plan.phases[j].high - stretch * plan.phases[j].low)
 
 
-@pytest.mark.parametrize("index", [TIGHTEST])
-def test_longer_phase_is_refused(index: int) -> None:
-    refused(changed(index, length=lambda t: t * (1 + NUDGE)), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
+def test_longer_phase_is_refused() -> None:
+    refused(changed(tightest(), length=lambda t: t * (1 + NUDGE)), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
-@pytest.mark.parametrize("index", [0, 1, MIDDLE, len(GOOD.phases) - 1])
-def test_smaller_slack_is_refused(index: int) -> None:
-    with pytest.raises(PlanError):
-        check_dithered(changed(index, slack_late=lambda x: x * (1 - NUDGE)))
-    refused(changed(index, slack_early=lambda x: x * (1 - NUDGE)), "transcripts x density x tails <= risk")
+def test_smaller_slack_is_refused() -> None:
+    for index in (0, 1, middle(), len(good().phases) - 1):
+        with pytest.raises(PlanError):
+            check_dithered(changed(index, slack_late=lambda x: x * (1 - NUDGE)))
+        refused(changed(index, slack_early=lambda x: x * (1 - NUDGE)), "transcripts x density x tails <= risk")
 
 
 def test_all_slacks_smaller_are_refused() -> None:
     smaller = [
-        replace(p, slack_early=p.slack_early * (1 - NUDGE), slack_late=p.slack_late * (1 - NUDGE)) for p in GOOD.phases
+        replace(p, slack_early=p.slack_early * (1 - NUDGE), slack_late=p.slack_late * (1 - NUDGE))
+        for p in good().phases
     ]
-    refused(rebuilt(GOOD, smaller), "transcripts x density x tails <= risk")
+    refused(rebuilt(good(), smaller), "transcripts x density x tails <= risk")
 
 
 @pytest.mark.parametrize("name", ["slack_early", "slack_late"])
 def test_slacks_without_the_threshold_resolution_are_refused(name: str) -> None:
     without: list[Phase] = []
-    for phase in GOOD.phases:
-        changes: dict[str, Any] = {name: getattr(phase, name) - 0.75 * GOOD.resolution}
+    for phase in good().phases:
+        changes: dict[str, Any] = {name: getattr(phase, name) - 0.75 * good().resolution}
         without.append(replace(phase, **changes))
-    refused(rebuilt(GOOD, without), "transcripts x density x tails <= risk")
+    refused(rebuilt(good(), without), "transcripts x density x tails <= risk")
 
 
 def test_wider_dither_is_refused() -> None:
-    wider = [replace(phase, dither=phase.dither * (1 + NUDGE)) for phase in GOOD.phases]
-    refused(rebuilt(GOOD, wider), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
-    refused(changed(TIGHTEST or 1, dither=lambda w: w * 1.01), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
+    wider = [replace(phase, dither=phase.dither * (1 + NUDGE)) for phase in good().phases]
+    refused(rebuilt(good(), wider), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
+    refused(changed(tightest() or 1, dither=lambda w: w * 1.01), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
 def test_narrower_dither_is_refused() -> None:
-    narrower = [replace(phase, dither=phase.dither * (1 - 0.01)) for phase in GOOD.phases]
-    refused(rebuilt(GOOD, narrower), "transcripts x density x tails <= risk", allowance=2.0)
+    narrower = [replace(phase, dither=phase.dither * (1 - 0.01)) for phase in good().phases]
+    refused(rebuilt(good(), narrower), "transcripts x density x tails <= risk", allowance=2.0)
 
 
 def test_dither_out_of_order_is_refused() -> None:
-    length = GOOD.phases[MIDDLE].length
-    refused(changed(MIDDLE, dither=lambda w: w + 2.1 * length), "threshold windows in order")
+    length = good().phases[middle()].length
+    refused(changed(middle(), dither=lambda w: w + 2.1 * length), "threshold windows in order")
 
 
 def test_missing_dither_is_refused_unless_the_slack_is_certain() -> None:
-    flat = [replace(phase, dither=0.0) for phase in GOOD.phases]
-    refused(rebuilt(GOOD, flat), "dither > 0 where the slack is not certain")
+    flat = [replace(phase, dither=0.0) for phase in good().phases]
+    refused(rebuilt(good(), flat), "dither > 0 where the slack is not certain")
 
 
 def test_more_phases_are_refused() -> None:
-    last = GOOD.phases[-1]
-    refused(rebuilt(GOOD, [*GOOD.phases, last]), "refused")
-    generous = replace(last, risk=0.0, slack_late=GOOD.sites / 2, slack_early=GOOD.sites / 2)
-    refused(rebuilt(GOOD, [*GOOD.phases, generous]), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
+    last = good().phases[-1]
+    refused(rebuilt(good(), [*good().phases, last]), "refused")
+    generous = replace(last, risk=0.0, slack_late=good().sites / 2, slack_early=good().sites / 2)
+    refused(rebuilt(good(), [*good().phases, generous]), "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
 def test_longer_phases_are_refused() -> None:
     # the windows of the thresholds overlap less, so the same transcripts weigh more
-    longer = [replace(phase, length=phase.length * 1.03) for phase in GOOD.phases[1:]]
-    refused(rebuilt(GOOD, [GOOD.phases[0], *longer]), "transcripts x density x tails <= risk", allowance=2.0)
+    longer = [replace(phase, length=phase.length * 1.03) for phase in good().phases[1:]]
+    refused(rebuilt(good(), [good().phases[0], *longer]), "transcripts x density x tails <= risk", allowance=2.0)
 
 
 def test_smaller_allowance_is_refused() -> None:
     refused(
-        replace(GOOD, allowance=GOOD.allowance * (1 - 1e-6)),
+        replace(good(), allowance=good().allowance * (1 - 1e-6)),
         "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)",
     )
 
 
 def test_smaller_alpha_is_refused() -> None:
     # the allowance is alpha n0: hold n0
-    tighter = replace(GOOD, alpha=GOOD.alpha * 0.999, allowance=GOOD.allowance * 0.999)
+    tighter = replace(good(), alpha=good().alpha * 0.999, allowance=good().allowance * 0.999)
     refused(tighter, "(1-alpha)(n0 + high_j) <= (1+alpha)(n0 + low_j)")
 
 
-@pytest.mark.parametrize("sites", [GOOD.sites + 1, GOOD.sites * 10])
+@pytest.mark.parametrize("sites", [SITES + 1, SITES * 10])
 def test_more_sites_are_refused(sites: int) -> None:
-    refused(replace(GOOD, sites=sites), "transcripts x density x tails <= risk")
+    refused(replace(good(), sites=sites), "transcripts x density x tails <= risk")
 
 
 def test_more_sites_in_a_certain_plan_are_refused() -> None:
-    refused(replace(CERTAIN, sites=CERTAIN.sites + 1), "dither > 0 where the slack is not certain")
+    refused(replace(certain(), sites=certain().sites + 1), "dither > 0 where the slack is not certain")
 
 
 def test_smaller_eta_is_refused() -> None:
-    refused(replace(GOOD, eta=GOOD.eta * 0.999), "sum of the risks <= eta")
+    refused(replace(good(), eta=good().eta * 0.999), "sum of the risks <= eta")
 
 
 def test_first_phase_that_may_end_before_the_first_event_is_refused() -> None:
-    shorter = GOOD.phases[0].dither / 2 + GOOD.phases[0].slack_early - NUDGE
+    shorter = good().phases[0].dither / 2 + good().phases[0].slack_early - NUDGE
     refused(changed(0, length=lambda _: shorter), "T_0 - w_0/2 >= slack_early", allowance=2.0)
 
 
 def test_decreasing_late_slack_is_refused() -> None:
-    refused(changed(MIDDLE, slack_late=lambda x: x * 1.5), "slack_late does not decrease")
+    refused(changed(middle(), slack_late=lambda x: x * 1.5), "slack_late does not decrease")
 
 
 @pytest.mark.parametrize(
@@ -189,18 +202,18 @@ def test_decreasing_late_slack_is_refused() -> None:
     ],
 )
 def test_wrong_derived_numbers_are_refused(name: str, shift: float, condition: str) -> None:
-    refused(stated(MIDDLE, **{name: getattr(GOOD.phases[MIDDLE], name) + shift}), condition)
+    refused(stated(middle(), **{name: getattr(good().phases[middle()], name) + shift}), condition)
 
 
 @pytest.mark.parametrize("name", ["length", "dither", "slack_early", "slack_late", "low", "high", "risk"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
 def test_nan_infinite_and_negative_numbers_are_refused(name: str, value: float) -> None:
-    refused(stated(MIDDLE, **{name: value}), "refused in phase")
+    refused(stated(middle(), **{name: value}), "refused in phase")
 
 
 @pytest.mark.parametrize("change", [{"phases": ()}, {"allowance": 0.0}, {"allowance": float("nan")}, {"eta": 1.5}])
 def test_empty_and_out_of_range_plans_are_refused(change: dict[str, Any]) -> None:
-    refused(replace(GOOD, **change), "refused")
+    refused(replace(good(), **change), "refused")
 
 
 def two_phases(second: float) -> DitheredPlan:
@@ -232,18 +245,18 @@ def uncharged(plan: DitheredPlan) -> float:
 
 
 def test_risks_are_filled_in_and_pass_the_check() -> None:
-    silent = replace(GOOD, phases=tuple(replace(phase, risk=0.0) for phase in GOOD.phases))
+    silent = replace(good(), phases=tuple(replace(phase, risk=0.0) for phase in good().phases))
     filled = with_risks(silent)
     check_dithered(filled)
-    assert [phase.risk for phase in filled.phases] == risks(GOOD, equal_widths(GOOD))
+    assert [phase.risk for phase in filled.phases] == risks(good(), equal_widths(good()))
 
 
 def test_too_small_slacks_are_refused_when_risks_are_filled_in() -> None:
-    small = [replace(p, slack_early=0.99 * p.slack_early, slack_late=0.99 * p.slack_late) for p in GOOD.phases]
+    small = [replace(p, slack_early=0.99 * p.slack_early, slack_late=0.99 * p.slack_late) for p in good().phases]
     with pytest.raises(PlanError, match="sum of the risks"):
-        with_risks(rebuilt(GOOD, small))
+        with_risks(rebuilt(good(), small))
 
 
 def test_phase_without_dither_is_refused_when_risks_are_filled_in() -> None:
     with pytest.raises(PlanError, match="dither > 0"):
-        with_risks(rebuilt(GOOD, [*GOOD.phases[:-1], replace(GOOD.phases[-1], dither=0.0)]))
+        with_risks(rebuilt(good(), [*good().phases[:-1], replace(good().phases[-1], dither=0.0)]))

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from countless.errors import InvalidParameter
+from countless.lab.confidence import quantile
 from countless.planning.oblivious.blocks import BLOCKS, plan_blocks
 from countless.planning.oblivious.hyz import HYZ, plan_hyz
 from countless.planning.oblivious.lattice import LATTICE, plan_lattice
@@ -193,7 +193,7 @@ def test_simulated_oblivious_rounds_fail_with_at_most_eta(planner: Planner) -> N
     """300 rounds, eta = 1/4: a correct plan fails this test with probability below 1e-9 (exact binomial)."""
     rounds, eta = 300, 0.25
     plan = planner(40, 0.03, eta)
-    limit = int(binom.isf(1e-9, rounds, eta))
+    limit = quantile(rounds, eta, 1e-9)[1]
     assert failures(plan, 1.0, rounds, seed=20230711) <= limit
     assert failures(plan, 0.3, rounds, seed=20230711) > limit, "the test would not notice a broken plan"
 

@@ -37,7 +37,7 @@ from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
 from support import cluster_mutants, session_mutants
 
-SEEDS = 200
+SEEDS = 100
 SOAK_SEEDS = int(os.environ.get("COUNTLESS_SEEDS", "3000"))
 PARTS = 4
 

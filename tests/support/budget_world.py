@@ -11,11 +11,12 @@ A world is frozen to a tuple, so a search can visit each state once. `Case` says
 """
 
 from collections.abc import Iterator
+from copy import copy
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from countless.core.budget.coordinator import BudgetCoordinator
-from countless.core.budget.holders import CURRENT, GIVEN_UP, Holder
+from countless.core.budget.holders import CURRENT, GIVEN_UP, Holder, Holders
 from countless.core.budget.messages import Ask, BudgetId, DownMessage, Exhausted, Grant, Outbox
 from countless.core.budget.site import BudgetSite, Verdict
 from countless.core.budget.state import PersistentState
@@ -133,7 +134,8 @@ class World:
             world.sites.append(site)
         world.requests, world.ended, world.left = list(requests), list(ended), list(left)
         world.up, world.down = list(up), list(down)
-        world.coordinator = coordinator = world.coordinator_class(BUDGET, 1, slack=world.case.slack)
+        world.coordinator = coordinator = copy(origin.coordinator)  # a new one would take three times as long
+        coordinator._holders = Holders()
         for name, value in zip(_COORDINATOR, values, strict=True):
             setattr(coordinator, name, value)
         for site_id, holder_values in holders:

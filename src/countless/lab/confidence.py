@@ -1,17 +1,18 @@
 """Exact binomial (Clopper-Pearson) confidence limits, by scipy. Imported late: the command line starts without it."""
 
-from math import inf, log
+from math import ceil, inf, log
 from typing import Any
 
 from countless.errors import InvalidParameter, MissingExtra
 
 
-def _scipy_stats() -> Any:
+def _scipy_special() -> Any:
+    """Its distributions, in `scipy.stats`, would take a second to import."""
     try:
-        from scipy import stats
+        from scipy import special
     except ImportError:
         raise MissingExtra("scipy", "lab") from None
-    return stats
+    return special
 
 
 def lower_limit(successes: int, trials: int, confidence: float) -> float:
@@ -26,7 +27,7 @@ def lower_limit(successes: int, trials: int, confidence: float) -> float:
         raise InvalidParameter("confidence", confidence, "between 0 and 1, both excluded")
     if successes == 0:
         return 0.0
-    return float(_scipy_stats().beta.ppf(1 - confidence, successes, trials - successes + 1))
+    return float(_scipy_special().betaincinv(successes, trials - successes + 1, 1 - confidence))
 
 
 def upper_limit(successes: int, trials: int, confidence: float) -> float:
@@ -43,5 +44,15 @@ def log_ratio_limit(successes_p: int, successes_q: int, trials: int, confidence:
 
 def quantile(trials: int, p: float, risk: float) -> tuple[int, int]:
     """Counts (low, high): a binomial variable is below the one, or above the other, with probability at most `risk`."""
-    binom = _scipy_stats().binom
-    return int(binom.ppf(risk, trials, p)), int(binom.isf(risk, trials, p))
+    return _low(trials, p, risk), trials - _low(trials, 1 - p, risk)
+
+
+def _low(trials: int, p: float, risk: float) -> int:
+    """The least count that is not exceeded with probability `risk` or more."""
+    special = _scipy_special()
+    count = max(0, ceil(special.bdtrik(risk, trials, p)))  # to within the precision of its search
+    while count > 0 and special.bdtr(count - 1, trials, p) >= risk:
+        count -= 1
+    while special.bdtr(count, trials, p) < risk:
+        count += 1
+    return count
