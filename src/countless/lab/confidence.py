@@ -50,7 +50,7 @@ def quantile(trials: int, p: float, risk: float) -> tuple[int, int]:
 def _low(trials: int, p: float, risk: float) -> int:
     """The least count that is not exceeded with probability `risk` or more."""
     special = _scipy_special()
-    count = max(0, ceil(special.bdtrik(risk, trials, p)))  # to within the precision of its search
+    count: int = max(0, ceil(special.bdtrik(risk, trials, p)))  # to within the precision of its search
     while count > 0 and special.bdtr(count - 1, trials, p) >= risk:
         count -= 1
     while special.bdtr(count, trials, p) < risk:
