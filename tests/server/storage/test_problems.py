@@ -1,8 +1,10 @@
 """Damaged files and full disks: one line with the file and the remedy, exit code 2, no traceback."""
 
+import re
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,33 @@ def test_damaged_pages_name_the_file_and_the_restore(tmp_path: Path) -> None:
     store.close()
     listed = run_command("token", "--state-dir", str(tmp_path))
     assert (listed.returncode, listed.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda file: b"?" * len(file), lambda file: file[:100], lambda file: file[:8192], lambda file: file[:-1000]],
+)
+def test_file_that_was_cut_or_overwritten_is_damage_to_all_commands(
+    spoil: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    path = saved(tmp_path / "state")
+    assert run_command("backup", str(copy), "--state-dir", str(path.parent)).returncode == 0
+    sound = copy.read_bytes()
+    path.write_bytes(spoil(path.read_bytes()))
+    for command in (["doctor"], ["backup", str(copy)]):
+        result = run_command(*command, "--state-dir", str(path.parent))
+        assert result.returncode in (1, 2)
+        assert re.search(rf"{path} is damaged.*countless restore FILE", result.stdout + result.stderr), command
+    assert copy.read_bytes() == sound
+    copy.write_bytes(spoil(sound))
+    before = path.read_bytes()
+    refused = run_command("restore", str(copy), "--state-dir", str(path.parent))
+    assert (refused.returncode, f"{copy} is damaged" in refused.stderr) == (2, True), refused.stderr
+    assert path.read_bytes() == before
+    copy.write_bytes(sound)
+    assert run_command("restore", str(copy), "--state-dir", str(path.parent)).returncode == 0
+    assert SqliteStore(path).load()
 
 
 def test_wrong_values_in_sound_pages_are_damage(tmp_path: Path) -> None:

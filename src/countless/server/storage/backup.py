@@ -78,6 +78,7 @@ def check(path: Path) -> None:
         if schema_version(database, path) == 0:
             raise StoreError(f"{path} is not a database of Countless")
         (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        _require_whole(path, database)
     if found != "ok":
         text = " ".join(found.split())  # of several lines
         raise StoreError(f"{path} is damaged: {text}: use another copy, or restore one with: countless restore FILE")
@@ -110,6 +111,7 @@ def _write_part(source: Path, target: Path) -> Path:
         part.unlink(missing_ok=True)
         os.close(create_private(part))  # it has the digests of tokens
         with closing(sqlite3.connect(source, timeout=10)) as database, closing(sqlite3.connect(part)) as copied:
+            _require_whole(source, database)
             database.backup(copied)
             copied.execute("PRAGMA journal_mode = DELETE")  # one file, without a WAL beside it
             with copied:
@@ -121,11 +123,18 @@ def _write_part(source: Path, target: Path) -> Path:
         name = getattr(error, "sqlite_errorname", "")
         if name == "SQLITE_FULL" or getattr(error, "errno", 0) in (ENOSPC, EDQUOT):
             raise StoreError(f"{part} cannot be written, because the disk is full: free some space ({error})") from None
-        if isinstance(error, StoreError) or name.startswith("SQLITE_CORRUPT"):
+        if isinstance(error, StoreError) or name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             remedy = "restore an earlier copy with: countless restore FILE"
             raise StoreError(f"{source} is damaged, and {target} was not written: {remedy} ({error})") from None
         raise StoreError(f"{source} cannot be copied to {target}: {error}") from None
     return part
+
+
+def _require_whole(path: Path, database: sqlite3.Connection) -> None:
+    """SQLite does not see that the last page ends too early: it reads zeros there."""
+    (page,) = database.execute("PRAGMA page_size").fetchone()
+    if path.stat().st_size % page:
+        raise StoreError(f"{path} is damaged, its end is missing: restore a copy with: countless restore FILE")
 
 
 def _as_one_file(part: Path) -> None:

@@ -101,14 +101,9 @@ UPDATE families SET lost = '0';
 
 
 def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
-    """Raises StoreError if the file is not ours, or newer than this program."""
-    try:
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        (application_id,) = database.execute("PRAGMA application_id").fetchone()
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path} is not a database of Countless: {error}") from None
+    """Raises StoreError if the file is not ours, or newer than this program; sqlite3.Error if it cannot be read."""
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (application_id,) = database.execute("PRAGMA application_id").fetchone()
     if version > SCHEMA:
         raise StoreError(
             f"{path} was written by a newer Countless (schema {version}; this one knows up to {SCHEMA}): "
