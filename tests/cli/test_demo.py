@@ -64,6 +64,19 @@ def test_demo_on_a_terminal_shows_both_trackers_side_by_side(columns: int) -> No
     assert re.fullmatch(r"·+━+█━+\[━+\|·+\]·+", pictures[1])
 
 
+def test_demo_stopped_by_a_signal_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> Iterator[list[Band]]:
+        yield [Band("classical", 10, 10, 5, 0.5, 0.9, broken=False)] * 2
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("countless.demo.acts.track", stopped)
+    handler = signal.getsignal(signal.SIGTERM)
+    demo = run_command("demo", FORCE_COLOR="1")
+    assert demo.returncode == 143
+    assert 0 < demo.stdout.rfind("\x1b[?25l") < demo.stdout.rfind("\x1b[?25h")
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
 @pytest.mark.soak
 def test_kept_demo_counts_everything_although_its_coordinator_is_killed() -> None:
     with running_demo() as (_, _, output):

@@ -1,5 +1,6 @@
 """Every verb has help with a valid example, completion works, and invalid requests exit 2."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -69,7 +70,30 @@ def test_invalid_request_exits_2_with_a_reason(words: str, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     result = run_command(*words.split())
     assert result.returncode == 2, (result.stdout, result.stderr)
-    assert result.stderr
+    assert re.fullmatch(r"countless: .+\n", result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("frobnicate", "No such command 'frobnicate' (see: "),
+        ("plan --sites many", "Invalid value for '--sites': "),
+        (
+            "agent --http-port 99999",
+            "Invalid value for '--http-port': Input should be less than or equal to 65535 (see: ",
+        ),
+        ("get", "Missing argument 'name' (see: "),
+        ("serve --port 99999", "port = 99999 is not allowed: port must be an integer, at least 0 and at most 65,535\n"),
+    ],
+)
+def test_reason_names_what_is_wrong_and_what_is_allowed(words: str, reason: str) -> None:
+    assert run_command(*words.split()).stderr.startswith(f"countless: {reason}")
+
+
+def test_without_a_verb_the_help_is_printed() -> None:
+    result = run_command()
+    assert (result.returncode, result.stderr) == (2, "")
+    assert "quantile" in result.stdout
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,11 +41,12 @@ def demo(
     require_alpha(alpha)
     console = Console(highlight=False)
     console.soft_wrap = not console.is_terminal  # a pipe gets whole lines
-    held = (
-        _keep(console, min(sites, 200), processes, alpha, port, seed, pause)
-        if keep
-        else _play(console, sites, alpha, events, seed)
-    )
+    with _stopped_by_signals():
+        held = (
+            _keep(console, min(sites, 200), processes, alpha, port, seed, pause)
+            if keep
+            else _play(console, sites, alpha, events, seed)
+        )
     if not held:
         raise typer.Exit(1)
 
@@ -85,9 +88,6 @@ def _keep(console: "Console", sites: int, processes: int, alpha: float, port: in
     from countless.demo.fleet import Fleet
     from countless.demo.keep import ordinary, play
 
-    for number in STOPPING:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _exit)
     console.print(f"Starting a coordinator and {sites:,} sites in {processes} processes on this machine ...")
     held = True
     with Fleet(sites, processes, alpha, port) as fleet:
@@ -104,8 +104,23 @@ def _keep(console: "Console", sites: int, processes: int, alpha: float, port: in
     return held
 
 
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _exit(number: int, frame: object) -> None:
-    """Leave the `with` blocks, so that the processes of the demo are stopped too; a second signal must not end that."""
+    """Leave the `with` blocks: the cursor is shown, and the processes of the demo are stopped. A second signal must not
+    end that.
+    """
     for each in STOPPING:
         signal.signal(each, lambda *_: None)
     raise SystemExit(128 + number)

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from errno import EDQUOT, ENOSPC
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from countless import __version__
 
@@ -58,7 +58,7 @@ def build() -> "typer.Typer":
 def main() -> None:
     """Run the command line; an error that the user can fix is one line on standard error."""
     try:
-        import typer  # noqa: F401
+        import typer
     except ImportError:
         if sys.argv[1:] == ["--version"]:
             sys.exit(print(f"countless {__version__}"))
@@ -66,11 +66,17 @@ def main() -> None:
 
     from countless.errors import CountlessError
 
+    usage_error: Any = typer.BadParameter.__bases__[0]  # has no public name in versions of typer without click
     try:
         try:
-            build()()
+            code = build()(standalone_mode=False)
         finally:
             sys.stdout.flush()  # not when Python ends: that error would have no line of its own
+    except usage_error as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # the help was printed already
+            message = " ".join(error.format_message().split()).removesuffix(".")
+            print(f"countless: {message} (see: {error.ctx.command_path} --help)", file=sys.stderr)
+        sys.exit(2)
     except CountlessError as error:
         print(f"countless: {error}", file=sys.stderr)
         sys.exit(2)
@@ -83,6 +89,7 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -159,13 +159,27 @@ def _from_file(file: Path) -> dict[str, Any]:
 _TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True)
 
 
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+_RANGES = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def _allowed(kind: Any, unit: str = "") -> str:
+    """
+    >>> _allowed(Port), _allowed(Lease, " of seconds"), _allowed(bool)
+    ('an integer, at least 0 and at most 65,535', 'a number of seconds, at least 0.1 and below 3,600', 'true or false')
+    """
+    metas = getattr(kind, "__metadata__", ())
+    limits = [(words, getattr(meta, name)) for meta in metas for name, words in _RANGES.items()]
+    within = " and ".join(f"{words} {limit:,}" for words, limit in limits if limit is not None)
+    return _WORDS[getattr(kind, "__origin__", kind)] + unit + (f", {within}" if within else "")
+
+
 def _convert(name: str, value: object, strict: bool) -> Any:
     """The value as the type of its field and within its range; text is converted unless `strict`."""
     is_duration = name in _DURATIONS
     try:
         return msgspec.convert(seconds(value) if is_duration else value, _TYPES[name], strict=strict)
-    except msgspec.ValidationError as error:  # "Expected `int` <= 65535"
-        allowed = str(error).removeprefix("Expected ")
-        raise InvalidParameter(name, value, f"a number of seconds, {allowed}" if is_duration else allowed) from None
+    except msgspec.ValidationError:
+        raise InvalidParameter(name, value, _allowed(_TYPES[name], " of seconds" if is_duration else "")) from None
     except (ValueError, KeyError):
         raise InvalidParameter(name, value, "a duration such as 500ms, 10s or 30d") from None
