@@ -10,20 +10,23 @@ from random import Random
 import pytest
 from starlette.testclient import TestClient
 
-from countless.core.family.messages import Report, UpMessage
+from countless.core.family.messages import Report, Steps, UpMessage
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import FamilySite
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
+from countless.server.http.answers import families
 from countless.server.http.answers.families import family_top, family_window, quantile_answer
 from countless.server.http.answers.sums import parts_of, reading, top_of
 from countless.server.http.answers.windows import window_list
 from countless.server.http.history.family_parts import family_parts
 from countless.server.http.history.history import Recorder
 from countless.server.http.monitoring.metrics import ServerCollector
+from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
+from countless.server.storage.base import FamilyFields, SavedFamily
 from countless.wire.families import (
     FamilyLeave,
     FamilyResend,
@@ -234,3 +237,12 @@ def test_family_with_windows_is_created_read_and_deleted_over_http(tmp_path: Pat
         assert "window" in client.get("/api/v1/top/pages?window=soon").json()["error"]
         assert "one count" in client.get("/api/v1/top/plain?rolling=5m").json()["error"]
         assert client.delete("/api/v1/counters/pages").status_code == 204
+
+
+def test_share_that_too_many_labels_may_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, counts = FamilyRule(LABELS, 0.01), {"a": 40, "b": 30, "c": 20, "d": 10, "": 5}
+    family = ServedFamily("pages", rule, SavedFamily(FamilyFields(rule, 0, Steps(0, 0), 1, 105, 0), counts, {}))
+    monkeypatch.setattr(families, "MAX_TOP_LABELS", 3)
+    assert [row.estimate for row in family_top(family, 0.2).series] == [40, 30, 20, 5]  # the last is the overflow label
+    with pytest.raises(InvalidParameter, match="larger: 4 labels may have it, and 3 can be listed"):
+        family_top(family, 0.1)

@@ -55,10 +55,10 @@ class LabelCounts(NamedTuple):
     def total(self) -> LabelCount:
         return interval(None, self.known_total, self.held_back.total, self.missing)
 
-    def top(self, share: float) -> Top:
-        """Every label that has this share of the total, and others that may have it."""
+    def top(self, share: float, most: int | None = None) -> Top:
+        """Every label that has this share of the total, and others that may have it: `top_of`."""
         unseen = self.held_back.label + self.counts.get(OVERFLOW, 0) + self.missing
-        return top_of(share, self.counts, unseen, self.answer, self.total(), self.state)
+        return top_of(share, self.counts, unseen, self.answer, self.total(), self.state, most)
 
 
 def sum_of(parts: Iterable[LabelCounts], cap: int) -> LabelCounts:
@@ -99,11 +99,16 @@ def top_of(
     answer: Callable[[str], LabelCount],
     total: LabelCount,
     state: State,
+    most: int | None = None,
 ) -> Top:
-    """`unseen`: so many events more than are known any label may have."""
+    """`unseen`: so many events more than are known any label may have. More than `most` labels are not listed at all:
+    raises InvalidParameter.
+    """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         raise InvalidParameter("share", share, "a number from 0 to 1, 0 excluded")
     least = max(1, ceil(Fraction(repr(share)) * total.lower))
-    listed = [answer(label) for label, known in counts.items() if label and known + unseen >= least]
-    labels = sorted(listed, key=lambda each: (-each.estimate, each.label))
+    listed = [label for label, known in counts.items() if label and known + unseen >= least]
+    if most is not None and len(listed) > most:
+        raise InvalidParameter("share", share, f"larger: {len(listed)} labels may have it, and {most} can be listed")
+    labels = sorted(map(answer, listed), key=lambda each: (-each.estimate, each.label))
     return Top(share, tuple(labels), answer(OVERFLOW), total, state)

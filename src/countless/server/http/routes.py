@@ -109,6 +109,7 @@ async def read_top(request: Request) -> Response:
 
     Of a family, its labels: none is missing whose share is at least the family's epsilon, unless it is beyond the cap
     on labels; those have their own row, the overflow series. `window` is for families with windows, `rolling` for none.
+    If more than 10,000 labels may have the share, it is refused: ask for a larger one.
     """
     name, query = request.path_params["name"], request.query_params
     share = parse_share(query.get("share", "0.02"))

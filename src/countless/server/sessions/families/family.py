@@ -45,10 +45,10 @@ class LabelReader:
         label = series.removeprefix(self.name)
         return OVERFLOW if series == overflow_name(self.name) else label or "{}"
 
-    def top(self, share: float, counts: LabelCounts | None = None) -> Top:
+    def top(self, share: float, counts: LabelCounts | None = None, most: int | None = None) -> Top:
         if self.rule.kind != LABELS:
             raise InvalidParameter("counter", self.name, "a counter with labels: this is a distribution of values")
-        return (counts or self.published).top(share)
+        return (counts or self.published).top(share, most)
 
     def quantiles(self, shares: Iterable[float], counts: LabelCounts | None = None) -> list[Quantile]:
         """Empty if nothing is known."""
