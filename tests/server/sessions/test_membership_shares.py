@@ -9,7 +9,8 @@ from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import Report
-from countless.errors import LimitReached
+from countless.errors import LimitReached, ProtocolError
+from countless.server.sessions.lifecycle import ABANDONED_S
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin
@@ -114,6 +115,32 @@ async def test_rejected_names_are_limited_and_forgotten_with_the_connection() ->
         for link in links:
             harness.server.on_disconnect(*link)
         assert harness.server.sessions.used.names.total == 0
+
+
+@pytest.mark.parametrize("limits", [{"max_sites": 20}, {"max_memberships": 20}], ids=["sites", "memberships"])
+async def test_sites_that_a_token_has_left_behind_before_a_restart_make_room_for_others(limits: dict[str, Any]) -> None:
+    async def joins(site: str, peer: str = "token 1") -> bool:
+        try:
+            link = await connected(harness, site, peer)
+        except ProtocolError:  # max_sites
+            return False
+        refused = await rejected(harness, link, Join("hits", 0, 1))
+        harness.server.on_disconnect(*link)
+        return not refused
+
+    store, accepted = MemoryStore(), 0
+    for run in range(3):
+        async with site_server(store, max_share=0.5, silent_after=1.0, **limits) as harness:
+            accepted += sum([await joins(f"evil {run} {number}") for number in range(10)])
+            if run:
+                assert not await joins("web", "token 2")
+            await harness.advance(ABANDONED_S)
+            await harness.advance(ABANDONED_S)
+            assert await joins(f"web {run}", "token 2")
+            accepted += 1
+            assert harness.server.counter("hits").published_answer.lower == accepted
+            require_same_sums(harness)
+    assert accepted > 20
 
 
 async def test_periods_of_budgets_are_memberships_also_after_their_process_was_given_up() -> None:

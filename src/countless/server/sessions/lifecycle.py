@@ -5,6 +5,7 @@
     away         -- no new connection within silent_after --------> unreachable
     unreachable  -- connects again -------------------------------> connected
     unreachable  -- another incarnation connects, forget_after ---> retired
+    unreachable  -- not seen since a restart, and little room ----> retired
 
 An unreachable session degrades the answers of its counters. A retired one does not exist any more: its counts stay in
 the totals for good, and a tombstone with them is saved, so that the process is not counted twice if it comes back.
@@ -26,6 +27,8 @@ from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 
+CROWDED = 0.95  # of max_sites or max_memberships: see `_is_abandoned`
+ABANDONED_S = 60.0  # processes connect again within half a minute after a restart
 SESSIONS_PER_SLICE = 500  # checked for time-outs in one go: one or two milliseconds
 
 
@@ -78,10 +81,18 @@ class SessionLifecycle:
                 self._mark_unreachable(session)
             if session.unreachable and session.is_member:
                 expired = 0 < forget_after < now - session.last_seen
-                if expired or self._sessions.has_successor(session):
+                if expired or self._is_abandoned(session, now) or self._sessions.has_successor(session):
                     self.retire_lost(session)
                 elif now >= session.free_at:
                     self._budgets.free_lost(session)
+
+    def _is_abandoned(self, session: Session, now: float) -> bool:
+        """What was loaded at the start belongs to no peer. So a peer could use its share before each restart again,
+        and leave no room for others.
+        """
+        sessions, joined = self._sessions, self._sessions.used.joined
+        crowded = len(sessions) > CROWDED * self._settings.max_sites or joined.total > CROWDED * joined.limit
+        return crowded and session.connections == 0 and now - session.last_seen > ABANDONED_S
 
     def _mark_unreachable(self, session: Session) -> None:
         session.unreachable, session.free_at = True, 0.0
