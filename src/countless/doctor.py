@@ -103,7 +103,8 @@ def check_coordinator(settings: Settings) -> Iterator[Finding]:
     yield Finding("open files", f"at most {hard:,}", remedy, warns=hard >= MIN_OPEN_FILES)
     yield _operator(settings)
     if settings.tls_cert:
-        yield _attempt("tls", lambda: _certificate(settings), settings.tls_cert, "renew or replace the PEM files")
+        remedy = f"renew or replace the PEM files {settings.tls_cert} and {settings.tls_key}"
+        yield _attempt("tls", lambda: _certificate(settings), settings.tls_cert, remedy)
 
 
 def _attempt(what: str, check: Callable[[], str | None], found: str, remedy: str) -> Finding:
@@ -184,7 +185,9 @@ def check_connection(url: str, token: str | None) -> Iterator[Finding]:
     try:
         clock = reader.request("GET", "/livez")["time"]
     except ServiceError as error:
-        yield Finding("coordinator", str(error), "start one with: countless serve; or set COUNTLESS_URL")
+        start = "start one with: countless serve; or set COUNTLESS_URL"
+        refused = isinstance(error.__cause__, ssl.SSLCertVerificationError)
+        yield Finding("coordinator", str(error), "follow the message" if refused else start)
         return
     yield Finding("coordinator", f"{url} responds")
     remedy = "learning, going down: wait. Not saved: free the disk of its state directory, and look at its log"

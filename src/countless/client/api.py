@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from countless.client.environment import find_token
-from countless.client.transport.endpoint import Endpoint, port_hint
+from countless.client.transport.endpoint import Endpoint, no_coordinator, port_hint
 from countless.errors import InvalidParameter, ServiceError
 from countless.tls import client_tls_context
 from countless.token_file import token_problem
@@ -134,10 +134,11 @@ class ApiClient:
             response = connection.getresponse()
         except (OSError, UnicodeError, HTTPException) as error:
             connection.close()
-            base, hint = self._endpoint.base, port_hint(self._endpoint)
+            base = self._endpoint.base
             if isinstance(error, TimeoutError):
+                hint = port_hint(self._endpoint)
                 raise ServiceError(f"no response from {base} within {self._timeout:g} s{hint}") from error
-            raise ServiceError(f"no coordinator at {base}: {error}{hint}") from error
+            raise ServiceError(no_coordinator(self._endpoint, base, error)) from error
         if response.status >= 400:
             problem = response.read().decode(errors="replace")
             connection.close()

@@ -1,16 +1,14 @@
 """The counters of one session: what is due to be sent, which have joined on the present stream, and which have left."""
 
-import logging
 from collections.abc import Callable
 from threading import RLock
 from typing import Protocol
 
+from countless.client.session.rejections import RejectionLog
 from countless.client.session.windows import SessionWindows, WindowsState
 from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
 from countless.wire.frames import CounterRejected, Join, Leave, Rejoin, UpItem
 from countless.wire.windows import parse_window
-
-log = logging.getLogger("countless")
 
 
 class CounterState(Protocol):
@@ -58,6 +56,7 @@ class SessionCounters:
         self._joined: set[str] = set()  # on the present stream
         self._left: set[str] = set()
         self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
+        self._rejections = RejectionLog("counter")
 
     def add(self, name: str, counter: CounterState) -> None:
         self._counters[name] = counter
@@ -210,7 +209,7 @@ class SessionCounters:
 
     def on_rejected(self, item: CounterRejected) -> None:
         if self.windows.reject(item.counter, self._clock()):
-            log.warning("counter %r rejected by the coordinator: %s", item.counter, item.reason)
+            self._rejections.warn(item.counter, item.reason)
         self._rejected[item.counter] = item.reason
 
 

@@ -4,11 +4,11 @@ A window of a family is a family of its own. When it is finished it leaves, in t
 All other families leave together when the client is closed.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Protocol
 
+from countless.client.session.rejections import RejectionLog
 from countless.client.session.windows import SessionWindows, WindowsState
 from countless.core.family.messages import DownMessage, Report, Sync, UpMessage
 from countless.core.family.rule import FamilyRule
@@ -28,8 +28,6 @@ from countless.wire.families import (
     sync_item,
 )
 from countless.wire.windows import parse_window
-
-log = logging.getLogger("countless")
 
 
 class FamilyState(Protocol):
@@ -93,6 +91,7 @@ class SessionFamilies:
         self._sent: dict[str, KnownFamily] = {}  # the largest counts that this incarnation has sent, on any stream
         self._left: set[str] = set()
         self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
+        self._rejections = RejectionLog("family")
         self._label_cap = LABEL_CAP  # of each family, as the coordinator wants it
 
     def add(self, name: str, family: FamilyState) -> None:
@@ -240,7 +239,7 @@ class SessionFamilies:
             self._has_left(name)
         elif isinstance(item, FamilyRejected):
             if self.windows.reject(name, self._clock()):
-                log.warning("family %r rejected by the coordinator: %s", name, item.reason)
+                self._rejections.warn(name, item.reason)
             self._rejected[name] = item.reason
             self._forget(name)
         elif isinstance(item, FamilyReset):

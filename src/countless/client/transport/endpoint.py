@@ -1,6 +1,8 @@
 """The network address of one coordinator."""
 
 import os
+import ssl
+from http.client import RemoteDisconnected
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -8,6 +10,12 @@ from countless.errors import InvalidParameter
 from countless.wire.nats_url import netloc
 
 PORT = 2686
+_CERTIFICATE_REMEDIES = {  # by the codes of OpenSSL
+    9: "set the clocks of both machines",  # not yet valid
+    10: "renew it on the coordinator's machine",  # expired
+    62: "use a name that it is for, or make one for this name",
+    64: "use an address that it is for, or make one for this address",
+}
 _IS_SECURE = {"http": False, "ws": False, "https": True, "wss": True}
 
 
@@ -36,6 +44,19 @@ class Endpoint(NamedTuple):
     @property
     def base(self) -> str:
         return f"{'https' if self.secure else 'http'}://{self.netloc}"
+
+
+def no_coordinator(endpoint: Endpoint, where: str, error: Exception) -> str:
+    """For an error: why there is no connection to the coordinator, and what to do."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        remedy = _CERTIFICATE_REMEDIES.get(error.verify_code, "name the authority that signed it in COUNTLESS_CA")
+        return f"the certificate of {where} is not accepted: {error.verify_message}: {remedy}"
+    hint = port_hint(endpoint)
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        hint = " (it does not use TLS: does its address begin with http://?)"
+    elif isinstance(error, RemoteDisconnected | ConnectionResetError) and not endpoint.secure:
+        hint = " (if it uses TLS, its address begins with https://)"
+    return f"no coordinator at {where}: {error}{hint}"
 
 
 def port_hint(endpoint: Endpoint) -> str:

@@ -16,7 +16,7 @@ from websockets.protocol import State
 from websockets.uri import parse_uri
 
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Send, read_available
-from countless.client.transport.endpoint import Endpoint, port_hint
+from countless.client.transport.endpoint import Endpoint, no_coordinator
 from countless.errors import InvalidParameter
 from countless.tls import client_tls_context
 from countless.token_file import token_problem
@@ -99,7 +99,7 @@ class WebSocketConnection:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return tls.wrap_socket(plain, server_hostname=endpoint.host) if tls else plain
         except (OSError, UnicodeError) as error:  # UnicodeError: the host name cannot be encoded
-            raise ConnectionLost(f"no coordinator at {endpoint.netloc}: {error}{port_hint(endpoint)}") from error
+            raise ConnectionLost(no_coordinator(endpoint, endpoint.netloc, error)) from error
 
     def _handshake(self, token: str | None, source: str) -> None:
         request = self._protocol.connect()
