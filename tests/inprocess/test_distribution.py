@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from itertools import accumulate
 from math import ceil, inf
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import countless
-from countless.core.family.distribution import Buckets, Ranks
+from countless.core.family.distribution import ZERO, Buckets, Ranks
 from countless.core.family.messages import OVERFLOW
 from countless.errors import InvalidParameter
 from countless.inprocess.distribution import Distribution
@@ -52,6 +53,36 @@ def check(tracked: Distribution, truth: list[float], epsilon: float) -> None:
         error = max(q, 1 - q) * epsilon * total + 1
         assert first <= q * total + error
         assert last >= q * total - error
+
+
+LABELS = st.one_of(st.just(ZERO), st.just(OVERFLOW), st.integers(-40, 40).map(str))
+
+
+@given(st.dictionaries(LABELS, st.integers(0, 9), max_size=8), st.integers(0, 5), st.floats(0, 1), st.floats(0, 100))
+def test_ranks_and_quantiles_are_those_of_reading_all_buckets(
+    counts: dict[str, int], held_back: int, q: float, value: float
+) -> None:
+    buckets = Buckets(0.05)
+    ranks, index = Ranks(counts, held_back, buckets), buckets.index(value)
+    hidden = held_back + counts.get(OVERFLOW, 0)
+    numbers = {None if label == ZERO else int(label): n for label, n in counts.items() if label}
+    order = sorted(numbers, key=lambda each: -inf if each is None else each)
+    below = sum(numbers[each] for each in order if each is None or (index is not None and each < index))
+    below = 0 if index is None else below
+    assert ranks.rank(value) == (value, below, below + numbers.get(index, 0) + hidden)
+
+    def at(rank: float) -> int | None:
+        seen = list(accumulate(numbers[each] for each in order))
+        return next((each for each, reached in zip(order, seen, strict=True) if reached >= max(1, rank)), order[-1])
+
+    known, found = sum(numbers.values()), ranks.quantile(q)
+    if not known:
+        assert found is None
+        return
+    lowest, highest = q * known - (1 - q) * hidden, q * (known + hidden)
+    lower = 0.0 if hidden and lowest <= 0 else buckets.edges(at(lowest))[0]
+    upper = buckets.edges(at(highest))[1] if highest <= known else inf
+    assert found == (q, buckets.middle(at(q * known)), lower, upper)
 
 
 def test_estimate_is_within_the_accuracy_of_a_value() -> None:

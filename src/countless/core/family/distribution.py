@@ -1,6 +1,8 @@
 """Ranks and quantiles: a family whose labels are buckets of values, each a constant factor above the one before."""
 
+from bisect import bisect, bisect_left
 from collections.abc import Mapping
+from itertools import accumulate
 from math import ceil, inf, isfinite, log
 from typing import NamedTuple
 
@@ -118,14 +120,18 @@ class Ranks:
         overflow = counts.get(OVERFLOW, 0)
         self._held_back = held_back + overflow
         self._known = sum(counts.values()) - overflow
-        numbered = [(None if label == ZERO else int(label), count) for label, count in counts.items() if label]
-        self._counts = sorted(numbered, key=lambda each: (each[0] is not None, each[0] or 0))
+        # There may be a million buckets, which a request is not to read again for each value.
+        numbered = sorted((int(label), count) for label, count in counts.items() if label and label != ZERO)
+        zeros = counts.get(ZERO, 0)
+        self._indexes = [index for index, _ in numbered]
+        self._reached = list(accumulate((count for _, count in numbered), initial=zeros))  # before each, and after all
 
     def rank(self, value: float) -> Rank:
         index = self._buckets.index(value)
-        below = [count for each, count in self._counts if _order(each) < _order(index)]
-        beside = [count for each, count in self._counts if each == index]
-        return Rank(value, sum(below), sum(below) + sum(beside) + self._held_back)
+        if index is None:
+            return Rank(value, 0, self._reached[0] + self._held_back)
+        below, until = self._reached[bisect_left(self._indexes, index)], self._reached[bisect(self._indexes, index)]
+        return Rank(value, below, until + self._held_back)
 
     def quantile(self, q: float) -> Quantile | None:
         """None if nothing is known."""
@@ -141,13 +147,5 @@ class Ranks:
 
     def _at(self, rank: float) -> int | None:
         """The first bucket that reaches a rank."""
-        reached = 0
-        for index, count in self._counts:
-            reached += count
-            if reached >= max(1, rank):
-                return index
-        return self._counts[-1][0]
-
-
-def _order(index: int | None) -> float:
-    return -inf if index is None else index
+        position = bisect_left(self._reached, max(1, rank))
+        return self._indexes[min(position, len(self._indexes)) - 1] if position and self._indexes else None
