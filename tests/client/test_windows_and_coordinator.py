@@ -7,7 +7,8 @@ import pytest
 
 from countless.core.windows.window import WindowState
 from countless.server.storage import commit
-from support.windows_clients import CALENDAR, SERIES, START_S, World, running
+from support.session_world import CALENDAR, START_S
+from support.windows_clients import SERIES, World, running
 
 MINUTE = CALENDAR.period_at(START_S)
 HITS = SERIES[0]
@@ -30,7 +31,7 @@ def windows(world: World) -> dict[int, tuple[float, WindowState]]:
 async def counting(sites: int = 2) -> AsyncIterator[World]:
     """Each site has counted five events, which the coordinator knows."""
     async with running(World(sites)) as world:
-        for process in world.processes:
+        for process in world.sites:
             process.add(HITS, 5)
         await world.deliver_all()
         yield world
@@ -46,14 +47,14 @@ async def test_closed_window_is_exact_and_the_open_one_goes_on() -> None:
     async with counting() as world:
         assert windows(world) == {0: (10, WindowState.OPEN)}
         await pass_minutes(world, 1.2)
-        world.processes[0].add(HITS, 3)
+        world.sites[0].add(HITS, 3)
         await world.deliver_all()
         assert windows(world) == {0: (10, WindowState.CLOSED), 1: (3, WindowState.OPEN)}
 
 
 async def test_connection_that_is_lost_between_leave_and_its_acknowledgement_changes_nothing() -> None:
     async with counting(sites=1) as world:
-        (process,) = world.processes
+        (process,) = world.sites
         await world.pass_time(67.0)
         while process.up:
             await world.deliver_up(process)
@@ -73,7 +74,7 @@ async def test_coordinator_that_is_away_over_an_edge_gets_all_windows_afterwards
         await world.kill_server()
         for _ in range(3):
             world.time += 60.0
-            for process in world.processes:
+            for process in world.sites:
                 process.add(HITS, 1)
         world.start_server()
         assert windows(world)[0][1] is WindowState.INCOMPLETE
@@ -89,9 +90,9 @@ async def test_coordinator_that_is_away_over_an_edge_gets_all_windows_afterwards
 
 async def test_site_whose_clock_is_behind_keeps_the_window_incomplete_until_it_has_finished_it() -> None:
     async with counting() as world:
-        world.processes[0].offset = -30.0
+        world.sites[0].offset = -30.0
         await pass_minutes(world, 1.2)
         assert windows(world)[0] == (10, WindowState.INCOMPLETE)
-        world.processes[0].add(HITS, 2)  # its clock still shows the first minute
+        world.sites[0].add(HITS, 2)  # its clock still shows the first minute
         await pass_minutes(world, 0.6)
         assert windows(world)[0] == (12, WindowState.CLOSED)

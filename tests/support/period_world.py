@@ -1,7 +1,6 @@
 """A world for budgets with periods: production sessions, client budgets and a site server, on clocks that jump.
 
-Each site and the coordinator has a wall clock of its own. Connections keep the order of frames, and lose what is under
-way when they end. Processes and the coordinator are killed between any two steps.
+Processes and the coordinator are killed between any two steps.
 
 | checked                            | when                                                                           |
 |------------------------------------|--------------------------------------------------------------------------------|
@@ -9,11 +8,9 @@ way when they end. Processes and the coordinator are killed between any two step
 | the limit can be spent             | at the end, in the period of clocks that agree again: all but what has leaked  |
 """
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from itertools import count
 from random import Random
 from threading import RLock
 
@@ -22,25 +19,16 @@ from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.client.transport.base import ConnectionLost
 from countless.core.budget.messages import Ask
 from countless.core.budget.rule import BudgetRule
-from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
-from countless.errors import CountlessError, ProtocolError, UnknownBudget
-from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
-from countless.server.settings import Settings
-from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import BudgetLeave, Hello, decode_up, encode_frames
+from countless.errors import CountlessError, UnknownBudget
+from countless.wire.frames import BudgetLeave
 from support.budget_world import Broken
-from support.site_server import FakeConnection
+from support.session_world import CALENDAR, SILENT_AFTER_S, START_S, STEP_S, SessionWorld, Stream
 
 LIMIT = 16
-CALENDAR = Calendar("minute")
 PER_MINUTE = BudgetRule(LIMIT, "minute", slack=0)
-START_S = 30_000_000 * 60.0
 MAX_JUMP_S = 400.0
-SILENT_AFTER_S = 20.0
 RESTORE_WAIT_S = 10.0
-STEP_S = 0.01  # longer than a session lingers before it sends
 WEIGHTS = {
     "request": 420,
     "settle": 80,
@@ -55,7 +43,7 @@ WEIGHTS = {
 }
 
 
-class Site:
+class Site(Stream):
     """One process after another, under one name."""
 
     def __init__(self, world: "World", name: str) -> None:
@@ -107,17 +95,6 @@ class Site:
 
     # The connection
 
-    def disconnect(self) -> None:
-        self.steps: Generator[float, list[bytes], None] | None = None
-        self.up: list[bytes] = []
-        self.connection: FakeConnection | None = None
-        self.served: Session | None = None  # at the coordinator
-
-    def connect(self) -> None:
-        self.disconnect()
-        self.steps = self.session.run(self.up.append, lambda: None)
-        next(self.steps)
-
     def receive(self, frames: list[bytes]) -> None:
         """Frames, or the time that has passed."""
         if self.steps is None:
@@ -134,71 +111,18 @@ class Site:
         return nullcontext()
 
 
-class World:
+class World(SessionWorld[Site]):
     site_class = Site
 
     def __init__(self, sites: int, seed: int, weights: dict[str, int]) -> None:
+        super().__init__()
         self.rng = Random(seed)  # noqa: S311
         self.weights = WEIGHTS | weights
-        self.time = 0.0
-        self.offset = 0.0  # of the coordinator's wall clock
-        self.incarnations = count(1)
         self.admitted: Counter[int] = Counter()  # by period: spent and held, in truth
-        self.store = MemoryStore()
         self.sites = [self.site_class(self, f"site-{number}") for number in range(sites)]
 
-    def clock(self) -> float:
-        return self.time
-
-    def wall_clock(self) -> float:
-        return START_S + self.time + self.offset
-
-    # The coordinator
-
     def start_server(self, after_restore: bool = False) -> None:
-        settings = Settings(silent_after=SILENT_AFTER_S, after_restore=after_restore, restore_wait=RESTORE_WAIT_S)
-        self.server = SiteServer(self.store, settings, self.clock, self.wall_clock)
-        self._running = asyncio.create_task(self.server.run())
-
-    async def kill_server(self) -> None:
-        """What was not saved yet is lost, and so is every connection."""
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
-        self.server.planner.stop()
-        for site in self.sites:
-            site.disconnect()
-
-    async def deliver_up(self, site: Site) -> None:
-        """The first frame that is on its way from a site."""
-        items = decode_up(site.up.pop(0))
-        if isinstance(items[0], Hello):
-            site.connection = FakeConnection()
-            site.served = await self.server.on_hello(site.connection, items[0])
-        elif site.served is not None and site.connection is not None:
-            try:
-                self.server.on_frame(site.served, site.connection, items, 10)
-            except ProtocolError as error:
-                raise Broken(f"an honest site has broken the protocol: {error}") from error
-        await self.server.flush()
-
-    def deliver_down(self, site: Site) -> None:
-        """The first item that is on its way to a site."""
-        if site.connection is not None and site.connection.received:
-            site.receive(list(encode_frames([site.connection.received.pop(0)])))
-
-    def lose_connection(self, site: Site) -> None:
-        if site.served is not None and site.connection is not None:
-            self.server.on_disconnect(site.served, site.connection)
-        site.disconnect()
-
-    async def pass_time(self, seconds: float) -> None:
-        self.time += seconds
-        self.server.tick()
-        await self.server.flush()
-        for site in self.sites:
-            if site.connection is not None and site.connection.close_reason is not None:
-                self.lose_connection(site)
-            site.receive([])
+        self.run_server(self.store, after_restore=after_restore, restore_wait=RESTORE_WAIT_S)
 
     # Steps
 
@@ -300,7 +224,11 @@ async def running(world: World, rule: BudgetRule = PER_MINUTE) -> AsyncIterator[
 
 async def play(seed: int, steps: int = 400, sites: int = 3, weights: dict[str, int] | None = None) -> str | None:
     """One random run; what was broken in it."""
-    async with running(World(sites, seed, weights or {})) as world:
+    return await play_in(World(sites, seed, weights or {}), PER_MINUTE, seed, steps)
+
+
+async def play_in(world: World, rule: BudgetRule, seed: int, steps: int) -> str | None:
+    async with running(world, rule):
         try:
             for _ in range(steps):
                 await world.step()

@@ -23,10 +23,10 @@ from countless.client.session.protocol import SiteSession
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
-from countless.errors import CountlessError
 from support import period_world
 from support.budget_world import Broken
-from support.period_world import LIMIT, STEP_S, running
+from support.period_world import LIMIT, play_in
+from support.session_world import STEP_S
 
 WINDOW_S = 60.0
 RULE = BudgetRule(LIMIT, slack=0, rolling=WINDOW_S)
@@ -218,13 +218,4 @@ class RollingWorld(period_world.World):
 
 async def play(seed: int, steps: int = 500, sites: int = 3, weights: dict[str, int] | None = None) -> str | None:
     """One random run; what was broken in it."""
-    async with running(RollingWorld(sites, seed, weights or {}), RULE) as world:
-        try:
-            for _ in range(steps):
-                await world.step()
-            await world.spend_the_rest()
-        except Broken as broken:
-            return f"seed {seed}: {broken}"
-        except CountlessError as error:
-            return f"seed {seed}: {error!r}"
-    return None
+    return await play_in(RollingWorld(sites, seed, weights or {}), RULE, seed, steps)

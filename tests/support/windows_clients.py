@@ -1,13 +1,10 @@
 """Clients that count in windows and a site server, the production classes, for tests that say what happens when.
 
-Each process and the coordinator has a wall clock of its own. Connections keep the order of frames, and lose what is
-under way when they end. Random runs are those of the fault simulator.
+Random runs are those of the fault simulator.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
 from threading import Lock, RLock
 from typing import Any, cast
 
@@ -15,59 +12,16 @@ from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.protocol import SiteSession
 from countless.client.transport.base import ConnectionLost
-from countless.core.calendar import Calendar
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
-from countless.errors import ProtocolError
 from countless.randomness import SeededRandom
-from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
-from countless.server.settings import Settings
 from countless.server.storage.base import Changes, StateStore
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import Hello, decode_up, encode_frames
-from support.site_server import FakeConnection
+from support.budget_world import Broken
+from support.session_world import CALENDAR, START_S, STEP_S, SessionWorld, Stream
 
-CALENDAR = Calendar("minute")
 SERIES = ("hits",)
-START_S = 30_000_000 * 60.0
-SILENT_AFTER_S = 20.0
-STEP_S = 0.01  # longer than a session lingers before it sends
-
-
-class Broken(AssertionError):
-    """Something that must hold does not."""
-
-
-class Stream:
-    """A session, on one connection after another."""
-
-    def __init__(self, world: "World", session: SiteSession) -> None:
-        self.world = world
-        self.session = session
-        self.disconnect()
-
-    def disconnect(self) -> None:
-        self.steps: Generator[float, list[bytes], None] | None = None
-        self.up: list[bytes] = []
-        self.connection: FakeConnection | None = None
-        self.served: Session | None = None  # at the coordinator
-
-    def connect(self) -> None:
-        self.disconnect()
-        if not self.session.done:
-            self.steps = self.session.run(self.up.append, lambda: None)
-            next(self.steps)
-
-    def receive(self, frames: list[bytes]) -> None:
-        """Frames, or the time that has passed."""
-        if self.steps is None:
-            return
-        try:
-            self.steps.send(frames)
-        except (ConnectionLost, StopIteration):
-            self.world.lose_connection(self)
 
 
 class Process(Stream):
@@ -76,7 +30,9 @@ class Process(Stream):
     def __init__(self, world: "World", site: str) -> None:
         site_id = SiteId(site, next(world.incarnations))
         self.lock = RLock()
-        super().__init__(world, SiteSession(site_id, self.lock, lambda: None, world.clock))
+        self.world = world
+        self.session = SiteSession(site_id, self.lock, lambda: None, world.clock)
+        self.disconnect()
         self.site = site
         self.offset = 0.0  # of its wall clock
         self.counters: dict[str, LocalCounter] = {}
@@ -106,6 +62,14 @@ class Process(Stream):
     def add(self, series: str, n: int) -> None:
         self.windows[series].add(n)
 
+    def receive(self, frames: list[bytes]) -> None:
+        if self.steps is None:
+            return
+        try:
+            self.steps.send(frames)
+        except (ConnectionLost, StopIteration):
+            self.world.lose_connection(self)
+
 
 class Disk:
     """The store, as one coordinator sees it. When that is killed, a save that its thread has begun has no effect."""
@@ -128,75 +92,25 @@ class Disk:
             self._killed = True
 
 
-class World:
+class World(SessionWorld[Process]):
     def __init__(self, sites: int) -> None:
-        self.time = 0.0
-        self.offset = 0.0  # of the coordinator's wall clock
-        self.incarnations = count(1)
-        self.store = MemoryStore()
-        self.processes = [Process(self, f"site-{number}") for number in range(sites)]
-
-    def clock(self) -> float:
-        return self.time
-
-    def wall_clock(self) -> float:
-        return START_S + self.time + self.offset
-
-    # The coordinator
+        super().__init__()
+        self.sites = [Process(self, f"site-{number}") for number in range(sites)]
 
     def start_server(self) -> None:
-        settings = Settings(silent_after=SILENT_AFTER_S)
         self.disk = Disk(self.store)
-        self.server = SiteServer(cast(StateStore, self.disk), settings, self.clock, self.wall_clock)
-        self._running = asyncio.create_task(self.server.run())
+        self.run_server(cast(StateStore, self.disk))
 
     async def kill_server(self) -> None:
-        """What was not saved yet is lost, and so is every connection."""
         self.disk.kill()
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
-        self.server.planner.stop()
-        for stream in self.processes:
-            stream.disconnect()
-
-    async def deliver_up(self, stream: Stream) -> None:
-        """The first frame that is on its way from a process."""
-        items = decode_up(stream.up.pop(0))
-        if isinstance(items[0], Hello):
-            stream.connection = FakeConnection()
-            stream.served = await self.server.on_hello(stream.connection, items[0])
-        elif stream.served is not None and stream.connection is not None:
-            try:
-                self.server.on_frame(stream.served, stream.connection, items, 10)
-            except ProtocolError as error:
-                raise Broken(f"an honest site has broken the protocol: {error}") from error
-        await self.server.flush()
-
-    def deliver_down(self, stream: Stream) -> None:
-        """The first item that is on its way to a process."""
-        if stream.connection is not None and stream.connection.received:
-            stream.receive(list(encode_frames([stream.connection.received.pop(0)])))
-
-    def lose_connection(self, stream: Stream) -> None:
-        if stream.served is not None and stream.connection is not None:
-            self.server.on_disconnect(stream.served, stream.connection)
-        stream.disconnect()
-
-    async def pass_time(self, seconds: float) -> None:
-        self.time += seconds
-        self.server.tick()
-        await self.server.flush()
-        for stream in self.processes:
-            if stream.connection is not None and stream.connection.close_reason is not None:
-                self.lose_connection(stream)
-            stream.receive([])
+        await super().kill_server()
 
     async def deliver_all(self) -> None:
         idle = 0  # a session lingers before it sends
         for _ in range(10_000):
             self.time += STEP_S
             idle += 1
-            for stream in self.processes:
+            for stream in self.sites:
                 if stream.steps is None:
                     stream.connect()
                 stream.receive([])
@@ -204,7 +118,7 @@ class World:
                     await self.deliver_up(stream)
                     idle = 0
             await self.server.flush()
-            for stream in self.processes:
+            for stream in self.sites:
                 while stream.connection is not None and stream.connection.received:
                     self.deliver_down(stream)
             if idle == 2:

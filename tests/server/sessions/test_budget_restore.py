@@ -16,7 +16,8 @@ from countless.server.storage import commit
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, DownItem, SetBudgetRule, UpItem
 from support.budget_world import Broken
-from support.period_world import RESTORE_WAIT_S, SILENT_AFTER_S, START_S, World, running
+from support.period_world import RESTORE_WAIT_S, World, running
+from support.session_world import SILENT_AFTER_S, START_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 TOKENS = BudgetId("tokens")
