@@ -25,8 +25,9 @@ def restore(
     from countless.server.storage.sqlite_store import SqliteStore
 
     backup.check(copy)
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     state = state_dir / STATE_FILE
+    backup.require_directory(state)
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with exclusive(state_dir):
         # An interrupted restore has set the state aside, and left a copy that has its tokens.
         known = backup.tokens_of(state if state.exists() else backup.part_of(state))

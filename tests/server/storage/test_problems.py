@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from countless.core.messages import SiteId
 from countless.server.settings import STATE_FILE
+from countless.server.storage import backup, problems
 from countless.server.storage.base import Changes, Config, CounterFields, StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from support.commands import run_command
@@ -83,7 +85,48 @@ def test_file_that_was_cut_or_overwritten_is_damage_to_all_commands(
     assert path.read_bytes() == before
     copy.write_bytes(sound)
     assert run_command("restore", str(copy), "--state-dir", str(path.parent)).returncode == 0
-    assert SqliteStore(path).load()
+    with closing(SqliteStore(path)) as store:
+        assert store.load()
+
+
+def test_state_on_a_read_only_file_system_is_named_and_can_be_backed_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after errors of a disk: what is on it goes to another machine."""
+    path, copy = saved(tmp_path / "state"), tmp_path / "copy"
+    connect = sqlite3.connect
+
+    def read_only(database: object, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        if str(path) in str(database) and "immutable=1" not in str(database):
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorname = "SQLITE_CANTOPEN"
+            raise error
+        return connect(database, *arguments, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    for module in (problems, backup):
+        monkeypatch.setattr(module, "is_read_only", lambda file: file == path)
+    for command in (["serve", "--port", "0"], ["token"], ["doctor"]):
+        result = run_command(*command, "--state-dir", str(path.parent))
+        assert f"{path} cannot be written, because its file system is read-only" in result.stdout + result.stderr
+    result = run_command("backup", str(copy), "--state-dir", str(path.parent))
+    assert result.returncode == 0, result.stderr
+    with closing(SqliteStore(copy)) as store:
+        assert set(store.load()) == {"hits"}
+
+
+def test_file_in_place_of_a_directory_or_of_a_copy_is_named(tmp_path: Path) -> None:
+    path, file = saved(tmp_path / "state"), tmp_path / "file"
+    file.write_text("of another program")
+    for command in (["serve", "--port", "0"], ["token", "site"], ["doctor"], ["restore", str(path)]):
+        result = run_command(*command, "--state-dir", str(file))
+        assert f"{file} is not a directory: choose another state_dir" in result.stdout + result.stderr
+    result = run_command("backup", str(file), "--state-dir", str(path.parent))
+    assert (result.returncode, f"{file} is not replaced: remove it, or choose another name" in result.stderr) == (
+        2,
+        True,
+    )
+    assert file.read_text() == "of another program"
 
 
 def test_wrong_values_in_sound_pages_are_damage(tmp_path: Path) -> None:

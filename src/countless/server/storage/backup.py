@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from time import time
+from urllib.parse import quote
 
 from countless.server.storage.base import StoreError, Token
-from countless.server.storage.problems import explained
+from countless.server.storage.problems import explained, is_read_only
 from countless.server.storage.schema import schema_version
 from countless.token_file import create_private, give_to_owner
 
@@ -31,7 +32,10 @@ def back_up(state: Path, copy: Path) -> int:
     if copy.exists():
         if copy.samefile(state):
             raise StoreError(f"{copy} is the state file itself")
-        check(copy)  # raises if it is the file of another program
+        try:
+            check(copy)
+        except StoreError as error:  # it may be the file of another program
+            raise StoreError(f"{copy} is not replaced: remove it, or choose another name; {error}") from None
     _put(_write_part(state, copy), copy)
     return copy.stat().st_size
 
@@ -56,8 +60,15 @@ def restore(copy: Path, state: Path, prepare: Callable[[Path], None] = lambda pa
     return former
 
 
+def require_directory(state: Path) -> None:
+    """Where the state file is, or will be."""
+    if state.parent.exists() and not state.parent.is_dir():
+        raise StoreError(f"{state.parent} is not a directory: choose another state_dir")
+
+
 def require_not_lost(state: Path) -> None:
     """Without its state file a coordinator that has run before would begin from nothing, and grant budgets again."""
+    require_directory(state)
     if state.exists() and state.stat().st_size:
         return
     found = f"{state} is {'empty' if state.exists() else 'missing'}"
@@ -110,7 +121,7 @@ def _write_part(source: Path, target: Path) -> Path:
     try:
         part.unlink(missing_ok=True)
         os.close(create_private(part))  # it has the digests of tokens
-        with closing(sqlite3.connect(source, timeout=10)) as database, closing(sqlite3.connect(part)) as copied:
+        with closing(_connect(source)) as database, closing(sqlite3.connect(part)) as copied:
             _require_whole(source, database)
             database.backup(copied)
             copied.execute("PRAGMA journal_mode = DELETE")  # one file, without a WAL beside it
@@ -180,10 +191,17 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise StoreError(f"{path} does not exist, or is not a file")
     try:
-        with closing(sqlite3.connect(path, timeout=10)) as database:
+        with closing(_connect(path)) as database:
             yield database
     except sqlite3.Error as error:
         raise StoreError(explained(path, error)) from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """A file that is complete, without a WAL beside it, can also be read where nothing can be written."""
+    if is_read_only(path) and not path.with_name(f"{path.name}-wal").exists():
+        return sqlite3.connect(f"file:{quote(str(path.absolute()))}?immutable=1", timeout=10, uri=True)
+    return sqlite3.connect(path, timeout=10)
 
 
 def _sync(path: Path) -> None:

@@ -1,5 +1,6 @@
 """What an error of SQLite means for the operator: one line with the file and the remedy."""
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -15,6 +16,9 @@ _MEANINGS = {
 }
 
 
+_UNWRITABLE = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+
+
 def explained(path: Path | None, error: sqlite3.Error) -> str:
     """
     >>> explained(Path("state.sqlite"), sqlite3.OperationalError("unknown"))
@@ -22,7 +26,17 @@ def explained(path: Path | None, error: sqlite3.Error) -> str:
     """
     name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])  # SQLITE_IOERR_FSYNC is an SQLITE_IOERR
     meaning = _MEANINGS.get(name)
+    if name in _UNWRITABLE and path is not None and is_read_only(path):
+        meaning = "cannot be written, because its file system is read-only: look for errors in the system's log"
     return f"{path} {meaning} ({error})" if meaning else f"{path} cannot be used: {error}"
+
+
+def is_read_only(path: Path) -> bool:
+    """Nothing can be written on the file system that has it, as after errors of a disk."""
+    try:
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def damaged(path: Path | None, error: Exception) -> str:
