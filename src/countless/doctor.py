@@ -1,5 +1,6 @@
 """The checks of `countless doctor`: the installation, a coordinator about to start, the way to a running one."""
 
+import os
 import re
 import resource
 import shutil
@@ -30,6 +31,7 @@ from countless.token_file import OPERATOR_TOKEN_FILE
 
 MIN_OPEN_FILES = 256  # with fewer, a coordinator hardly serves its page and some sites
 MIN_FREE_BYTES = 100_000_000
+MIN_FREE_FILES = 10  # a first start makes six
 MAX_CLOCK_SKEW_S = 5.0  # with more, times in logs and on the page are confusing
 
 
@@ -130,7 +132,13 @@ def _existing(directory: Path) -> Path:
 
 
 def _disk(settings: Settings) -> Finding:
-    free = shutil.disk_usage(_existing(Path(settings.state_dir))).free
+    directory = _existing(Path(settings.state_dir))
+    status = os.statvfs(directory)
+    if status.f_flag & os.ST_RDONLY:
+        return Finding("disk", f"the file system of {directory} is read-only", "look for errors in the system's log")
+    if status.f_files and status.f_favail < MIN_FREE_FILES:
+        return Finding("disk", f"{status.f_favail} more files can be made for {directory} (df -i)", "remove some files")
+    free = shutil.disk_usage(directory).free
     remedy = (
         "free some space: on a full disk nothing is saved, and answers are degraded" if free < MIN_FREE_BYTES else ""
     )

@@ -1,12 +1,14 @@
 """`countless doctor` reports every check, with a remedy for each problem."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,3 +116,16 @@ def test_doctor_checks_the_state_directory_that_is_named_also_where_a_url_is_set
     assert result.returncode == 1
     assert "NOT  state " in result.stdout
     assert "127.0.0.1:1 " not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [({"f_flag": os.ST_RDONLY}, "is read-only"), ({"f_files": 5, "f_favail": 0}, "0 more files can be made")],
+)
+def test_doctor_finds_a_disk_that_has_room_and_takes_no_files(
+    change: dict[str, int], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = {"f_flag": 0, "f_files": 0, "f_favail": 0, **change}
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(**status))
+    code, findings = doctor("--config", config(tmp_path))
+    assert (code, found in findings["disk"]["found"], findings["disk"]["well"]) == (1, True, False)
